@@ -1,0 +1,45 @@
+# Every target sets up what it needs; the machine brings Python 3.11 or newer, make, and node with npm.
+PYTHON ?= python3
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+# pyright otherwise asks the network whether a newer version exists.
+export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+
+.PHONY: test check bench demo format clean
+.SILENT:
+
+# make test ARGS="-k naming"
+test: .venv/.ready .interop/.ready
+	python -m pytest $(ARGS)
+
+check: .venv/.ready
+	ruff format --check
+	ruff check
+	pyright
+	python -m pytest -q tests/test_architecture.py tests/test_public_api.py
+
+bench: .venv/.ready .interop/.ready
+	python -m bench
+
+demo: .venv/.ready
+	python examples/quickstart.py
+
+format: .venv/.ready
+	ruff format
+	ruff check --fix
+
+clean:
+	rm -rf .venv .interop .pytest_cache .ruff_cache build dist
+
+.venv/.ready: pyproject.toml
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "toolbus needs Python 3.11 or newer; name one: make PYTHON=python3.12" >&2; exit 1; }
+	echo "setting up .venv (about a minute, once)"
+	$(PYTHON) -m venv .venv
+	python -m pip install -qq --disable-pip-version-check -e '.[dev]'
+	touch $@
+
+.interop/.ready: tests/interop/install.py | .venv/.ready
+	echo "setting up .interop: MCP servers for the tests (up to a minute, once)"
+	python tests/interop/install.py
+	touch $@

@@ -1,0 +1,133 @@
+"""toolbus: any MCP server, any agent, one catalog that stays alive.
+
+Names are loaded when first used: importing toolbus costs next to nothing and does nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolbus.bus import Toolbus
+    from toolbus.catalog import Catalog
+    from toolbus.config import BusConfig, ServerConfig
+    from toolbus.connection import McpConnection, connect_mcp
+    from toolbus.errors import (
+        ArgumentsError,
+        AuthRequired,
+        BusClosed,
+        CallRejected,
+        CallTimeout,
+        ConfigError,
+        ConnectFailed,
+        LinkLost,
+        SecretMissing,
+        ServerDown,
+        ServerError,
+        ServerNotFound,
+        ToolbusError,
+        ToolNotFound,
+    )
+    from toolbus.records import (
+        Audio,
+        Embedded,
+        Health,
+        Image,
+        Origin,
+        ResourceLink,
+        ServerStatus,
+        Text,
+        ToolResult,
+        ToolSpec,
+    )
+    from toolbus.tool import Tool
+
+    __version__: str
+
+_HOMES = {
+    "bus": ["Toolbus"],
+    "catalog": ["Catalog"],
+    "config": ["BusConfig", "ServerConfig"],
+    "connection": ["McpConnection", "connect_mcp"],
+    "errors": [
+        "ArgumentsError",
+        "AuthRequired",
+        "BusClosed",
+        "CallRejected",
+        "CallTimeout",
+        "ConfigError",
+        "ConnectFailed",
+        "LinkLost",
+        "SecretMissing",
+        "ServerDown",
+        "ServerError",
+        "ServerNotFound",
+        "ToolNotFound",
+        "ToolbusError",
+    ],
+    "records": [
+        "Audio",
+        "Embedded",
+        "Health",
+        "Image",
+        "Origin",
+        "ResourceLink",
+        "ServerStatus",
+        "Text",
+        "ToolResult",
+        "ToolSpec",
+    ],
+    "tool": ["Tool"],
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "ArgumentsError",
+    "Audio",
+    "AuthRequired",
+    "BusClosed",
+    "BusConfig",
+    "CallRejected",
+    "CallTimeout",
+    "Catalog",
+    "ConfigError",
+    "ConnectFailed",
+    "Embedded",
+    "Health",
+    "Image",
+    "LinkLost",
+    "McpConnection",
+    "Origin",
+    "ResourceLink",
+    "SecretMissing",
+    "ServerConfig",
+    "ServerDown",
+    "ServerError",
+    "ServerNotFound",
+    "ServerStatus",
+    "Text",
+    "Tool",
+    "ToolNotFound",
+    "ToolResult",
+    "ToolSpec",
+    "Toolbus",
+    "ToolbusError",
+    "__version__",
+    "connect_mcp",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("toolbus")
+    elif name in _HOME:
+        value = getattr(import_module(f"toolbus.{_HOME[name]}"), name)
+    else:
+        raise AttributeError(f"module 'toolbus' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,98 @@
+"""Take a call to the server its tool comes from, and bring the result back."""
+
+import inspect
+import time
+from collections.abc import Mapping, Sequence
+from itertools import count
+
+from toolbus.call.hooks import Call, Hook, Progress, onion
+from toolbus.connect import Link
+from toolbus.errors import ArgumentsError, ServerDown, ToolbusError
+from toolbus.events import CallEnded, CallStarted, Hub, Progressed
+from toolbus.records import ToolResult, ToolSpec
+
+
+class Caller:
+    """Calls tools; knows the links and the hooks, not the catalog."""
+
+    def __init__(self, links: Mapping[str, Link], hub: Hub, hooks: Sequence[Hook] = ()) -> None:
+        self._links = links
+        self._hub = hub
+        self._ids = count(1)
+        self._through = onion(hooks, self._sent)
+
+    async def call(self, call: Call) -> ToolResult:
+        """The tool's result; `ToolbusError` if the call could not be made."""
+        if not isinstance(call.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+            kind = type(call.arguments).__name__
+            raise ArgumentsError(call.spec.name, f"must be a mapping of names to values, not {kind}")
+        return await self._through(call)
+
+    async def _sent(self, call: Call) -> ToolResult:
+        if self._hub.heard:
+            return await self._told(call)
+        progress = call.on_progress
+        return await self._link(call.spec).session.call_tool(
+            call.spec.origin.tool,
+            call.arguments,
+            timeout=call.timeout,
+            on_progress=None if progress is None else _Reporter(call, progress, None, 0),
+        )
+
+    async def _told(self, call: Call) -> ToolResult:
+        """As `_sent`, with its events."""
+        spec, number, began = call.spec, next(self._ids), time.perf_counter()
+        server, tool = spec.origin.server, spec.origin.tool
+        self._hub.emit(CallStarted(id=number, name=spec.name, server=server, tool=tool))
+        failed, message = True, "cancelled"
+        try:
+            result = await self._link(spec).session.call_tool(
+                tool,
+                call.arguments,
+                timeout=call.timeout,
+                on_progress=_Reporter(call, call.on_progress, self._hub, number),
+            )
+            failed, message = result.is_error, None
+        except ToolbusError as error:
+            message = str(error)
+            raise
+        finally:
+            elapsed = (time.perf_counter() - began) * 1000
+            self._hub.emit(
+                CallEnded(
+                    id=number,
+                    name=spec.name,
+                    server=server,
+                    tool=tool,
+                    elapsed_ms=elapsed,
+                    is_error=failed,
+                    error=message,
+                )
+            )
+        return result
+
+    def _link(self, spec: ToolSpec) -> Link:
+        link = self._links.get(spec.origin.server)
+        if link is None:
+            raise ServerDown(spec.origin.server, "closed", "it was removed from the bus")
+        return link
+
+
+class _Reporter:
+    """Hands the progress of a call to its caller and to the listeners."""
+
+    def __init__(self, call: Call, report: Progress | None, hub: Hub | None, number: int) -> None:
+        self._name = call.spec.name
+        self._report = report
+        self._hub = hub
+        self._number = number
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._hub is not None:
+            self._hub.emit(
+                Progressed(id=self._number, name=self._name, progress=progress, total=total, message=message)
+            )
+        if self._report is not None:
+            waiting = self._report(progress, total, message)
+            if inspect.isawaitable(waiting):
+                await waiting

@@ -1,0 +1,20 @@
+"""What the user wants: servers and settings, read from any dialect, secrets filled in late."""
+
+from toolbus.config.expand import Resolved, Secrets, resolved
+from toolbus.config.load import find_config, load_config, load_server
+from toolbus.config.lookup import GetSecret
+from toolbus.config.model import Auth, BusConfig, ServerConfig, Timeouts
+
+__all__ = [
+    "Auth",
+    "BusConfig",
+    "GetSecret",
+    "Resolved",
+    "Secrets",
+    "ServerConfig",
+    "Timeouts",
+    "find_config",
+    "load_config",
+    "load_server",
+    "resolved",
+]

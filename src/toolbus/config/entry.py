@@ -1,0 +1,251 @@
+"""One server entry, in the words of any host, becomes a ServerConfig.
+
+Each host's words are rows in a table; a word that nobody uses is an error with the nearest known one.
+"""
+
+import os.path
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, time
+from pathlib import Path, PurePath
+from urllib.parse import urlsplit
+
+from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport
+from toolbus.config.place import Place, is_list, is_mapping
+from toolbus.config.reference import masked
+from toolbus.errors import ConfigError
+from toolbus.records import JSON
+
+TRANSPORTS: dict[str, Transport] = {
+    "stdio": "stdio",
+    "streamable-http": "streamable-http",
+    "http": "streamable-http",
+    "streamable_http": "streamable-http",
+    "streamableHttp": "streamable-http",
+    "streamablehttp": "streamable-http",
+    "websocket": "streamable-http",  # AIDK's word for it
+    "sse": "sse",
+}
+
+SPELLINGS = {
+    "type": "transport",  # VS Code, Claude Code, Cline, FastMCP
+    "transportType": "transport",  # Cline, older
+    "serverUrl": "url",  # Windsurf
+    "httpUrl": "url",  # Gemini CLI
+    "workingDirectory": "cwd",
+    "envFile": "env_file",  # VS Code, Cursor
+    "includeTools": "include",  # Gemini CLI
+    "tool_allowlist": "include",  # assistant4
+    "tools": "include",  # GitHub Copilot
+    "excludeTools": "exclude",  # Gemini CLI
+    "disabledTools": "exclude",  # Windsurf, Roo Code
+}
+# An empty list of these means "no tool", an empty `include` means "all": better ask than open everything.
+_ALLOWLISTS = ("includeTools", "tool_allowlist", "tools")
+
+TRANSLATED = ("connection", "disabled", "timeout", "name", "serverName")
+"""Keys that become something else than one field."""
+
+IGNORED = frozenset(
+    {
+        *("description", "title", "icon", "icons", "note", "comment"),  # for people
+        *("version", "gallery", "metadata", "tags"),  # for shops
+        *("autoApprove", "alwaysAllow", "trust", "alwaysLoad"),  # approval belongs to the host
+        *("dev", "sandbox", "sandboxEnabled", "watchPaths", "keep_alive", "extension", "extensionName"),
+        *("authentication", "oauth", "authProviderType", "targetAudience", "targetServiceAccount"),
+        *("sse_read_timeout", "headersHelper", "include_tags", "exclude_tags"),
+    }
+)
+"""Keys of known hosts without a meaning here: a file written for them is read all the same."""
+
+_FIELDS = tuple(ServerConfig.model_fields)
+_PLAIN = (str, bytes, int, float, list, tuple, set, date, time, PurePath, ServerConfig)
+_MILLISECONDS_FROM = 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class _Draft:
+    """An entry on its way to a ServerConfig: fields so far, and the word the user wrote for each."""
+
+    fields: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    written: dict[str, str] = field(default_factory=dict[str, str])
+
+    def put(self, key: str, name: str, value: JSON, place: Place) -> None:
+        if name in self.fields and self.fields[name] != value:
+            raise place.error(f"{self.written[name]} and {key} say different things; keep one", key)
+        self.fields[name] = value
+        self.written.setdefault(name, key)
+
+
+def server_config(
+    alias: str, entry: JSON, *, place: Place, timeouts: Timeouts | None = None, folder: Path | None = None
+) -> ServerConfig:
+    """The entry as a ServerConfig, with the bus-wide timeouts under its own; ConfigError if it is wrong."""
+    if isinstance(entry, ServerConfig):
+        return entry.model_copy(update={"alias": alias})
+    draft = _draft(long_form(entry, place), place)
+    fields = draft.fields
+    fields["alias"] = alias
+    _settle_command(fields, place)
+    _settle_transport(fields, place, draft.written.get("transport", "transport"))
+    fields["timeouts"] = _merged_timeouts(timeouts or Timeouts(), fields.get("timeouts", {}), place)
+    if "auth" in fields:
+        fields["auth"] = _auth(fields["auth"], place)
+    if isinstance(verify := fields.get("verify"), str):
+        fields["verify"] = os.path.join(folder or "", os.path.expanduser(verify))
+    try:
+        return ServerConfig(**fields)
+    except ConfigError as error:
+        raise place.error(error.problem, _as_written(error.key, draft.written)) from None
+
+
+def is_switched_off(entry: JSON, place: Place) -> bool:
+    """Whether the entry says `enabled: false` or `disabled: true`."""
+    if isinstance(entry, ServerConfig):
+        return not entry.enabled
+    if not is_mapping(entry):
+        return False
+    flags = {key: entry[key] for key in ("enabled", "disabled") if entry.get(key) is not None}
+    for key, value in flags.items():
+        if not isinstance(value, bool):
+            raise place.error("expected true or false", key)
+    return flags.get("enabled") is False or flags.get("disabled") is True
+
+
+def is_server_object(value: object) -> bool:
+    """Whether the value is a server in this process: anything that no file could hold."""
+    return value is not None and not isinstance(value, _PLAIN) and not is_mapping(value)
+
+
+def checked_timeouts(values: JSON, place: Place) -> Timeouts:
+    """The timeouts of the whole bus."""
+    return _merged_timeouts(Timeouts(), values, place)
+
+
+def long_form(entry: JSON, place: Place) -> Mapping[JSON, JSON]:
+    """The entry in its long form: a text is a URL, an object is a server, AIDK's `connection` lies flat."""
+    if isinstance(entry, str):
+        return {"url": entry}
+    if is_server_object(entry):
+        return {"server": entry}
+    if not is_mapping(entry):
+        raise place.error("expected a mapping with command or url, or a URL")
+    connection = entry.get("connection")
+    if connection is None:
+        return entry
+    inner = place.mapping(connection, "connection")
+    for key in inner:
+        if key in entry:
+            raise place.error("is given in connection and beside it; keep one", str(key))
+    return {**entry, **inner}
+
+
+def _draft(entry: Mapping[JSON, JSON], place: Place) -> _Draft:
+    """The entry with every word translated; null counts as not given."""
+    draft = _Draft()
+    known = (*_FIELDS, *SPELLINGS, *TRANSLATED)
+    for key, value in entry.items():
+        if key in IGNORED or value is None:
+            continue
+        if key not in known:
+            raise place.unknown_key(key, known)
+        if key in _ALLOWLISTS and not place.names(value, key):
+            raise place.error("is empty; name the tools, or leave it out to allow all", key)
+        if key == "disabled":
+            draft.put(key, "enabled", not is_switched_off(entry, place), place)
+        elif key == "timeout":
+            draft.put(key, "call", _seconds(value, place), place)
+        elif key not in TRANSLATED and not _is_left_empty(SPELLINGS.get(key, key), value):
+            name = SPELLINGS.get(key, key)
+            draft.put(key, name, _our_word(value) if name == "transport" else value, place)
+    if (call := draft.fields.pop("call", None)) is not None:
+        own = place.mapping(draft.fields.get("timeouts", {}), "timeouts")
+        draft.fields["timeouts"] = {"call": call, **own}
+    return draft
+
+
+def _is_left_empty(name: str, value: JSON) -> bool:
+    """Whether a host wrote the empty text it has as default; an empty `prefix` has a meaning."""
+    return name in ("command", "url", "cwd") and isinstance(value, str) and not value.strip()
+
+
+def _our_word(transport: JSON) -> JSON:
+    """Our word for a transport; what nobody knows is left for the check."""
+    return TRANSPORTS.get(transport, transport) if isinstance(transport, str) else transport
+
+
+def _seconds(value: JSON, place: Place) -> float:
+    """A bare `timeout`: Cline means seconds, Claude Code, Gemini CLI and FastMCP mean milliseconds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise place.error("expected a number above 0", "timeout")
+    return value / 1000 if value >= _MILLISECONDS_FROM else float(value)
+
+
+def _settle_command(fields: dict[str, JSON], place: Place) -> None:
+    """A command that is a list: the first is the command, the rest are arguments."""
+    if is_list(fields.get("command")):
+        words = place.names(fields.pop("command"), "command")
+        fields["args"] = (*words[1:], *place.names(fields.get("args", ()), "args"))
+        if words:
+            fields["command"] = words[0]
+
+
+def _settle_transport(fields: dict[str, JSON], place: Place, key: str) -> None:
+    """The transport that is said, in our word for it, or the one that follows from the rest."""
+    if "server" in fields and not is_server_object(fields["server"]):
+        raise place.error("expected an MCP server object of this process; a file cannot hold one", "server")
+    said = fields.get("transport")
+    if said is None:
+        fields["transport"] = _inferred_transport(fields)
+    elif said not in TRANSPORTS.values() and (said != "memory" or "server" not in fields):
+        allowed = "stdio, streamable-http (http, websocket), sse"
+        raise place.error(f"unknown transport {said!r}; allowed: {allowed}", key)
+
+
+def _inferred_transport(fields: Mapping[str, JSON]) -> Transport:
+    if "server" in fields:
+        return "memory"
+    url = fields.get("url")
+    if not isinstance(url, str):
+        return "stdio"
+    try:
+        path = urlsplit(masked(url)).path
+    except ValueError:  # no host that could be reached; connecting will say so
+        path = ""
+    return "sse" if path.rstrip("/").endswith("/sse") else "streamable-http"
+
+
+def _merged_timeouts(base: Timeouts, own: JSON, place: Place) -> Timeouts:
+    values = place.mapping(own, "timeouts")
+    for key in values:
+        if key not in Timeouts.model_fields:
+            raise place.unknown_key(key, Timeouts.model_fields, "timeouts")
+    given = {key: value for key, value in values.items() if value is not None}
+    try:
+        return Timeouts(**{**base.model_dump(), **given})
+    except ConfigError as error:
+        raise place.error(error.problem, f"timeouts.{error.key}") from None
+
+
+def _auth(value: JSON, place: Place) -> Auth:
+    allowed = "allowed is {type: bearer, token: ...} or the token itself"
+    if isinstance(value, str):
+        if value.lower() == "oauth":
+            raise place.error(f"oauth is not supported; {allowed}", "auth")
+        value = {"type": "bearer", "token": value}
+    if isinstance(value, Auth):
+        return value
+    if not is_mapping(value):
+        raise place.error(f"expected a mapping; {allowed}", "auth")
+    try:
+        return Auth(**{str(key): inner for key, inner in value.items()})
+    except ConfigError as error:
+        raise place.error(f"{error.problem}; {allowed}", f"auth.{error.key}") from None
+
+
+def _as_written(key: str | None, written: Mapping[str, str]) -> str | None:
+    """The key in the user's word: `serverUrl` where we say `url`."""
+    if key is None:
+        return None
+    name = key.partition(".")[0].partition("[")[0]
+    return written.get(name, name) + key[len(name) :]

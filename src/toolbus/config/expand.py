@@ -1,0 +1,112 @@
+"""Fill in the references of a server's config, late: at each connect, so that a renewed secret is seen.
+
+What comes out is ready to use and shows none of its values; nothing unresolved is ever passed on.
+"""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from toolbus.config.lookup import Found, Missing, Secrets, dotenv
+from toolbus.config.model import ServerConfig
+from toolbus.config.redact import names_credential, redacted, shown_url, spellings, url_secrets
+from toolbus.config.reference import Reference, masked, parsed
+from toolbus.errors import ConfigError, SecretMissing
+
+__all__ = ["Resolved", "Secrets", "resolved"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Resolved:
+    """The values a connection is made with; `auth` has become a header."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    url: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    public_url: str | None = None
+    """The URL for messages: references, user info and query values are `***`."""
+    hidden: tuple[str, ...] = ()
+    """What `redacted` replaces, longest first."""
+
+    def redacted(self, text: str) -> str:
+        """The text with every secret of this server replaced by `***`."""
+        return redacted(text, self.hidden)
+
+    def __repr__(self) -> str:
+        names = ("command", "args", "env", "url", "headers", "cwd")
+        return f"Resolved({', '.join(f'{name}=***' for name in names if getattr(self, name))})"
+
+
+async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
+    """The config with every reference filled in.
+
+    Raises SecretMissing for a reference without a value, ConfigError for a malformed reference or a value
+    that cannot be used. Waits for `get_secret`, files and commands; each reference is looked up once.
+    """
+    known: dict[Reference, str] = {}
+    sensitive: list[str] = []
+    values: dict[str, str] = {}
+    for name, text in config.texts():
+        parts = parsed(text, server=config.alias, key=name)
+        for part in parts:
+            if isinstance(part, Reference) and part not in known:
+                found = await _found(part, name, config, secrets)
+                known[part] = found.value
+                sensitive += [found.value] if found.is_secret else []
+        values[name] = "".join(part if isinstance(part, str) else known[part] for part in parts)
+    _refuse_unusable(config, values)
+
+    env = await _env_file(config, values, secrets) | {name: values[f"env.{name}"] for name in config.env}
+    headers = {name: values[f"headers.{name}"] for name in config.headers}
+    sensitive += [value for name, value in (env | headers).items() if names_credential(name)]
+    if (token := values.get("auth.token")) is not None:
+        token = re.sub(r"^Bearer\s+", "", token, flags=re.IGNORECASE)
+        sensitive.append(token)
+        headers["Authorization"] = f"Bearer {token}"
+    url, cwd = values.get("url"), values.get("cwd")
+    return Resolved(
+        command=values.get("command"),
+        args=tuple(values[f"args[{index}]"] for index in range(len(config.args))),
+        env=env,
+        url=url,
+        headers=headers,
+        cwd=secrets.located(cwd) if cwd else None,
+        public_url=None if config.url is None else shown_url(masked(config.url)),
+        hidden=spellings([*sensitive, *url_secrets(url or "")]),
+    )
+
+
+async def _found(reference: Reference, name: str, config: ServerConfig, secrets: Secrets) -> Found:
+    found = await secrets.find(reference)
+    if isinstance(found, Missing):
+        raise SecretMissing(config.alias, name, reference.label, found.reason)
+    return found
+
+
+async def _env_file(config: ServerConfig, values: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
+    """The variables of the server's dotenv file."""
+    if "env_file" not in values:
+        return {}
+    variables = await asyncio.to_thread(dotenv, Path(secrets.located(values["env_file"])))
+    if isinstance(variables, Missing):
+        raise ConfigError(f"{variables.reason}; check the path", server=config.alias, key="env_file")
+    return dict(variables)
+
+
+def _refuse_unusable(config: ServerConfig, values: Mapping[str, str]) -> None:
+    """ConfigError for what would fail later with a message that quotes it."""
+    for name, value in values.items():
+        in_http = name in ("url", "auth.token") or name.startswith("headers.")
+        if "\0" in value or (in_http and re.search(r"[\r\n]", value)):
+            problem = "holds a line break or a NUL character once its references are filled in; remove it"
+            raise ConfigError(problem, server=config.alias, key=name)
+        if name in ("command", "url", "auth.token") and not value.strip():
+            raise ConfigError("is empty once its references are filled in", server=config.alias, key=name)
+        if name == "url" and not re.match(r"https?://.", value, re.IGNORECASE):
+            problem = "does not start with http:// or https:// once its references are filled in"
+            raise ConfigError(problem, server=config.alias, key=name)

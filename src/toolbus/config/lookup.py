@@ -1,0 +1,150 @@
+"""Look up what a reference stands for: a name, the content of a file, or what a command prints.
+
+A miss is a value with its reason in a few words. Reasons name the class of a foreign exception, never
+its text: that may quote the secret.
+"""
+
+import asyncio
+import inspect
+import os
+import shlex
+import subprocess
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from toolbus.config.reference import Reference
+
+GetSecret: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
+
+_EDITOR_FOLDERS = (".vscode", ".cursor", ".roo", ".kilocode")
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a reference stands for."""
+
+    value: str
+    is_secret: bool = True
+
+    def __repr__(self) -> str:
+        return "Found(***)"
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Why a reference stands for nothing, as the end of a sentence: `is not set`."""
+
+    reason: str
+
+
+class Secrets:
+    """Where names get their values: `get_secret`, then the environment, then `.env` in the folder.
+
+    Nothing is kept: every lookup asks again.
+    """
+
+    command_seconds = 30.0
+    """How long a `${cmd:...}` may run."""
+
+    def __init__(self, get_secret: GetSecret | None = None, folder: Path | None = None) -> None:
+        self.folder = folder
+        self._get_secret = get_secret
+
+    async def find(self, reference: Reference) -> Found | Missing:
+        """The value of the reference, or why there is none; files and commands do not block the loop."""
+        match reference.kind:
+            case "name":
+                return await self._find_name(reference)
+            case "file":
+                return await asyncio.to_thread(self._read, reference.body)
+            case "cmd":
+                return await asyncio.to_thread(self._run, reference.body)
+
+    def located(self, path: str) -> str:
+        """The path with `~` filled in, and made absolute from the config's folder if there is one."""
+        return os.path.join(self.folder or "", os.path.expanduser(path))
+
+    async def _find_name(self, reference: Reference) -> Found | Missing:
+        name = reference.body
+        result = await self._ask(name)
+        if isinstance(result, Missing) and name in os.environ:
+            result = Found(os.environ[name])
+        if isinstance(result, Missing):
+            result = await asyncio.to_thread(self._from_dotenv, name, result)
+        if reference.default is not None and (isinstance(result, Missing) or not result.value):
+            return Found(reference.default)
+        if isinstance(result, Missing):
+            return self._editor_variable(name) or result
+        return result
+
+    async def _ask(self, name: str) -> Found | Missing:
+        if self._get_secret is None:
+            return Missing("is not set")
+        try:
+            answer = self._get_secret(name)
+            value: object = await answer if inspect.isawaitable(answer) else answer
+        except Exception as error:  # the host's code: whatever it raises, the name has no value there
+            return Missing(f"is not set (get_secret raised {type(error).__name__})")
+        if isinstance(value, str):
+            return Found(value)
+        kind = type(value).__name__
+        return Missing(
+            "is not set" if value is None else f"is not set (get_secret gave {kind}, not a string)"
+        )
+
+    def _from_dotenv(self, name: str, otherwise: Missing) -> Found | Missing:
+        if self.folder is None or not (path := self.folder / ".env").is_file():
+            return otherwise
+        values = dotenv(path)
+        if isinstance(values, Missing):
+            return Missing(f"is not set (.env {values.reason})")
+        return Found(values[name]) if name in values else otherwise
+
+    def _editor_variable(self, name: str) -> Found | None:
+        """The variables of VS Code and Cursor that have a meaning without an editor."""
+        if name == "userHome":
+            return Found(str(Path.home()), is_secret=False)
+        if name == "workspaceFolder":
+            folder = self.folder or Path.cwd()
+            return Found(str(folder.parent if folder.name in _EDITOR_FOLDERS else folder), is_secret=False)
+        return None
+
+    def _read(self, body: str) -> Found | Missing:
+        try:
+            return Found(Path(self.located(body)).read_text(encoding="utf-8").rstrip("\r\n"))
+        except (OSError, ValueError) as error:
+            return Missing(f"cannot be read ({type(error).__name__})")
+
+    def _run(self, body: str) -> Found | Missing:
+        try:
+            done = subprocess.run(
+                shlex.split(body),
+                stdin=subprocess.DEVNULL,  # a prompt would wait for ever
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                timeout=self.command_seconds,
+                cwd=self.folder,
+                check=False,
+            )
+            value = done.stdout.decode().strip()
+        except subprocess.TimeoutExpired:
+            return Missing(f"took longer than {self.command_seconds:g} s")
+        except (OSError, ValueError) as error:
+            return Missing(f"could not be run ({type(error).__name__})")
+        if done.returncode:
+            return Missing(f"failed with exit code {done.returncode}")
+        return Found(value) if value else Missing("printed nothing")
+
+
+def dotenv(path: Path) -> Mapping[str, str] | Missing:
+    """The variables of a dotenv file that have a value."""
+    from dotenv import dotenv_values
+
+    try:
+        with path.open(encoding="utf-8-sig") as stream:
+            values = dotenv_values(stream=stream)
+    except (OSError, ValueError) as error:
+        return Missing(f"cannot be read ({type(error).__name__})")
+    return {name: value for name, value in values.items() if value is not None}

@@ -1,0 +1,233 @@
+"""The config as typed, frozen records that are consistent once they exist.
+
+Values are kept as written: `${...}` is filled in late, by `toolbus.config.expand`. What is wrong
+is a ConfigError, never pydantic's own; no repr and no message shows a value that may be a secret.
+"""
+
+import os.path
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from string import Formatter
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+
+from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+
+from toolbus.config.place import Place, near_miss
+from toolbus.config.redact import shown_url
+from toolbus.config.reference import masked, parsed
+from toolbus.errors import ConfigError
+
+Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
+
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+# Lists are what files hold; everything else is taken as it is, so that `enabled: "no"` is not True.
+_Names = Annotated[tuple[str, ...], Strict(False)]
+
+_NEEDED: dict[Transport, str] = {
+    "stdio": "command",
+    "streamable-http": "url",
+    "sse": "url",
+    "memory": "server",
+}
+_TEMPLATE_FIELDS = ("server", "tool")
+
+_EXPECTED_FOR_FIELD = {
+    "inherit_env": "expected 'safe', 'all', 'none' or a list of variable names",
+    "verify": "expected true, false or the path of a CA bundle",
+}
+_EXPECTED = {
+    "string_type": "expected a string; put it in quotes",
+    "bool_type": "expected true or false",
+    "tuple_type": "expected a list of strings",
+    "dict_type": "expected a mapping of names to strings",
+    "float_type": "expected a number of seconds",
+    "int_type": "expected a whole number",
+    "finite_number": "expected a finite number of seconds",
+    "greater_than": "expected a number above 0",
+    "greater_than_equal": "expected 1 or more",
+    "string_too_short": "expected a non-empty string",
+    "missing": "is missing",
+}
+
+
+class _Record(BaseModel):
+    """A frozen record that raises ConfigError when its values do not fit."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
+
+    if not TYPE_CHECKING:  # type checkers keep the signature that the fields give
+
+        def __init__(self, **values: object) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                known = type(self).model_fields
+                problem = _first_problem(error, tuple(known), str(values.get("alias") or "") or None)
+            else:
+                self._check()
+                return
+            # Raised outside of `except`: the validation error holds the values, secrets among them.
+            raise problem
+
+    def _check(self) -> None:
+        """Raise ConfigError for what the types alone cannot say."""
+
+
+class Timeouts(_Record):
+    """How long each step may take, in seconds."""
+
+    connect: _Seconds = 60
+    list: _Seconds = 30
+    call: _Seconds = 300
+    close: _Seconds = 5
+
+
+class Auth(_Record):
+    """A credential sent with every HTTP request."""
+
+    type: Literal["bearer"]
+    token: str = Field(repr=False, min_length=1)
+
+
+class ServerConfig(_Record):
+    """One server: how to reach it and what to take from it."""
+
+    alias: str = Field(min_length=1)
+    transport: Transport
+    command: str | None = None
+    args: _Names = ()
+    env: dict[str, str] = {}
+    env_file: str | None = None
+    """A dotenv file whose values lie under `env`."""
+    inherit_env: Literal["safe", "all", "none"] | _Names = "safe"
+    cwd: str | None = None
+    url: str | None = None
+    headers: dict[str, str] = {}
+    auth: Auth | None = None
+    verify: bool | str = True
+    """Whether to check the server's certificate, or the path of the CA bundle to check it with."""
+    enabled: bool = True
+    required: bool = False
+    include: _Names = ()
+    """Patterns on the server's own tool names; none means all."""
+    exclude: _Names = ()
+    prefix: str | None = None
+    timeouts: Timeouts = Timeouts()
+    max_concurrency: int | None = Field(default=None, ge=1)
+    era: Literal["auto", "modern", "legacy"] = "auto"
+    server: object | None = None
+    """An MCP server object in this process."""
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Every text that may hold references, after the name of its field: `env.TOKEN`, `args[2]`."""
+        single = (
+            ("command", self.command),
+            ("cwd", self.cwd),
+            ("url", self.url),
+            ("env_file", self.env_file),
+            ("auth.token", self.auth and self.auth.token),
+        )
+        yield from ((field, text) for field, text in single if text is not None)
+        yield from ((f"args[{index}]", text) for index, text in enumerate(self.args))
+        yield from ((f"env.{name}", text) for name, text in self.env.items())
+        yield from ((f"headers.{name}", text) for name, text in self.headers.items())
+
+    def _check(self) -> None:
+        self._check_source()
+        place = Place(server=self.alias)
+        if self.url is not None and not re.match(r"https?://.|\$\{", self.url, re.IGNORECASE):
+            raise place.error("expected a URL that starts with http:// or https://", "url")
+        if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
+            raise place.error("auth and an Authorization header exclude each other; keep one", "auth")
+        for field, text in self.texts():
+            parsed(text, server=self.alias, key=field)
+
+    def _check_source(self) -> None:
+        """Exactly one of command, url and server, and the one that the transport needs."""
+        place = Place(server=self.alias)
+        given = [name for name in ("command", "url", "server") if getattr(self, name) is not None]
+        if not given:
+            raise place.error(
+                "has neither command nor url; give command (stdio) or url (streamable-http, sse)"
+            )
+        if len(given) > 1:
+            raise place.error(f"{given[0]} and {given[1]} exclude each other; keep one", given[1])
+        needed = _NEEDED[self.transport]
+        if given[0] != needed:
+            raise place.error(f"transport {self.transport!r} needs {needed}, not {given[0]}", "transport")
+
+    def __repr_args__(self) -> Iterator[tuple[str, str]]:
+        yield "alias", self.alias
+        yield "transport", self.transport
+        if self.command is not None:
+            words = masked(self.command).split()
+            yield "command", os.path.basename(words[0]) if words else ""
+        if self.url is not None:
+            yield "url", shown_url(masked(self.url)).partition("?")[0]
+
+
+class BusConfig(_Record):
+    """All servers that are switched on, in the order of the config, and the settings for all of them."""
+
+    servers: dict[str, ServerConfig] = {}
+    naming: str = "auto"
+    """`auto`, or a template with `{tool}` and perhaps `{server}`."""
+    timeouts: Timeouts = Timeouts()
+    file: str | None = None
+    folder: Path | None = None
+    """Where `.env` and relative paths are looked for."""
+
+    def _check(self) -> None:
+        if self.naming != "auto":
+            _check_template(self.naming)
+
+
+def _check_template(template: str) -> None:
+    """ConfigError unless the template can be filled with a server and a tool, and holds the tool."""
+    place = Place()
+    known = ", ".join(f"{{{name}}}" for name in _TEMPLATE_FIELDS)
+    try:
+        parts = list(Formatter().parse(template))
+    except ValueError:
+        raise place.error(f"malformed template; write 'auto' or a text with {known}", "naming") from None
+    for _, field, spec, conversion in parts:
+        if field is None:
+            continue
+        if field not in _TEMPLATE_FIELDS or spec or conversion:
+            hint = near_miss(field, _TEMPLATE_FIELDS)
+            raise place.error(f"unknown field {{{field}}} in the template; known are {known}{hint}", "naming")
+    if all(field != "tool" for _, field, _, _ in parts):
+        raise place.error("the template has no {tool}: all tools of a server would share one name", "naming")
+
+
+def _first_problem(error: ValidationError, known: tuple[str, ...], server: str | None) -> ConfigError:
+    """The first finding of pydantic in our words, without the value it is about."""
+    finding = error.errors(include_url=False, include_input=False)[0]
+    location, kind = finding["loc"], finding["type"]
+    place = Place(server=server)
+    field = str(location[0]) if location else None
+    if field is None:
+        return place.error("does not fit")
+    if kind == "extra_forbidden":
+        return place.unknown_key(field, known)
+    if field in _EXPECTED_FOR_FIELD:
+        return place.error(_EXPECTED_FOR_FIELD[field], field)
+    context: dict[str, Any] = finding.get("ctx", {})
+    problem = (
+        f"expected {context['expected']}"
+        if kind == "literal_error"
+        else _EXPECTED.get(kind, "has a wrong type")
+    )
+    return place.error(problem, _key(location))
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    """A location as people write it: `env.TOKEN`, `args[2]`."""
+    key = str(location[0])
+    for step in location[1:]:
+        if step != "[key]":
+            key += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return key

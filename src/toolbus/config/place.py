@@ -1,0 +1,63 @@
+"""Where in the config a value stands, so that every error about it names file, server and key.
+
+No message here quotes a value: values may be secrets.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TypeGuard
+
+from toolbus.errors import ConfigError
+from toolbus.records import JSON
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[JSON, JSON]]:
+    """Whether the value is a mapping, of whatever keys."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: object) -> TypeGuard[Sequence[JSON]]:
+    """Whether the value is a list or a tuple; a string is neither."""
+    return isinstance(value, list | tuple)
+
+
+def near_miss(word: object, known: Iterable[str]) -> str:
+    """The end of an error message that offers the nearest known word, or nothing."""
+    close = get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def printable(key: str) -> str:
+    """The key itself, quoted when it would break the one line of a message."""
+    return key if key.isprintable() else repr(key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A file and a server in it, either may be unknown."""
+
+    file: str | None = None
+    server: str | None = None
+
+    def error(self, problem: str, key: str | None = None) -> ConfigError:
+        """The error that tells this problem, to be raised by the caller."""
+        shown = None if key is None else printable(key)
+        return ConfigError(problem, file=self.file, server=self.server, key=shown)
+
+    def unknown_key(self, key: object, known: Iterable[str], within: str = "") -> ConfigError:
+        """The error for a key nobody knows, with the nearest known one."""
+        problem = f"unknown key{near_miss(key, known)}"
+        return self.error(problem, f"{within}.{key}" if within else str(key))
+
+    def mapping(self, value: JSON, key: str) -> Mapping[JSON, JSON]:
+        """The value, known to be a mapping; ConfigError otherwise."""
+        if not is_mapping(value):
+            raise self.error("expected a mapping", key)
+        return value
+
+    def names(self, value: JSON, key: str) -> tuple[str, ...]:
+        """The value as a tuple, known to be a list of strings; ConfigError otherwise."""
+        if not is_list(value) or not all(isinstance(name, str) for name in value):
+            raise self.error("expected a list of strings", key)
+        return tuple(value)

@@ -1,0 +1,162 @@
+"""Read a YAML, JSON or TOML file into plain values, and refuse what the parsers would let pass silently.
+
+A key given twice is an error: PyYAML and json keep the last one, and a server would be lost. JSON may have
+comments and trailing commas, as VS Code writes them. Every failure is a ConfigError that names file and line.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from toolbus.config.place import Place, is_mapping
+from toolbus.errors import ConfigError
+from toolbus.records import JSON
+
+if TYPE_CHECKING:
+    import yaml
+
+# A string is matched first, so that `//` in a URL is no comment.
+_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TRAILING_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|,(?=\s*[}\]])', re.DOTALL)
+
+
+def read_document(path: Path) -> Mapping[JSON, JSON]:
+    """The mapping that the file holds; its format follows from the ending of its name."""
+    place = Place(file=str(path))
+    parse = _PARSERS.get(path.suffix.lower())
+    if parse is None:
+        raise place.error(f"unknown file format; name it with one of {', '.join(_PARSERS)}")
+    try:
+        # utf-8-sig: editors on Windows put a byte order mark in front.
+        text = path.read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise place.error("no such file; check the path") from None
+    except UnicodeDecodeError:
+        raise place.error("is not UTF-8; save it as UTF-8") from None
+    except OSError as error:
+        raise place.error(f"cannot be read ({type(error).__name__}); check path and permissions") from error
+    try:
+        document = parse(text, place)
+    except RecursionError:
+        raise place.error("is nested too deeply") from None
+    if document is None:
+        raise place.error("is empty; list your servers under 'servers:'")
+    if not is_mapping(document):
+        raise place.error("expected a mapping at the top, with 'servers:' or 'mcpServers'")
+    return document
+
+
+def _yaml(text: str, place: Place) -> JSON:
+    import yaml
+
+    # All `from None`: the parser's errors quote the text around, secrets among it.
+    try:
+        return _constructed(text, place)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        raise _malformed("YAML", error.problem or "", place, mark.line + 1 if mark else None) from None
+    except yaml.reader.ReaderError as error:
+        raise _malformed("YAML", error.reason, place, text.count("\n", 0, error.position) + 1) from None
+    except ConfigError:  # it is a ValueError
+        raise
+    except ValueError:  # such as a date in month 13
+        raise _malformed("YAML", "a value that cannot be read", place, None) from None
+
+
+def _constructed(text: str, place: Place) -> JSON:
+    import yaml
+
+    loader = yaml.SafeLoader(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _refuse_duplicates(node, place)
+        document: JSON = loader.construct_document(node)  # pyright: ignore[reportUnknownMemberType]  untyped stub
+        return document
+    finally:
+        loader.dispose()
+
+
+def _refuse_duplicates(root: "yaml.Node", place: Place) -> None:
+    """ConfigError if a mapping anywhere below gives a key twice."""
+    import yaml
+
+    # On the nodes, before merge keys are resolved: overriding what `<<` brings is no duplicate.
+    seen: set[int] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:  # reached by an alias
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            waiting += node.value
+        elif isinstance(node, yaml.MappingNode):
+            keys: set[tuple[str, str]] = set()
+            for key, value in node.value:
+                waiting.append(value)
+                if not isinstance(key, yaml.ScalarNode):
+                    continue
+                if (key.tag, key.value) in keys:
+                    raise _given_twice(key.value, place, key.start_mark.line + 1)
+                keys.add((key.tag, key.value))
+
+
+def _json(text: str, place: Place) -> JSON:
+    import json
+
+    def mapping(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+        result: dict[str, JSON] = {}
+        for key, value in pairs:
+            if key in result:
+                raise _given_twice(key, place, None)
+            result[key] = value
+        return result
+
+    if not text.strip():
+        return None
+    plain = _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
+    try:
+        return json.loads(plain, object_pairs_hook=mapping)
+    except json.JSONDecodeError as error:  # it holds the whole text, hence `from None`
+        raise _malformed("JSON", error.msg, place, error.lineno) from None
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Spaces for a comment or comma, so that lines keep their numbers; strings stay as they are."""
+    found = match.group()
+    return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
+
+
+def _toml(text: str, place: Place) -> JSON:
+    import tomllib
+
+    try:
+        return tomllib.loads(text) or None
+    except tomllib.TOMLDecodeError as error:
+        # The message ends in "(at line 3, column 7)" or "(at end of document)".
+        reason, _, position = str(error).partition(" (at ")
+        line = re.match(r"line (\d+)", position)
+        number = int(line[1]) if line else text.count("\n") + 1
+        raise _malformed("TOML", reason, place, number) from None
+
+
+def _given_twice(key: str, place: Place, line: int | None) -> ConfigError:
+    where = f"line {line}: " if line else ""
+    return place.error(f"{where}key {key!r} is given twice; keep one", key)
+
+
+def _malformed(form: str, reason: str, place: Place, line: int | None) -> ConfigError:
+    where = f"line {line}: " if line else ""
+    return place.error(f"{where}not valid {form}: {' '.join(reason.split())}")
+
+
+_PARSERS: dict[str, Callable[[str, Place], JSON]] = {
+    ".yaml": _yaml,
+    ".yml": _yaml,
+    ".json": _json,
+    ".jsonc": _json,
+    ".toml": _toml,
+}

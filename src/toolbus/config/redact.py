@@ -1,0 +1,82 @@
+"""Keep secrets out of what people read: which keys hold credentials, how a URL and a text are shown."""
+
+import base64
+import json
+import re
+from collections.abc import Iterable, Iterator
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+
+from toolbus.config.reference import MASK
+
+_CREDENTIAL = re.compile(
+    r"token|secret|passw|passphrase|pwd|credential|auth(?!or)|api[-_]?key|access[-_]?key|private|cookie|bearer"
+    r"|session|signature|(?:^|[-_.])(?:key|sig|pat|jwt|dsn)(?:$|[-_.])",
+    re.IGNORECASE,
+)
+_HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::(?:\d*|\*+))?")
+_SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey)\s+(.+)", re.IGNORECASE | re.DOTALL)
+
+SHORTEST_SECRET = 4
+"""Shorter values are not replaced in texts: they occur everywhere by chance."""
+
+
+def names_credential(key: str) -> bool:
+    """Whether a variable, header or query key of that name usually holds a credential."""
+    return _CREDENTIAL.search(key) is not None
+
+
+def shown_url(url: str) -> str:
+    """The URL for messages: user info and query values are `***`, the fragment is left out."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return MASK
+    _, at, host = parts.netloc.rpartition("@")
+    if not _HOST.fullmatch(host):  # most likely a password with a slash in it
+        return MASK
+    netloc = f"{MASK}@{host}" if at else host
+    query = "&".join(f"{name}={MASK}" if is_pair else MASK for name, is_pair in _query_names(parts.query))
+    scheme = f"{parts.scheme}://" if parts.scheme or parts.netloc else ""
+    return f"{scheme}{netloc}{parts.path}" + (f"?{query}" if query else "")
+
+
+def url_secrets(url: str) -> Iterator[str]:
+    """The credentials written in a URL: its user info, as sent too, and query values whose key says so."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return
+    userinfo, at, _ = parts.netloc.rpartition("@")
+    if at:
+        user, _, password = userinfo.partition(":")
+        yield from (userinfo, unquote(password) or unquote(user))
+        yield base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+    for name, value in parse_qsl(parts.query):
+        if names_credential(name):
+            yield value
+
+
+def spellings(secrets: Iterable[str]) -> tuple[str, ...]:
+    """Every form in which the secrets may turn up in a text, longest first."""
+    forms: set[str] = set()
+    for secret in secrets:
+        # A log is read line by line, so each line of a key file has to be known by itself.
+        for value in {secret, secret.strip(), *secret.splitlines()}:
+            forms |= {value, quote(value, safe=""), quote(value), quote_plus(value), json.dumps(value)[1:-1]}
+        if scheme := _SCHEME.fullmatch(secret):
+            forms.add(scheme[1].strip())
+    return tuple(sorted((form for form in forms if len(form) >= SHORTEST_SECRET), key=lambda f: (-len(f), f)))
+
+
+def redacted(text: str, secrets: tuple[str, ...]) -> str:
+    """The text with every one of the secrets replaced by `***`; `secrets` come from `spellings`."""
+    if not secrets:
+        return text
+    return re.sub("|".join(map(re.escape, secrets)), MASK, text)
+
+
+def _query_names(query: str) -> Iterator[tuple[str, bool]]:
+    """The names in a query; a part without `=` may be a bare token, so it has no name."""
+    for part in filter(None, query.split("&")):
+        name, equals, _ = part.partition("=")
+        yield name, bool(equals)

@@ -1,0 +1,92 @@
+"""The syntax of references in config texts: `${NAME}`, `${NAME:-default}`, `${file:...}`, `${cmd:...}`.
+
+Only the syntax: nothing is looked up here. `$${` stands for a literal `${`.
+"""
+
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Literal
+
+from toolbus.errors import ConfigError
+
+MASK = "***"
+"""What stands in the place of a value nobody may see."""
+
+_OPENING = re.compile(r"\$\$\{|\$\{")
+# `env:` is how Cursor and VS Code write a variable, `input:` how VS Code writes a value it would ask for.
+_NAME = re.compile(r"(?:env:|input:)?(?P<name>[A-Za-z_][A-Za-z0-9_./-]*)(?::-(?P<default>.*))?", re.DOTALL)
+_ALLOWED = (
+    "write ${NAME}, ${NAME:-default}, ${env:NAME}, ${file:PATH} or ${cmd:COMMAND}, or $${ for a literal ${"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """One reference: a name to look up, a file to read or a command to run."""
+
+    kind: Literal["name", "file", "cmd"]
+    body: str
+    default: str | None = None
+
+    @property
+    def label(self) -> str:
+        """How messages call it; of a command only the first word, the rest may hold secrets."""
+        match self.kind:
+            case "name":
+                return self.body
+            case "file":
+                return f"file:{self.body}"
+            case "cmd":
+                return f"cmd:{shlex.split(self.body)[0]}"
+
+
+def parsed(text: str, *, server: str | None = None, key: str | None = None) -> tuple[str | Reference, ...]:
+    """The literal and the referring parts of the text in order; ConfigError if a reference is malformed."""
+    parts: list[str | Reference] = []
+    at = 0
+    while opening := _OPENING.search(text, at):
+        parts.append(text[at : opening.start()])
+        at = opening.end()
+        if opening.group() == "$${":
+            parts.append("${")
+            continue
+        end = text.find("}", at)
+        if end < 0:
+            raise ConfigError("a ${ is never closed; " + _ALLOWED, server=server, key=key)
+        parts.append(_reference(text[at:end], server, key))
+        at = end + 1
+    parts.append(text[at:])
+    return tuple(part for part in parts if part != "")
+
+
+def masked(text: str) -> str:
+    """The text with every reference replaced by `***`; all of it if a reference is malformed."""
+    try:
+        parts = parsed(text)
+    except ConfigError:
+        return MASK
+    return "".join(part if isinstance(part, str) else MASK for part in parts)
+
+
+def _reference(body: str, server: str | None, key: str | None) -> Reference:
+    """The reference between the braces. The message does not quote it: a default may be a secret."""
+    if "${" in body:
+        raise ConfigError("a reference inside a reference; " + _ALLOWED, server=server, key=key)
+    kind, _, rest = body.partition(":")
+    rest = rest.strip()
+    if kind == "file" and rest:
+        return Reference("file", rest)
+    if kind == "cmd" and _is_command(rest):
+        return Reference("cmd", rest)
+    if kind not in ("file", "cmd") and (name := _NAME.fullmatch(body)):
+        return Reference("name", name["name"], name["default"])
+    raise ConfigError("malformed reference; " + _ALLOWED, server=server, key=key)
+
+
+def _is_command(text: str) -> bool:
+    """Whether the text can be split into a command and its arguments."""
+    try:
+        return bool(shlex.split(text))
+    except ValueError:
+        return False

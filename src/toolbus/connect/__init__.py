@@ -1,0 +1,6 @@
+"""Stage 2, a live link per server."""
+
+from toolbus.connect.link import Attendant, Link
+from toolbus.connect.session import Session
+
+__all__ = ["Attendant", "Link", "Session"]

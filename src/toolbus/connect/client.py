@@ -1,0 +1,64 @@
+"""The SDK's `Client` over a dispatcher of ours.
+
+The only private name of the SDK that toolbus uses is held here: `Client._connect`, the function a
+client calls to get its dispatcher. `tests/test_sdk_seam.py` says so when the SDK changes it.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from mcp import Client
+from mcp.client.session import LoggingFnT, MessageHandlerFnT
+from mcp.shared.dispatcher import Dispatcher
+from mcp_types import Implementation
+
+from toolbus.connect.sieve import Sieve
+
+Connector = Callable[[AsyncExitStack, str, bool], Awaitable[Dispatcher[Any]]]
+
+
+def connector_of(server: Any) -> Connector:
+    """How the SDK itself would reach an in-process server."""
+    return Client(server, cache=None)._connect  # pyright: ignore[reportPrivateUsage]  # the seam
+
+
+@asynccontextmanager
+async def opened_client(
+    connect: Connector,
+    *,
+    mode: str,
+    client_info: Implementation,
+    message_handler: MessageHandlerFnT,
+    logging_callback: LoggingFnT,
+) -> AsyncGenerator[tuple[Client, Sieve]]:
+    """A connected client whose every message passes a sieve."""
+    sieves: list[Sieve] = []
+
+    async def through_sieve(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> Dispatcher[Any]:
+        sieve = Sieve(await connect(stack, mode, raise_exceptions))
+        sieves.append(sieve)
+        return sieve
+
+    client = Client(
+        _Nowhere(),
+        mode=mode,
+        client_info=client_info,
+        message_handler=message_handler,
+        logging_callback=logging_callback,
+        # Our catalog is the cache; the client's would copy every listing deeply, twice.
+        cache=None,
+    )
+    client._connect = through_sieve  # pyright: ignore[reportPrivateUsage]  # the seam
+    async with client:
+        sieves[0].version = client.protocol_version
+        yield client, sieves[0]
+
+
+class _Nowhere:
+    """Takes the place of the transport that `Client` would open itself."""
+
+    async def __aenter__(self) -> Any:
+        raise AssertionError("the SDK no longer asks Client._connect for its dispatcher")
+
+    async def __aexit__(self, *_: object) -> None: ...

@@ -1,0 +1,132 @@
+"""From a config to a live session: resolve, connect, agree on the era; or say why not.
+
+What one attempt teaches, the next one uses: a server that dies of the modern probe is started again
+and spoken to in the legacy era; a server that answers streamable HTTP with "not this transport" is
+tried as an old SSE server. A 401 is neither.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from http import HTTPStatus
+from importlib.metadata import version
+from typing import cast
+
+import mcp_types as types
+from mcp.client.session import LoggingFnT, MessageHandlerFnT
+
+from toolbus.config import Resolved, Secrets, ServerConfig, resolved
+from toolbus.connect.client import opened_client
+from toolbus.connect.session import Session
+from toolbus.connect.transport import connector
+from toolbus.connect.witness import EXCHANGE, Exchange, Witness
+from toolbus.errors import AuthRequired, ConnectFailed, ToolbusError
+
+NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
+"""What a server of the old SSE transport may answer to a streamable HTTP request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ears:
+    """Where the messages go that a server sends unasked."""
+
+    notice: MessageHandlerFnT
+    log: LoggingFnT
+    warn: Callable[[str, str | None], None]
+
+
+async def established(stack: AsyncExitStack, config: ServerConfig, secrets: Secrets, ears: Ears) -> Session:
+    """A live session, whose end is on the stack; raises `ToolbusError` that says how far it came."""
+    values = await resolved(config, secrets)
+    transport, mode = config.transport, "legacy" if config.era == "legacy" else "auto"
+    first: ConnectFailed | None = None
+    while True:
+        witness = Witness()
+        try:
+            return await _attempted(
+                stack, config.model_copy(update={"transport": transport}), mode, values, witness, ears
+            )
+        except ConnectFailed as failure:
+            if first is not None:
+                raise first from failure
+            if config.era == "auto" and transport == "stdio" and mode == "auto" and witness.lost is not None:
+                mode = "legacy"
+            elif transport == "streamable-http" and failure.status in NOT_THIS_TRANSPORT:
+                transport, mode = "sse", "legacy"
+            else:
+                raise
+            first = failure
+
+
+async def _attempted(
+    stack: AsyncExitStack, config: ServerConfig, mode: str, values: Resolved, witness: Witness, ears: Ears
+) -> Session:
+    exchange = Exchange()
+    token = EXCHANGE.set(exchange)
+    try:
+        async with asyncio.timeout(config.timeouts.connect):
+            client, sieve = await stack.enter_async_context(
+                opened_client(
+                    connector(config, values, witness, lambda message: ears.warn(message, None)),
+                    mode=mode,
+                    client_info=types.Implementation(name="toolbus", version=version("toolbus")),
+                    message_handler=ears.notice,
+                    logging_callback=ears.log,
+                )
+            )
+    except ToolbusError:
+        raise
+    except TimeoutError as error:
+        raise ConnectFailed(
+            config.alias,
+            witness.phase,
+            f"no answer in {config.timeouts.connect:g} s",
+            hint="if a first start downloads something, raise timeouts.connect",
+            stderr=witness.tail(),
+        ) from error
+    except (Exception, BaseExceptionGroup) as error:  # the border: whatever it is, it is a failed connect
+        raise _described(root(error), config.alias, witness, exchange, values) from error
+    finally:
+        EXCHANGE.reset(token)
+    session = Session(config, client, sieve, witness, redacted=values.redacted, warn=ears.warn)
+    if config.era == "modern" and session.era != "modern":
+        cause = f"the server speaks {session.protocol}, which is not the modern era"
+        raise ConnectFailed(config.alias, "handshake", cause, hint="leave out era: modern")
+    return session
+
+
+def _described(
+    error: BaseException, server: str, witness: Witness, exchange: Exchange, values: Resolved
+) -> ConnectFailed:
+    if exchange.status in (401, 403):
+        return AuthRequired(server, witness.phase, exchange.status)
+    if exchange.status is not None:
+        hint = "check the path of the URL" if exchange.status == 404 else ""
+        phrase = HTTPStatus(exchange.status).phrase if exchange.status in set(HTTPStatus) else ""
+        cause = f"HTTP {exchange.status} {phrase}".rstrip()
+        return ConnectFailed(server, witness.phase, cause, hint=hint, status=exchange.status)
+    if exchange.fault is not None:
+        hint = "is the server running at that address?"
+        return ConnectFailed(server, "connect", values.redacted(exchange.fault), hint=hint)
+    if witness.lost is not None and witness.exit_code is not None:
+        return ConnectFailed(
+            server,
+            witness.phase,
+            f"the process ended with exit code {witness.exit_code}",
+            hint="run the command by hand to see why" if not witness.tail() else "",
+            exit_code=witness.exit_code,
+            stderr=witness.tail(),
+        )
+    lines = values.redacted(str(error)).splitlines()
+    cause = lines[0] if lines else type(error).__name__
+    return ConnectFailed(server, witness.phase, cause, stderr=witness.tail())
+
+
+def root(error: BaseException) -> BaseException:
+    """The error at the bottom of nested groups."""
+    if isinstance(error, BaseExceptionGroup):
+        leaves = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        failed = [leaf for leaf in leaves if not isinstance(leaf, asyncio.CancelledError)]
+        return root(failed[0] if failed else leaves[0])
+    return error

@@ -1,0 +1,196 @@
+"""One incarnation of a connection: every request bounded, every failure in our words.
+
+A request runs in its caller's task, without lock or extra task. When the session ends, whoever is
+still waiting is told at once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+import anyio
+from mcp import Client
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, CallToolResult
+from pydantic import ValidationError
+
+from toolbus.config import ServerConfig
+from toolbus.connect import wire
+from toolbus.connect.sieve import Sieve
+from toolbus.connect.witness import EXCHANGE, Exchange, Witness
+from toolbus.errors import ArgumentsError, CallRejected, CallTimeout, LinkLost, ToolbusError
+from toolbus.records import JSON, Embedded, Era, PromptResult, ToolResult
+
+T = TypeVar("T")
+
+
+class Session:
+    """A live connection to one server."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        client: Client,
+        sieve: Sieve,
+        witness: Witness,
+        *,
+        redacted: Callable[[str], str],
+        warn: Callable[[str, str | None], None],
+    ) -> None:
+        self.config = config
+        self.client = client
+        self.sieve = sieve
+        self._witness = witness
+        self._redacted = redacted
+        self._warn = warn
+        self._under_way: set[asyncio.Timeout] = set()
+        self._slots = asyncio.Semaphore(config.max_concurrency) if config.max_concurrency else None
+        self.listed: set[str] = set()
+        """The tools the SDK has seen listed, and so can check the output of."""
+        self._strict_check = client.session.validate_tool_result
+        client.session.validate_tool_result = self._check_output
+
+    @property
+    def server(self) -> str:
+        return self.config.alias
+
+    @property
+    def protocol(self) -> str:
+        """The negotiated protocol version."""
+        return self.client.protocol_version
+
+    @property
+    def era(self) -> Era:
+        return wire.era(self.protocol)
+
+    @property
+    def gone(self) -> asyncio.Event:
+        """Set when the connection is over."""
+        return self._witness.gone
+
+    async def call_tool(
+        self,
+        tool: str,
+        arguments: Mapping[str, JSON],
+        *,
+        timeout: float | None = None,
+        on_progress: ProgressFnT | None = None,
+    ) -> ToolResult:
+        """Call a tool by the server's own name for it."""
+        bound = timeout if timeout is not None else self.config.timeouts.call
+        what = f"tool {tool!r}"
+        send = self._sent(tool, dict(arguments), on_progress)
+        if self._slots is None:
+            return wire.tool_result(await self.request(what, send, bound))
+
+        async def when_free(client: Client) -> CallToolResult:
+            assert self._slots is not None
+            async with self._slots:
+                return await send(client)
+
+        return wire.tool_result(await self.request(what, when_free, bound))
+
+    async def read_resource(self, uri: str) -> tuple[Embedded, ...]:
+        """Read a resource."""
+        what = f"resource {uri!r}"
+        result = await self.request(what, lambda c: c.read_resource(uri), self.config.timeouts.call)
+        return wire.contents(result.contents)
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+        """Fill in a prompt."""
+        what = f"prompt {name!r}"
+        result = await self.request(
+            what, lambda c: c.get_prompt(name, dict(arguments)), self.config.timeouts.call
+        )
+        return wire.prompt_result(result)
+
+    async def probe(self) -> None:
+        """Ask for a sign of life; any answer is one."""
+
+        async def ask(client: Client) -> None:
+            if self.era == "modern":  # which has no ping
+                await client.session.send_discover(self.protocol)
+            else:
+                await client.session.send_ping()
+
+        try:
+            await self.request("the health probe", ask, self.config.timeouts.list)
+        except CallRejected as error:
+            if error.status is not None:
+                raise
+
+    async def request(self, what: str, send: Callable[[Client], Awaitable[T]], timeout: float) -> T:
+        """Send through the SDK's client; raises `ToolbusError` for whatever goes wrong."""
+        if self._witness.lost is not None:
+            raise self.lost(what)
+        exchange = Exchange()
+        token = EXCHANGE.set(exchange)
+        bound = asyncio.timeout(timeout)
+        self._under_way.add(bound)
+        try:
+            async with bound:
+                return await send(self.client)
+        except TimeoutError as error:
+            if self._witness.lost is not None:
+                raise self.lost(what) from None
+            raise CallTimeout(self.server, what, timeout, self._witness.tail()) from error
+        except MCPError as error:
+            raise self._translated(error, what, exchange) from error
+        except ValidationError as error:
+            message = f"the answer is not valid: {_first(error)}"
+            raise CallRejected(self.server, what, INTERNAL_ERROR, message) from error
+        except (ValueError, TypeError) as error:
+            # The SDK dumps the request to JSON before it sends: that is what fails this way.
+            raise ArgumentsError(what, f"cannot be sent as JSON: {error}") from error
+        except (RuntimeError, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            if self._witness.lost is not None or isinstance(error, anyio.ClosedResourceError):
+                raise self.lost(what) from error
+            raise CallRejected(self.server, what, INTERNAL_ERROR, self._redacted(str(error))) from error
+        finally:
+            self._under_way.discard(bound)
+            EXCHANGE.reset(token)
+
+    def end(self, reason: str) -> None:
+        """Release everyone who waits: their requests fail with `LinkLost`, the server is told to stop."""
+        self._witness.lose(reason)
+        now = asyncio.get_running_loop().time()
+        for bound in self._under_way:
+            if not bound.expired():
+                bound.reschedule(now)
+
+    def _sent(
+        self, tool: str, arguments: dict[str, JSON], on_progress: ProgressFnT | None
+    ) -> Callable[[Client], Awaitable[CallToolResult]]:
+        return lambda client: client.call_tool(tool, arguments, progress_callback=on_progress)
+
+    async def _check_output(self, name: str, result: CallToolResult) -> None:
+        # A tool the SDK has not seen listed would make it list again in the middle of a call.
+        if name not in self.listed:
+            return
+        try:
+            await self._strict_check(name, result)
+        except RuntimeError as error:
+            # The SDK would throw the result away; the data is worth more than its form.
+            self._warn(f"the output does not match its schema: {str(error).splitlines()[0]}", name)
+
+    def lost(self, what: str | None = None) -> LinkLost:
+        """The error that says why the session is over, and what that cut off."""
+        reason = self._witness.lost or "the connection is closed"
+        if self._witness.exit_code is not None:
+            reason = f"{reason}, exit code {self._witness.exit_code}"
+        return LinkLost(self.server, what, reason)
+
+    def _translated(self, error: MCPError, what: str, exchange: Exchange) -> ToolbusError:
+        message = self._redacted(exchange.fault or error.message).splitlines()
+        text = message[0] if message else "no reason given"
+        if error.code == CONNECTION_CLOSED and exchange.status is None:
+            if self._witness.lost is not None:
+                return self.lost(what)
+            return LinkLost(self.server, what, text)
+        return CallRejected(self.server, what, error.code, text, exchange.status)
+
+
+def _first(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

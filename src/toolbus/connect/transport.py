@@ -1,0 +1,44 @@
+"""The table of transports: from a transport's name to the way a dispatcher is opened."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
+
+from mcp.server import Server
+from mcp.server.mcpserver import MCPServer
+from mcp.shared.dispatcher import Dispatcher
+
+from toolbus.config import Resolved, ServerConfig
+from toolbus.connect.client import Connector, connector_of
+from toolbus.connect.http import streamable_http
+from toolbus.connect.sse import sse_peer
+from toolbus.connect.stdio import stdio_peer
+from toolbus.connect.witness import Witness
+from toolbus.errors import ConnectFailed
+
+Warn = Callable[[str], None]
+Opener = Callable[[ServerConfig, Resolved, Witness, Warn], AbstractAsyncContextManager[Dispatcher[Any]]]
+
+OPENERS: dict[str, Opener] = {
+    "stdio": stdio_peer,
+    "sse": sse_peer,
+    "streamable-http": lambda config, values, witness, _: streamable_http(config, values, witness),
+}
+
+
+def connector(config: ServerConfig, values: Resolved, witness: Witness, warn: Warn) -> Connector:
+    """What gives a client its dispatcher over the config's transport."""
+    if config.transport == "memory":
+        witness.phase = "handshake"
+        server: Any = config.server
+        if not isinstance(server, Server | MCPServer):
+            kind = type(server).__name__
+            raise ConnectFailed(
+                config.alias, "configure", f"{kind} is no MCP server", hint="give an mcp Server or MCPServer"
+            )
+        return connector_of(server)
+
+    async def connect(stack: AsyncExitStack, _mode: str, _raise_exceptions: bool) -> Dispatcher[Any]:
+        return await stack.enter_async_context(OPENERS[config.transport](config, values, witness, warn))
+
+    return connect

@@ -1,0 +1,96 @@
+"""One server without a config file: `connect_mcp`, and the connection it gives."""
+
+from collections.abc import Generator, Mapping
+from types import TracebackType
+from typing import Any
+
+from toolbus.bus import Toolbus
+from toolbus.call import Progress
+from toolbus.config import BusConfig, ServerConfig, load_server
+from toolbus.errors import BusClosed
+from toolbus.records import JSON, ToolResult
+from toolbus.shape import named
+from toolbus.tool import Tool
+
+
+class McpConnection:
+    """A bus of one server, whose tools keep the server's own names."""
+
+    def __init__(self, bus: Toolbus, server: str) -> None:
+        self.bus = bus
+        self.server = server
+
+    async def list_tools(self, prefix: str | None = None) -> list[Tool]:
+        """The tools, from the live catalog; `prefix="fs"` names them `fs_read_file` and so on."""
+        if not self.bus.running:
+            raise BusClosed("the connection")
+        tools = self.bus.tools(self.server)
+        if prefix is None:
+            return tools
+        name = named("{server}_{tool}", {self.server: prefix})
+        return [Tool(spec, self.bus) for spec in name([tool.spec for tool in tools])]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+    ) -> ToolResult:
+        """Call a tool by the server's own name; as `Toolbus.call`."""
+        return await self.bus.call(
+            f"{self.server}/{name}", arguments, timeout=timeout, on_progress=on_progress
+        )
+
+    async def close(self) -> None:
+        """Disconnect; from any task, any number of times."""
+        await self.bus.stop()
+
+    async def __aenter__(self) -> "McpConnection":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Connecting:
+    """A connection in the making: `await` it, or use it with `async with`."""
+
+    def __init__(self, server: ServerConfig) -> None:
+        self._server = server
+        self._connection: McpConnection | None = None
+
+    def __await__(self) -> Generator[Any, None, McpConnection]:
+        return self._connected().__await__()
+
+    async def __aenter__(self) -> McpConnection:
+        self._connection = await self._connected()
+        return self._connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _connected(self) -> McpConnection:
+        server = self._server
+        bus = Toolbus(BusConfig(servers={server.alias: server}, naming="{tool}"))
+        await bus.start()
+        return McpConnection(bus, server.alias)
+
+
+def connect_mcp(source: Any = None, *, alias: str | None = None, **config: Any) -> Connecting:
+    """Connect to one server: a URL, a dict, an in-process server, or keywords such as `command` and `args`.
+
+    Raises `ToolbusError` that says how far it came when there is no connection to be had.
+    """
+    if source is not None and config:
+        if not isinstance(source, str):
+            raise TypeError("give a server as one argument or by keywords, not both")
+        config = {"url": source, **config}
+    server = load_server(config if source is None or config else source, alias=alias)
+    return Connecting(server.model_copy(update={"required": True}))

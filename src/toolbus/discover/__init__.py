@@ -1,0 +1,5 @@
+"""Stage 3, what servers offer: all of it, and what changes."""
+
+from toolbus.discover.watch import Discovery
+
+__all__ = ["Discovery"]

@@ -1,0 +1,168 @@
+"""Keep one server's inventory current.
+
+Both eras end in one path: a notice marks a list as dirty; a moment later it is listed again and
+published as a whole. A list that fails then is kept as it was, marked stale.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED
+
+from toolbus.connect import Session
+from toolbus.discover.listing import KINDS, Kind, Listing, listed
+from toolbus.errors import ToolbusError
+from toolbus.events import Emit, Warned
+from toolbus.records import Inventory
+
+logger = logging.getLogger("toolbus")
+
+DEBOUNCE = 0.05
+"""Seconds in which several notices count as one."""
+LISTENING = 1.0
+"""Seconds to wait for a server to say that it will send notices."""
+LISTEN_AGAIN = 1.0
+LISTEN_AGAIN_AT_MOST = 60.0
+
+NOTICES: dict[str, tuple[Kind, ...]] = {
+    "notifications/tools/list_changed": ("tools",),
+    "notifications/resources/list_changed": ("resources", "templates"),
+    "notifications/prompts/list_changed": ("prompts",),
+}
+
+
+class Discovery:
+    """The attendant of a link: lists when it opens, listens while it is up."""
+
+    def __init__(self, server: str, publish: Callable[[], None], emit: Emit) -> None:
+        self._server = server
+        self._publish = publish
+        self._emit = emit
+        self._dirty: set[Kind] = set()
+        self._noticed = asyncio.Event()
+        self._listening = asyncio.Event()
+        self._listed = False
+        self.inventory = Inventory()
+
+    async def opened(self, session: Session) -> None:
+        """List everything and publish it."""
+        # First listen, then list: a change in between would be told to nobody.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LISTENING):
+                await self._listening.wait()
+        self._take(await listed(session), session, keep=False)
+        self._listed = True
+
+    def noticed(self, method: str) -> None:
+        """A notice of the server; what it does not concern is ignored."""
+        if kinds := NOTICES.get(method):
+            self._dirty.update(kinds)
+            self._noticed.set()
+
+    async def attend(self, session: Session) -> None:
+        """Listen and list again, until cancelled."""
+        try:
+            await asyncio.gather(self._relist(session), self._listen(session))
+        finally:
+            self._listening.clear()
+            self._noticed.clear()
+            self._dirty.clear()
+            self._listed = False
+
+    async def refresh(self, session: Session, kinds: tuple[Kind, ...] = KINDS) -> None:
+        """List the given kinds again and publish; a list that fails stays as it was."""
+        self._take(await listed(session, kinds), session, keep=True)
+
+    async def _relist(self, session: Session) -> None:
+        while True:
+            await self._noticed.wait()
+            await asyncio.sleep(DEBOUNCE)
+            kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in self._dirty)
+            self._dirty.clear()
+            self._noticed.clear()
+            try:
+                await self.refresh(session, kinds)
+            except ToolbusError as error:
+                # The link is going down; whoever brings it back lists everything.
+                logger.debug("%s", error)
+                return
+
+    async def _listen(self, session: Session) -> None:
+        """In the modern era a server sends notices only while someone listens."""
+        capabilities = session.client.server_capabilities
+        tools = bool(capabilities.tools and capabilities.tools.list_changed)
+        prompts = bool(capabilities.prompts and capabilities.prompts.list_changed)
+        resources = bool(capabilities.resources and capabilities.resources.list_changed)
+        if session.era == "legacy" or not (tools or prompts or resources):
+            self._listening.set()
+            return
+        pause = LISTEN_AGAIN
+        while not session.gone.is_set():
+            try:
+                async with session.client.listen(
+                    tools_list_changed=tools,
+                    prompts_list_changed=prompts,
+                    resources_list_changed=resources,
+                ) as subscription:
+                    pause = LISTEN_AGAIN
+                    self._listening.set()
+                    if self._listed:
+                        # Nothing is replayed: what changed until now is found only by looking.
+                        self._dirty.update(KINDS)
+                        self._noticed.set()
+                    async for _ in subscription:
+                        pass  # each event also arrives as the notice of the legacy era
+            except SubscriptionLost:
+                pass
+            except MCPError as error:
+                if error.code != CONNECTION_CLOSED:
+                    self._listening.set()
+                    logger.debug("server %r does not send change notices: %s", self._server, error)
+                    return
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LISTEN_AGAIN_AT_MOST)
+
+    def _take(self, found: dict[Kind, Listing], session: Session, *, keep: bool) -> None:
+        before, now = self.inventory, self.inventory if keep else Inventory()
+        faults = {kind: listing.fault for kind, listing in found.items() if listing.fault}
+        for kind, listing in found.items():
+            if not (keep and listing.fault):
+                now = replace(now, **{kind: listing.records})
+        tools = found.get("tools")
+        if tools is not None and not (keep and tools.fault):
+            now = replace(now, quarantined=tools.quarantined, pages=tools.pages)
+        self.inventory = replace(
+            now,
+            instructions=session.client.instructions,
+            notes=tuple(faults.values()),
+            stale=keep and bool(faults),
+        )
+        self._warn_of_news(before)
+        self._publish()
+
+    def _warn_of_news(self, before: Inventory) -> None:
+        now = self.inventory
+        for note in now.notes:
+            if note not in before.notes:
+                self._warn(note + ("; the last good list is kept" if now.stale else ""))
+        for bad in now.quarantined:
+            if bad not in before.quarantined:
+                self._warn(f"left out: {bad.reason}", bad.tool)
+        if not now.tools and (before.tools or before == Inventory()):
+            self._warn(f"connected, but it offers no tools: {self._why_none()}")
+
+    def _why_none(self) -> str:
+        if self.inventory.notes:
+            return self.inventory.notes[0]
+        if self.inventory.quarantined:
+            return f"all {len(self.inventory.quarantined)} definitions are invalid"
+        return "its list is empty"
+
+    def _warn(self, message: str, tool: str | None = None) -> None:
+        logger.warning("server %r: %s%s", self._server, f"tool {tool!r}: " if tool else "", message)
+        self._emit(Warned(server=self._server, message=message, tool=tool))

@@ -1,0 +1,185 @@
+"""Every error toolbus raises: what happened, to whom, and the next step.
+
+    ToolbusError
+    ├── ConfigError            the config is wrong (a ValueError too)
+    ├── BusClosed              the bus is not running
+    ├── ToolNotFound           no tool of that name in the catalog (a LookupError too)
+    ├── ArgumentsError         arguments that cannot be sent (a TypeError too)
+    └── ServerError            something about one server, named by `server`
+        ├── ServerNotFound     no server of that alias on the bus (a LookupError too)
+        ├── SecretMissing      a `${NAME}` of its config has no value
+        ├── ConnectFailed      no working connection came about; says the phase
+        │   └── AuthRequired   the server answered 401 or 403
+        ├── ServerDown         a call found the link not ready
+        ├── CallTimeout        no answer in time (a TimeoutError too)
+        ├── CallRejected       the server answered with a protocol error, not a result
+        └── LinkLost           the connection ended under way; the outcome is unknown
+
+A tool that reports failure is no error here: that is a `ToolResult` with `is_error`.
+Messages are one line, built from the facts, which stay readable as attributes.
+"""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Literal
+
+Phase = Literal["configure", "spawn", "connect", "handshake", "list"]
+"""How far a connection came: values resolved, process started, address reached, era agreed, tools listed."""
+
+
+class ToolbusError(Exception):
+    """The base of every error toolbus raises."""
+
+
+class ConfigError(ToolbusError, ValueError):
+    """The config is wrong; `file`, `server` and `key` say where."""
+
+    def __init__(
+        self, problem: str, *, file: str | None = None, server: str | None = None, key: str | None = None
+    ) -> None:
+        self.problem = problem
+        self.file = file
+        self.server = server
+        self.key = key
+        where = [file, f"server {server!r}" if server is not None else None, key]
+        super().__init__(": ".join([part for part in where if part] + [problem]))
+
+
+class BusClosed(ToolbusError):
+    """The bus is not running: never started, or stopped."""
+
+    def __init__(self, what: str = "the bus", *, started: bool = True) -> None:
+        self.started = started
+        how = "is closed" if started else "is not started; use `async with`, or await start() first"
+        super().__init__(f"{what} {how}")
+
+
+class ToolNotFound(ToolbusError, LookupError):
+    """No tool of that name is in the catalog."""
+
+    def __init__(self, name: str, known: Sequence[str], *, down: Sequence[str] = ()) -> None:
+        self.name = name
+        self.close_matches = get_close_matches(name, known, n=3)
+        self.down = tuple(down)
+        hint = f"; did you mean {' or '.join(map(repr, self.close_matches))}?" if self.close_matches else ""
+        missing = f"; not connected: {', '.join(self.down)}" if self.down else ""
+        super().__init__(f"no tool named {name!r} among {len(known)}{hint}{missing}")
+
+
+class ArgumentsError(ToolbusError, TypeError):
+    """The arguments of a call cannot be sent."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        self.name = name
+        self.problem = problem
+        super().__init__(f"arguments of {name!r}: {problem}")
+
+
+class ServerError(ToolbusError):
+    """Something about one server."""
+
+    def __init__(self, server: str, problem: str) -> None:
+        self.server = server
+        self.problem = problem
+        super().__init__(f"server {server!r}: {problem}")
+
+
+class ServerNotFound(ServerError, LookupError):
+    """No server of that alias is on the bus."""
+
+    def __init__(self, server: str, known: Sequence[str]) -> None:
+        self.close_matches = get_close_matches(server, known, n=3)
+        hint = (
+            f"did you mean {self.close_matches[0]!r}?" if self.close_matches else f"there are {list(known)}"
+        )
+        super().__init__(server, f"not on the bus; {hint}")
+
+
+class SecretMissing(ServerError):
+    """A reference such as `${NAME}` in the server's config has no value."""
+
+    def __init__(self, server: str, field: str, reference: str, reason: str = "is not set") -> None:
+        self.field = field
+        self.reference = reference
+        step = "set it in the environment or in a .env beside the config"
+        super().__init__(server, f"{field}: secret {reference!r} {reason}; {step}")
+
+
+class ConnectFailed(ServerError):
+    """No working connection came about; `phase` says how far it got."""
+
+    def __init__(
+        self,
+        server: str,
+        phase: Phase,
+        cause: str,
+        *,
+        hint: str = "",
+        exit_code: int | None = None,
+        status: int | None = None,
+        stderr: Sequence[str] = (),
+    ) -> None:
+        self.phase = phase
+        self.cause = cause
+        self.hint = hint
+        self.exit_code = exit_code
+        self.status = status
+        self.stderr = tuple(stderr)
+        tail = f"; last on stderr: {' | '.join(self.stderr[-3:])}" if self.stderr else ""
+        advice = f"; {hint}" if hint else ""
+        super().__init__(server, f"{phase} failed: {cause}{tail}{advice}")
+
+
+class AuthRequired(ConnectFailed):
+    """The server wants other credentials (HTTP 401 or 403)."""
+
+    def __init__(self, server: str, phase: Phase, status: int) -> None:
+        super().__init__(
+            server,
+            phase,
+            f"HTTP {status} {'Unauthorized' if status == 401 else 'Forbidden'}",
+            hint="give it valid credentials: headers, or auth: {type: bearer, token: ...}",
+            status=status,
+        )
+
+
+class ServerDown(ServerError):
+    """A call found the server's link not ready; `state` and `reason` say why."""
+
+    def __init__(self, server: str, state: str, reason: str | None) -> None:
+        self.state = state
+        self.reason = reason
+        super().__init__(server, f"not connected ({state})" + (f": {reason}" if reason else ""))
+
+
+class CallTimeout(ServerError, TimeoutError):
+    """The server did not answer in time; it was told to stop."""
+
+    def __init__(self, server: str, what: str, seconds: float, stderr: Sequence[str] = ()) -> None:
+        self.what = what
+        self.seconds = seconds
+        self.stderr = tuple(stderr)
+        tail = f"; last on stderr: {self.stderr[-1]}" if self.stderr else ""
+        super().__init__(server, f"{what} gave no answer in {seconds:g} s{tail}")
+
+
+class CallRejected(ServerError):
+    """The server answered a request with a protocol error instead of a result."""
+
+    def __init__(self, server: str, what: str, code: int, message: str, status: int | None = None) -> None:
+        self.what = what
+        self.code = code
+        self.message = message
+        self.status = status
+        http = f"HTTP {status}: " if status else ""
+        super().__init__(server, f"{what} was rejected: {http}{message} (code {code})")
+
+
+class LinkLost(ServerError):
+    """The connection ended by itself. If `what` was under way, whether it took effect is unknown."""
+
+    def __init__(self, server: str, what: str | None, reason: str) -> None:
+        self.what = what
+        self.reason = reason
+        unknown = f" during {what}; it may or may not have taken effect" if what else ""
+        super().__init__(server, f"the connection was lost ({reason}){unknown}")

@@ -1,0 +1,231 @@
+"""What travels between the stages: plain, frozen values that know neither SDK nor network."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+JSON: TypeAlias = Any
+"""A JSON value; the one place where `Any` is meant."""
+
+JSONObject: TypeAlias = Mapping[str, JSON]
+Era: TypeAlias = Literal["modern", "legacy"]
+State: TypeAlias = Literal["idle", "connecting", "ready", "retrying", "auth_required", "failed", "closed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a tool comes from: the server's alias and the server's own name for the tool."""
+
+    server: str
+    tool: str
+
+    def __str__(self) -> str:
+        return f"{self.server}/{self.tool}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One tool as a model should see it; `origin` says whom a call goes to."""
+
+    name: str
+    origin: Origin
+    description: str = ""
+    title: str | None = None
+    input_schema: JSONObject = field(default_factory=lambda: {"type": "object"})
+    output_schema: JSONObject | None = None
+    annotations: JSONObject = field(default_factory=dict[str, JSON])
+    """The server's hints as sent: readOnlyHint, destructiveHint, idempotentHint, openWorldHint. Not trust."""
+    options: JSONObject = field(default_factory=dict[str, JSON])
+    """Provider options, by provider."""
+    meta: JSONObject = field(default_factory=dict[str, JSON])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Something a server lets clients read, known by its URI."""
+
+    server: str
+    uri: str
+    name: str
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTemplate:
+    """A family of resources whose URIs follow one pattern."""
+
+    server: str
+    uri_template: str
+    name: str
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptArgument:
+    """One argument of a prompt."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A message template that a server offers."""
+
+    server: str
+    name: str
+    title: str | None = None
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A tool that was left out because its definition is invalid."""
+
+    tool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What one server offers now. Tools carry the server's own names; `stale` marks a kept last good list."""
+
+    tools: tuple[ToolSpec, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    templates: tuple[ResourceTemplate, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
+    instructions: str | None = None
+    notes: tuple[str, ...] = ()
+    pages: int = 0
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A text block."""
+
+    text: str
+    annotations: JSONObject | None = None
+    meta: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A picture, decoded."""
+
+    data: bytes = field(repr=False)
+    mime_type: str
+    annotations: JSONObject | None = None
+    meta: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audio:
+    """A sound, decoded."""
+
+    data: bytes = field(repr=False)
+    mime_type: str
+    annotations: JSONObject | None = None
+    meta: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLink:
+    """A pointer to a resource the client may read."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    annotations: JSONObject | None = None
+    meta: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """A resource sent along: `text`, or `data` for a blob."""
+
+    uri: str
+    text: str | None = None
+    data: bytes | None = field(default=None, repr=False)
+    mime_type: str | None = None
+    annotations: JSONObject | None = None
+    meta: JSONObject | None = None
+
+
+Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResult:
+    """What a tool said, nothing lost; a tool that failed says so in `is_error`."""
+
+    content: tuple[Block, ...] = ()
+    structured: JSON = None
+    is_error: bool = False
+    meta: JSONObject = field(default_factory=dict[str, JSON])
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined by line breaks."""
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+    @classmethod
+    def failure(cls, message: str) -> "ToolResult":
+        """The result that tells a model why there is none."""
+        return cls(content=(Text(text=f"MCP error: {message}"),), is_error=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptMessage:
+    """One message of a prompt."""
+
+    role: Literal["user", "assistant"]
+    content: Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptResult:
+    """A prompt with its arguments filled in."""
+
+    messages: tuple[PromptMessage, ...]
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """The truth about one link, now."""
+
+    state: State
+    era: Era | None = None
+    protocol: str | None = None
+    tools: int = 0
+    restarts: int = 0
+    error: str | None = None
+    since: float = 0.0
+    """When the state was entered, as seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The answer of one live link to a probe."""
+
+    ok: bool
+    latency_ms: float | None = None
+    error: str | None = None
+
+
+def same_json(a: JSON, b: JSON) -> bool:
+    """Whether two values are the same JSON; unlike `==`, keeps `true` and `1` apart."""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)

@@ -1,0 +1,88 @@
+"""Give every tool a name that is legal, unique, and the same on every run.
+
+Legal is what every provider takes: 1 to 64 characters of `[A-Za-z0-9_-]`. The name is never
+parsed: a call follows the tool's origin.
+
+Which servers happen to be up must not change a name, or prompts that quote it would break. So a
+clash between servers is settled from the config alone: a name belongs to the server with the
+longest prefix that fits it (`google_drive_search` to `google_drive`, not to `google`), and a tool
+of any other server that spells it takes a digest of its origin.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from hashlib import sha256
+
+from toolbus.records import Origin, ToolSpec
+from toolbus.shape.pipeline import Shaper
+
+LONGEST = 64
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+
+
+def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
+    """A shaper that names tools after `template`: "auto", or a text with `{server}` and `{tool}`.
+
+    `prefixes` holds every server of the config in its order, with the prefix to use instead of the
+    alias, if it has one. An empty prefix gives the server's own names.
+    """
+    words = {alias: _legal(alias if prefix is None else prefix) for alias, prefix in prefixes.items()}
+    spaces = {alias: _space(template, word) for alias, word in words.items()}
+    order = {alias: place for place, alias in enumerate(words)}
+
+    def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
+        wanted = {tool.origin: _wanted(template, words[tool.origin.server], tool.origin) for tool in tools}
+        taken: dict[str, Origin] = {}
+
+        def claim(origin: Origin) -> tuple[bool, bool, bool, int, str]:
+            # The rightful owner of a name first; then tools that had it already; then by the order
+            # of the config and the name, never by the order of arrival.
+            name, own = wanted[origin], origin.tool
+            stranger = len(spaces[origin.server]) < _longest_fit(name, spaces)
+            return stranger, _legal(own) != own, name != own, order[origin.server], own
+
+        for origin in sorted(wanted, key=claim):
+            stranger = claim(origin)[0]
+            name = _fitted(wanted[origin], origin, distinct=stranger)
+            while name in taken:
+                name = _fitted(name, origin, distinct=True)
+            taken[name] = origin
+        final = {origin: name for name, origin in taken.items()}
+        return [replace(tool, name=final[tool.origin]) for tool in tools]
+
+    return name_all
+
+
+def _legal(text: str) -> str:
+    return _ILLEGAL.sub("_", text)
+
+
+def _wanted(template: str, word: str, origin: Origin) -> str:
+    if template == "auto":
+        prefix = f"{word}_" if word else ""
+        # git's `git_log` says whose it is already.
+        name = origin.tool if origin.tool.startswith(prefix) else prefix + origin.tool
+    else:
+        name = template.replace("{server}", word).replace("{tool}", origin.tool)
+    return _legal(name) or "_"
+
+
+def _space(template: str, word: str) -> str:
+    """What every name of a server begins with."""
+    if template == "auto":
+        return f"{word}_" if word else ""
+    return _legal(template.split("{tool}")[0].replace("{server}", word))
+
+
+def _longest_fit(name: str, spaces: Mapping[str, str]) -> int:
+    return max((len(space) for space in spaces.values() if name.startswith(space)), default=0)
+
+
+def _fitted(name: str, origin: Origin, *, distinct: bool) -> str:
+    if len(name) <= LONGEST and not distinct:
+        return name
+    # Digest of the origin, not a counter: a counter would rename every later
+    # tool when one server is added, and break prompts that quote the name.
+    digest = sha256(f"{origin.server}\0{origin.tool}\0{name if distinct else ''}".encode()).hexdigest()[:8]
+    return f"{name[: LONGEST - 9]}_{digest}"

@@ -1,0 +1,178 @@
+"""The bus for code without a loop: scripts, threads, notebooks, synchronous frameworks.
+
+Not a second bus: the same one, on a loop in a thread of its own. Works inside a running loop too,
+which then waits as it would for any blocking call.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from toolbus.bus import Source, Toolbus
+from toolbus.call import Progress
+from toolbus.catalog import Catalog
+from toolbus.errors import BusClosed
+from toolbus.records import (
+    JSON,
+    Embedded,
+    Health,
+    JSONObject,
+    Prompt,
+    PromptResult,
+    Resource,
+    ServerStatus,
+    ToolResult,
+)
+from toolbus.tool import Tool
+
+T = TypeVar("T")
+
+
+class SyncTool:
+    """A `Tool` whose `execute` waits for the result."""
+
+    def __init__(self, tool: Tool, bus: "SyncToolbus") -> None:
+        self.tool = tool
+        self._bus = bus
+
+    @property
+    def name(self) -> str:
+        """The public name."""
+        return self.tool.name
+
+    @property
+    def description(self) -> str:
+        """What the tool does, for the model."""
+        return self.tool.description
+
+    @property
+    def parameters(self) -> JSONObject:
+        """The arguments, as JSON Schema."""
+        return self.tool.parameters
+
+    def execute(self, /, **arguments: JSON) -> ToolResult:
+        """Run the tool. Never raises: what goes wrong is a result with `is_error`."""
+        try:
+            return self._bus.run(self.tool.execute(**arguments))
+        except BusClosed as error:
+            return ToolResult.failure(str(error))
+
+
+class SyncToolbus:
+    """`Toolbus` with methods that wait."""
+
+    def __init__(self, config: Source | None = None, **options: Any) -> None:
+        """Takes what `Toolbus` takes; nothing is started yet."""
+        self._bus = Toolbus(config, **options)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._halt = asyncio.Event()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Connect to all servers; as `Toolbus.start`."""
+        if self._thread is None:
+            loop: Future[asyncio.AbstractEventLoop] = Future()
+            # Daemon: a bus that nobody stopped must not keep the interpreter from ending.
+            self._thread = threading.Thread(
+                target=lambda: asyncio.run(self._live(loop)), name="toolbus", daemon=True
+            )
+            self._thread.start()
+            self._loop = loop.result()
+        try:
+            self.run(self._bus.start())
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Disconnect and end the thread; any number of times."""
+        loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(self._halt.set)
+            self._thread.join()
+
+    async def _live(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
+        loop.set_result(asyncio.get_running_loop())
+        await self._halt.wait()
+        await self._bus.stop()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the bus and wait for it; an interrupt cancels it."""
+        if self._loop is None:
+            work.close()
+            raise BusClosed(started=self._thread is not None)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    @property
+    def catalog(self) -> Catalog:
+        """What can be called now."""
+        return self._bus.catalog
+
+    @property
+    def servers(self) -> dict[str, ServerStatus]:
+        """The state of every link, now."""
+        return self._bus.servers
+
+    def tools(self, servers: Sequence[str] | str | None = None) -> list[SyncTool]:
+        """The tools, whose `execute` waits."""
+        return [SyncTool(tool, self) for tool in self._bus.tools(servers)]
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+    ) -> ToolResult:
+        """As `Toolbus.call`; `on_progress` is called on the bus's thread."""
+        return self.run(self._bus.call(name, arguments, timeout=timeout, on_progress=on_progress))
+
+    def health(self) -> dict[str, Health]:
+        """As `Toolbus.health`."""
+        return self.run(self._bus.health())
+
+    def resources(self) -> list[Resource]:
+        """As `Toolbus.resources`."""
+        return self._bus.resources()
+
+    def read_resource(self, server: str, uri: str) -> tuple[Embedded, ...]:
+        """As `Toolbus.read_resource`."""
+        return self.run(self._bus.read_resource(server, uri))
+
+    def prompts(self) -> list[Prompt]:
+        """As `Toolbus.prompts`."""
+        return self._bus.prompts()
+
+    def get_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
+        """As `Toolbus.get_prompt`."""
+        return self.run(self._bus.get_prompt(server, name, arguments))
+
+    def add_server(self, alias: str, config: Any) -> None:
+        """As `Toolbus.add_server`."""
+        self.run(self._bus.add_server(alias, config))
+
+    def remove_server(self, alias: str) -> None:
+        """As `Toolbus.remove_server`."""
+        self.run(self._bus.remove_server(alias))
+
+    def reload(self, config: Source) -> None:
+        """As `Toolbus.reload`."""
+        self.run(self._bus.reload(config))

@@ -1,0 +1,58 @@
+"""A tool as an agent takes it: what it is called, what it wants, and a way to run it."""
+
+from typing import Protocol
+
+from toolbus.errors import ToolbusError
+from toolbus.records import JSON, JSONObject, Origin, ToolResult, ToolSpec
+
+
+class Runner(Protocol):
+    """Whoever runs a tool for its `Tool`: a bus."""
+
+    async def run(self, spec: ToolSpec, arguments: dict[str, JSON]) -> ToolResult: ...
+
+
+class Tool:
+    """A `ToolSpec` bound to the bus. It keeps working when its server comes back after a loss."""
+
+    __slots__ = ("_runner", "spec")
+
+    def __init__(self, spec: ToolSpec, runner: Runner) -> None:
+        self.spec = spec
+        self._runner = runner
+
+    @property
+    def name(self) -> str:
+        """The public name."""
+        return self.spec.name
+
+    @property
+    def description(self) -> str:
+        """What the tool does, for the model."""
+        return self.spec.description
+
+    @property
+    def parameters(self) -> JSONObject:
+        """The arguments, as JSON Schema."""
+        return self.spec.input_schema
+
+    @property
+    def origin(self) -> Origin:
+        """Server and the server's own name of the tool."""
+        return self.spec.origin
+
+    @property
+    def server(self) -> str:
+        """The alias of the server."""
+        return self.spec.origin.server
+
+    # Positional-only, so that a tool may have an argument called "self".
+    async def execute(self, /, **arguments: JSON) -> ToolResult:
+        """Run the tool. Never raises: what goes wrong is a result with `is_error`, for the model to read."""
+        try:
+            return await self._runner.run(self.spec, arguments)
+        except ToolbusError as error:
+            return ToolResult.failure(str(error))
+
+    def __repr__(self) -> str:
+        return f"Tool({self.name!r}, from {self.origin!s})"

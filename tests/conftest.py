@@ -1,0 +1,99 @@
+"""What every test may use: real servers over every transport, and a watch on child processes."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.processes import children
+from tests.servers.everyday import everyday
+
+SERVERS = Path(__file__).parent / "servers"
+STARTING = 30.0
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every test ends with the child processes it began with."""
+    request.getfixturevalue("web_ports")  # the servers of the whole session are not the test's
+    before = children()
+    yield
+    left = children() - before
+    deadline = time.monotonic() + 2  # a process that was killed may take a moment to be gone
+    while left and time.monotonic() < deadline:
+        left = children() - before
+    assert not left, f"processes left behind: {left}"
+
+
+@contextmanager
+def web_server(kind: str, folder: Path) -> Generator[int]:
+    """The everyday server over HTTP in a process of its own; gives its port."""
+    port_file = folder / f"{kind}.port"
+    command = [sys.executable, str(SERVERS / "everyday.py"), kind, str(port_file)]
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + STARTING
+        while not port_file.exists():
+            assert process.poll() is None, f"the {kind} server ended at once"
+            assert time.monotonic() < deadline, f"the {kind} server did not start"
+        yield int(port_file.read_text())
+    finally:
+        process.terminate()
+        process.wait(10)
+        port_file.unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="session")
+def web_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+    folder = tmp_path_factory.mktemp("ports")
+    with web_server("http", folder) as http, web_server("sse", folder) as sse:
+        yield {"http": http, "sse": sse}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the everyday server is met: over which transport, in which era."""
+
+    transport: str
+    era: str
+    ports: dict[str, int]
+
+    def config(self, **more: Any) -> dict[str, Any]:
+        """A server entry for it."""
+        match self.transport:
+            case "memory":
+                where: dict[str, Any] = {"server": everyday()}
+            case "stdio":
+                where = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]}
+            case "http":
+                where = {"url": f"http://127.0.0.1:{self.ports['http']}/mcp"}
+            case _:
+                where = {"url": f"http://127.0.0.1:{self.ports['sse']}/sse"}
+        return where | {"era": self.era} | more
+
+
+PLACES = [
+    (transport, era) for transport in ("memory", "stdio", "http", "sse") for era in ("modern", "legacy")
+]
+
+
+@pytest.fixture(params=PLACES, ids="-".join)
+def place(request: pytest.FixtureRequest, web_ports: dict[str, int]) -> Place:
+    transport, era = request.param
+    return Place(transport, era, web_ports)
+
+
+def plain(*behaviours: str, **more: Any) -> dict[str, Any]:
+    """A server entry for the plain server, told to misbehave in these ways."""
+    return {"command": sys.executable, "args": [str(SERVERS / "plain.py"), *behaviours], **more}

@@ -1,0 +1,91 @@
+"""Install the MCP servers of the interop tests below `.interop/`, each at a pinned version.
+
+Safe to run again: what is there already is left alone. Uses the standard library only,
+because `make` may run it with any Python. What to start is in `servers.py`, beside this file.
+"""
+
+import shutil
+import subprocess
+import sys
+import time
+import venv
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+INTEROP = Path(__file__).resolve().parents[2] / ".interop"
+
+# One environment each: some of these servers still need version 1 of the SDK.
+PYPI = {
+    "time": ["mcp-server-time==2026.10.19", "mcp==2.3.0"],
+    "git": ["mcp-server-git==2026.10.19", "mcp==2.3.0"],
+    "sqlite": ["mcp-server-sqlite==2025.4.25", "mcp[cli]==1.30.0"],
+}
+NPM = {
+    "node": [
+        "@modelcontextprotocol/server-everything@2026.8.31",
+        "@modelcontextprotocol/server-filesystem@2026.8.31",
+        "@modelcontextprotocol/server-memory@2026.8.31",
+    ],
+}
+
+
+def run(*command: str | Path) -> None:
+    """Run a command, quietly unless it fails."""
+    subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+
+
+def install_from_pypi(folder: Path, pins: list[str]) -> None:
+    """Make a virtual environment at `folder` that holds `pins`."""
+    uv = Path(sys.executable).with_name("uv")
+    python = folder / "bin" / "python"
+    try:
+        run(uv, "venv", "--python", sys.executable, folder)
+        run(uv, "pip", "install", "--python", python, *pins)
+    except (OSError, subprocess.CalledProcessError):
+        # uv is faster, but does not read pip's settings; where only those name an index, pip is needed.
+        shutil.rmtree(folder, ignore_errors=True)
+        venv.create(folder, with_pip=True)
+        run(python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *pins)
+
+
+def install_from_npm(folder: Path, pins: list[str]) -> None:
+    """Put `pins` into `folder`/node_modules."""
+    npm = shutil.which("npm")
+    if npm is None:
+        raise FileNotFoundError("npm is not on the PATH; the interop tests need node")
+    folder.mkdir(parents=True)
+    run(npm, "install", "--prefix", folder, "--no-audit", "--no-fund", "--no-package-lock", *pins)
+
+
+def install(name: str) -> str | None:
+    """Install one entry unless its stamp says that it is there; give what went wrong, if anything."""
+    folder = INTEROP / name
+    pins = PYPI[name] if name in PYPI else NPM[name]
+    stamp = folder / ".installed"
+    wanted = "\n".join(pins)
+    label = f"  {name:<7} {' '.join(pins)}"
+    if stamp.is_file() and stamp.read_text() == wanted:
+        print(f"{label}: already there", flush=True)
+        return None
+    started = time.monotonic()
+    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        (install_from_pypi if name in PYPI else install_from_npm)(folder, pins)
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = str(error.stderr).strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
+        return f"{label}: could not be installed\n{said}"
+    stamp.write_text(wanted)
+    print(f"{label}: installed in {time.monotonic() - started:.0f} s", flush=True)
+    return None
+
+
+def main() -> int:
+    """Install everything at the same time; 1 when something failed."""
+    with ThreadPoolExecutor() as pool:
+        problems = [problem for problem in pool.map(install, [*PYPI, *NPM]) if problem]
+    print("\n".join(problems), end="\n" if problems else "", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

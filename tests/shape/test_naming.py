@@ -1,0 +1,87 @@
+"""Names: legal, unique, the same on every run and whichever servers are up."""
+
+import re
+
+import pytest
+
+from toolbus.catalog import Catalog
+from toolbus.records import Origin, ToolSpec
+from toolbus.shape import named, selected, shaped
+
+LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def tools(**servers: list[str]) -> list[ToolSpec]:
+    return [ToolSpec(name=t, origin=Origin(s, t)) for s, names in servers.items() for t in names]
+
+
+def names(template: str, specs: list[ToolSpec], **prefixes: str | None) -> list[str]:
+    servers = dict.fromkeys((spec.origin.server for spec in specs), None) | prefixes
+    return [spec.name for spec in named(template, servers)(specs)]
+
+
+def test_auto_puts_the_server_in_front_unless_the_tool_says_it_already() -> None:
+    assert names("auto", tools(git=["git_log", "blame"])) == ["git_log", "git_blame"]
+
+
+def test_a_template_is_followed_to_the_letter() -> None:
+    assert names("mcp_{server}_{tool}", tools(git=["git_log"])) == ["mcp_git_git_log"]
+
+
+def test_a_prefix_takes_the_place_of_the_alias_and_an_empty_one_gives_own_names() -> None:
+    assert names("auto", tools(files=["read"]), files="fs") == ["fs_read"]
+    assert names("auto", tools(files=["read"]), files="") == ["read"]
+
+
+@pytest.mark.parametrize("tool", ["read.file", "a b", "lösche", "💥", "x" * 200, "a/b"])
+def test_every_name_is_legal(tool: str) -> None:
+    [name] = names("auto", tools(**{"my server": [tool]}))
+    assert LEGAL.fullmatch(name)
+
+
+def test_two_origins_that_spell_the_same_name_both_stay_callable() -> None:
+    specs = named("auto", {"a": None, "a_b": None})(tools(a=["b_get"], a_b=["get"]))
+    catalog = Catalog(specs)
+    assert len(catalog) == 2
+    assert str(catalog["a_b_get"].origin) == "a_b/get"
+    assert str(catalog["a/b_get"].origin) == "a/b_get"
+
+
+def test_which_servers_are_up_does_not_change_a_name() -> None:
+    servers = {"a": None, "a_b": None}
+    both = tools(a=["b_get", "other"], a_b=["get"])
+    name = named("auto", servers)
+    together = {str(spec.origin): spec.name for spec in name(both)}
+    alone = {
+        str(spec.origin): spec.name
+        for server in servers
+        for spec in name([spec for spec in both if spec.origin.server == server])
+    }
+    assert alone == together
+
+
+def test_the_order_in_which_tools_arrive_does_not_change_a_name() -> None:
+    specs = tools(a=["x y", "x.y", "x_y"], b=["z" * 80, "z" * 81])
+    name = named("auto", {"a": None, "b": None})
+    there = {str(spec.origin): spec.name for spec in name(specs)}
+    back = {str(spec.origin): spec.name for spec in name(specs[::-1])}
+    assert there == back
+    assert len(set(there.values())) == 5
+    assert there["a/x_y"] == "a_x_y"
+
+
+def test_a_template_without_the_server_is_settled_by_the_order_of_the_config() -> None:
+    specs = tools(first=["get"], second=["get"])
+    assert names("{tool}", specs)[0] == "get"
+    assert names("{tool}", specs)[1].startswith("get_")
+    assert names("{tool}", specs[::-1], first=None, second=None) != names("{tool}", specs)
+
+
+def test_include_and_exclude_are_patterns_on_the_servers_own_names() -> None:
+    rules = {"a": (("read_*", "list"), ("read_secret",))}
+    specs = tools(a=["read_file", "read_secret", "list", "write"], b=["write"])
+    assert [str(spec.origin) for spec in shaped(specs, [selected(rules)])] == [
+        "a/read_file",
+        "a/list",
+        "b/write",
+    ]

@@ -1,0 +1,404 @@
+"""The rules of docs/architecture.md that a program can check, each one a test.
+
+Every rule is a function from a source folder to a list of violations, `file:line: what is wrong`,
+so that each rule can also be shown a small tree that breaks it.
+"""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+PACKAGE = "toolbus"
+SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
+
+# Which part may import which. A part is a file or folder directly below src/toolbus.
+BASE = {"errors", "records"}
+STAGES = BASE | {"events", "config", "catalog", "shape", "connect", "discover", "call"}
+BUS = {"home", "tool", "registry", "bus"}
+FACE = BASE | {"bus", "connection", "tool", "catalog", "events", "config"}
+FACES = {"agent", "adapters", "extension", "gateway", "console"}
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "records": set(),
+    "home": set(),
+    "events": BASE,
+    "config": BASE,
+    "catalog": BASE,
+    "shape": BASE,
+    "connect": BASE | {"config", "events"},
+    "discover": BASE | {"config", "events", "connect"},
+    "call": BASE | {"events", "catalog", "connect"},
+    "tool": BASE,
+    "registry": BASE | {"tool"},
+    "bus": STAGES | BUS,
+    "connection": STAGES | BUS,
+    "sync": STAGES | BUS,
+    "testing": FACE,
+    **dict.fromkeys(FACES, FACE),
+    "cli": STAGES | BUS | FACES | {"connection", "sync", "testing", "__init__"},
+    "__init__": STAGES | BUS | FACES | {"connection", "sync", "testing"},
+    "__main__": {"cli"},
+}
+
+# Which parts may import a package of others. Packages not named here are free.
+SDK_PARTS = {"connect", "discover", "gateway", "testing"}
+FRAMEWORKS = ["agents", "agno", "google", "langchain", "langchain_core", "strands"]
+FOREIGN: dict[str, set[str]] = {
+    "mcp": SDK_PARTS,
+    "mcp_types": SDK_PARTS,
+    "httpx2": SDK_PARTS,
+    "typer": {"cli"},
+    "rich": {"cli"},
+    "pydantic_ai": {"agent", "adapters"},
+    **{name: {"adapters"} for name in FRAMEWORKS},
+}
+
+MAX_FILE_LINES = 400
+MAX_FUNCTION_LINES = 60
+MAX_PARAMETERS = 9
+BANNED_NAMES = {"utils", "helpers", "common", "misc", "manager"}
+SLOW_IMPORTS = {"mcp", "mcp_types", "pydantic", "httpx2", "yaml"}
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class Module(NamedTuple):
+    """A parsed source file: its dotted name inside the package, split ("" is the package itself)."""
+
+    path: str
+    name: tuple[str, ...]
+    is_package: bool
+    text: str
+    tree: ast.Module
+
+    @property
+    def part(self) -> str:
+        return self.name[0] if self.name else "__init__"
+
+
+class Import(NamedTuple):
+    """What is imported, absolute and split, and the line that does it."""
+
+    target: tuple[str, ...]
+    line: int
+
+
+def modules_of(folder: Path) -> list[Module]:
+    found: list[Module] = []
+    for path in sorted(folder.rglob("*.py")):
+        relative = path.relative_to(folder)
+        name = relative.with_suffix("").parts
+        is_package = name[-1] == "__init__"
+        text = path.read_text(encoding="utf-8")
+        shown = f"{PACKAGE}/{relative.as_posix()}"
+        dotted = name[:-1] if is_package else name
+        found.append(Module(shown, dotted, is_package, text, ast.parse(text, shown)))
+    return found
+
+
+def imports_of(module: Module) -> Iterator[Import]:
+    """Every import of a module: at the top, in functions, under TYPE_CHECKING, by import_module("...")."""
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Import(names=names):
+                for alias in names:
+                    yield Import(tuple(alias.name.split(".")), node.lineno)
+            case ast.ImportFrom(names=names):
+                origin = _origin(module, node)
+                for alias in names:
+                    yield Import((*origin, alias.name), node.lineno)
+            case ast.Call(
+                func=ast.Name(id="import_module" | "__import__") | ast.Attribute(attr="import_module"),
+                args=[ast.Constant(value=str(name)), *_],
+            ):
+                yield Import(tuple(name.split(".")), node.lineno)
+            case _:
+                pass
+
+
+def _origin(module: Module, node: ast.ImportFrom) -> tuple[str, ...]:
+    """The absolute module that a `from ... import` names."""
+    named = tuple(node.module.split(".")) if node.module else ()
+    if node.level == 0:
+        return named
+    package = (PACKAGE, *module.name) if module.is_package else (PACKAGE, *module.name[:-1])
+    return package[: len(package) - (node.level - 1)] + named
+
+
+def _functions(module: Module) -> Iterator[Function]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, Function):
+            yield node
+
+
+def wrong_own_imports(folder: Path) -> list[str]:
+    modules = modules_of(folder)
+    parts = {module.part for module in modules}
+    found = [
+        f"{module.path}:1: {module.part!r} has no row in ALLOWED; say what it may import"
+        for module in modules
+        if module.part not in ALLOWED
+    ]
+    for module in modules:
+        allowed = ALLOWED.get(module.part, set[str]()) | {module.part}
+        for item in imports_of(module):
+            if item.target[0] != PACKAGE:
+                continue
+            # `from toolbus import Tool` and `import toolbus` go through the package's own file.
+            part = item.target[1] if len(item.target) > 1 else "__init__"
+            if len(item.target) == 2 and part not in parts | ALLOWED.keys():
+                part = "__init__"
+            if part not in allowed:
+                found.append(f"{module.path}:{item.line}: {module.part!r} may not import {part!r}")
+    return list(dict.fromkeys(found))
+
+
+def wrong_foreign_imports(folder: Path) -> list[str]:
+    return [
+        f"{module.path}:{item.line}: {item.target[0]!r} only in {sorted(FOREIGN[item.target[0]])}"
+        for module in modules_of(folder)
+        for item in imports_of(module)
+        if module.part not in FOREIGN.get(item.target[0], {module.part})
+    ]
+
+
+def eager_imports(folder: Path) -> list[str]:
+    """Imports of our own that `import toolbus` would run."""
+    return [
+        f"{module.path}:{node.lineno}: the package imports its parts lazily, not when it is imported"
+        for module in modules_of(folder)
+        if module.part == "__init__"
+        for node in module.tree.body
+        if (isinstance(node, ast.ImportFrom) and _origin(module, node)[:1] == (PACKAGE,))
+        or (isinstance(node, ast.Import) and any(a.name.split(".")[0] == PACKAGE for a in node.names))
+    ]
+
+
+def import_cycles(folder: Path) -> list[str]:
+    modules = {module.name: module for module in modules_of(folder)}
+    graph: dict[tuple[str, ...], dict[tuple[str, ...], int]] = {}
+    for name, module in modules.items():
+        edges = graph.setdefault(name, {})
+        for item in imports_of(module):
+            target = item.target[1:]
+            # The longest prefix that is a file of ours: the rest is a name inside it.
+            while target and target not in modules:
+                target = target[:-1]
+            if item.target[0] == PACKAGE and target in modules and target != name:
+                edges.setdefault(target, item.line)
+    found: list[str] = []
+    finished: set[tuple[str, ...]] = set()
+
+    def visit(name: tuple[str, ...], path: list[tuple[str, ...]]) -> None:
+        if name in path:
+            circle = [*path[path.index(name) :], name]
+            way = " -> ".join(".".join(step) or PACKAGE for step in circle)
+            found.append(f"{modules[name].path}:{graph[name][circle[1]]}: import cycle {way}")
+        elif name not in finished:
+            for target in graph[name]:
+                visit(target, [*path, name])
+            finished.add(name)
+
+    for name in graph:
+        visit(name, [])
+    return found
+
+
+def long_files(folder: Path) -> list[str]:
+    return [
+        f"{module.path}:{count}: {count} lines; a file has at most {MAX_FILE_LINES}"
+        for module in modules_of(folder)
+        if (count := len(module.text.splitlines())) > MAX_FILE_LINES
+    ]
+
+
+def long_functions(folder: Path) -> list[str]:
+    return [
+        f"{module.path}:{node.lineno}: {count} lines; a function has at most {MAX_FUNCTION_LINES}"
+        for module in modules_of(folder)
+        for node in _functions(module)
+        if (count := (node.end_lineno or node.lineno) - node.lineno + 1) > MAX_FUNCTION_LINES
+    ]
+
+
+def wide_functions(folder: Path) -> list[str]:
+    found: list[str] = []
+    for module in modules_of(folder):
+        for node in _functions(module):
+            given = [arg.arg for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            count = len(given) - (given[:1] in (["self"], ["cls"]))
+            if count > MAX_PARAMETERS:
+                rule = f"{node.name} takes {count} parameters; more than {MAX_PARAMETERS} want a record"
+                found.append(f"{module.path}:{node.lineno}: {rule}")
+    return found
+
+
+def empty_names(folder: Path) -> list[str]:
+    return [
+        f"{module.path}:1: {word!r} says nothing; name a module by its concept"
+        for module in modules_of(folder)
+        for word in sorted(BANNED_NAMES & set(module.name))
+    ]
+
+
+def prints(folder: Path) -> list[str]:
+    return [
+        f"{module.path}:{node.lineno}: print() only in cli/"
+        for module in modules_of(folder)
+        if module.part != "cli"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
+    ]
+
+
+def logging_setups(folder: Path) -> list[str]:
+    return [
+        f"{module.path}:{node.lineno}: a library does not set up logging (basicConfig)"
+        for module in modules_of(folder)
+        for node in ast.walk(module.tree)
+        if (isinstance(node, ast.Attribute) and node.attr == "basicConfig")
+        or (isinstance(node, ast.alias) and node.name == "basicConfig")
+    ]
+
+
+# The rules, each with a tree that breaks it (file -> text) and the violations it has to find there.
+Rule = Callable[[Path], list[str]]
+LONG_BODY = "    pass\n" * MAX_FUNCTION_LINES
+NINE = "a, b, *, c, d, e, f, g, h, i"
+BROKEN: list[tuple[Rule, dict[str, str], list[str]]] = [
+    (
+        wrong_own_imports,
+        {
+            "errors.py": "def late():\n    from toolbus.records import Origin\n",
+            "records.py": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from . import bus\n",
+            "shape/naming.py": "from ..connect.link import Link\nfrom .select import chosen\n",
+            "shape/__init__.py": "from ..errors import ConfigError\nfrom ..config import load\n",
+            "call/caller.py": "import toolbus\nimport toolbus.catalog\nimport toolbus.discover.watch\n",
+            "agent/loop.py": "from toolbus.bus import Toolbus\nfrom toolbus import gateway, Tool\n",
+            "home.py": "import importlib\nimportlib.import_module('toolbus.events')\n",
+            "sync.py": "from .home import Home\nfrom .bus import Toolbus\nimport toolbus.agent\n",
+            "surprise.py": "",
+        },
+        [
+            "toolbus/surprise.py:1: 'surprise' has no row in ALLOWED; say what it may import",
+            "toolbus/agent/loop.py:2: 'agent' may not import 'gateway'",
+            "toolbus/agent/loop.py:2: 'agent' may not import '__init__'",
+            "toolbus/call/caller.py:1: 'call' may not import '__init__'",
+            "toolbus/call/caller.py:3: 'call' may not import 'discover'",
+            "toolbus/errors.py:2: 'errors' may not import 'records'",
+            "toolbus/home.py:2: 'home' may not import 'events'",
+            "toolbus/records.py:3: 'records' may not import 'bus'",
+            "toolbus/shape/__init__.py:2: 'shape' may not import 'config'",
+            "toolbus/shape/naming.py:1: 'shape' may not import 'connect'",
+            "toolbus/sync.py:3: 'sync' may not import 'agent'",
+        ],
+    ),
+    (
+        wrong_foreign_imports,
+        {
+            "connect/wire.py": "import mcp.types\nimport httpx2\n",
+            "bus.py": "def late():\n    from mcp.types import Tool\n    from . import mcp\n",
+            "cli/main.py": "import typer\n",
+            "console/page.py": "from rich import print\n",
+        },
+        [
+            "toolbus/bus.py:2: 'mcp' only in ['connect', 'discover', 'gateway', 'testing']",
+            "toolbus/console/page.py:1: 'rich' only in ['cli']",
+        ],
+    ),
+    (
+        eager_imports,
+        {
+            "__init__.py": (
+                "import sys\nfrom typing import Any\nfrom .bus import Toolbus\nimport toolbus.errors\n"
+                "if TYPE_CHECKING:\n    from .records import Origin\n"
+            ),
+            "shape/__init__.py": "from .naming import named\n",
+        },
+        [
+            "toolbus/__init__.py:3: the package imports its parts lazily, not when it is imported",
+            "toolbus/__init__.py:4: the package imports its parts lazily, not when it is imported",
+        ],
+    ),
+    (
+        import_cycles,
+        {
+            "call/a.py": "from .b import x\n",
+            "call/b.py": "def late():\n    from toolbus.call import c\n",
+            "call/c.py": "import toolbus.errors\nfrom ..call.a import x\n",
+            "call/__init__.py": "from .a import x\n",
+            "errors.py": "",
+        },
+        ["toolbus/call/a.py:1: import cycle call.a -> call.b -> call.c -> call.a"],
+    ),
+    (
+        long_files,
+        {"bus.py": "x = 1\n" * (MAX_FILE_LINES + 1), "sync.py": "x = 1\n" * MAX_FILE_LINES},
+        ["toolbus/bus.py:401: 401 lines; a file has at most 400"],
+    ),
+    (
+        long_functions,
+        {"bus.py": f"class Bus:\n  async def start(self):\n{LONG_BODY}"},
+        ["toolbus/bus.py:2: 61 lines; a function has at most 60"],
+    ),
+    (
+        wide_functions,
+        {"bus.py": f"class Bus:\n    def __init__(self, {NINE}): ...\ndef wide({NINE}, j): ...\n"},
+        ["toolbus/bus.py:3: wide takes 10 parameters; more than 9 want a record"],
+    ),
+    (
+        empty_names,
+        {"call/utils.py": "", "helpers/__init__.py": "", "call/utility.py": ""},
+        [
+            "toolbus/call/utils.py:1: 'utils' says nothing; name a module by its concept",
+            "toolbus/helpers/__init__.py:1: 'helpers' says nothing; name a module by its concept",
+        ],
+    ),
+    (
+        prints,
+        {"bus.py": "# print(1)\n'print(2)'\nprint(3)\n", "cli/main.py": "print(4)\n"},
+        ["toolbus/bus.py:3: print() only in cli/"],
+    ),
+    (
+        logging_setups,
+        {"cli/main.py": "from logging import basicConfig\nimport logging\nlogging.basicConfig()\n"},
+        [
+            "toolbus/cli/main.py:1: a library does not set up logging (basicConfig)",
+            "toolbus/cli/main.py:3: a library does not set up logging (basicConfig)",
+        ],
+    ),
+]
+
+
+RULES = [rule for rule, _, _ in BROKEN]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_the_source_holds(rule: Rule) -> None:
+    assert modules_of(SOURCE), f"no source below {SOURCE}"
+    violations = rule(SOURCE)
+    assert not violations, "\n" + "\n".join(violations)
+
+
+def test_importing_the_package_imports_nothing_slow() -> None:
+    program = f"import sys, {PACKAGE}; print(*sorted({SLOW_IMPORTS!r} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+    )
+    assert done.stdout.split() == [], f"`import {PACKAGE}` imports {done.stdout}"
+
+
+@pytest.mark.parametrize(("rule", "tree", "expected"), BROKEN, ids=[case[0].__name__ for case in BROKEN])
+def test_a_broken_tree_is_found(
+    rule: Rule, tree: dict[str, str], expected: list[str], tmp_path: Path
+) -> None:
+    for name, text in tree.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert rule(tmp_path) == expected

@@ -1,0 +1,87 @@
+"""The public names of the package: complete, sorted, documented, and nothing else."""
+
+import inspect
+from importlib.metadata import version
+
+import pytest
+
+import toolbus
+
+EXPECTED = {
+    "ArgumentsError",
+    "Audio",
+    "AuthRequired",
+    "BusClosed",
+    "BusConfig",
+    "CallRejected",
+    "CallTimeout",
+    "Catalog",
+    "ConfigError",
+    "ConnectFailed",
+    "Embedded",
+    "Health",
+    "Image",
+    "LinkLost",
+    "McpConnection",
+    "Origin",
+    "ResourceLink",
+    "SecretMissing",
+    "ServerConfig",
+    "ServerDown",
+    "ServerError",
+    "ServerNotFound",
+    "ServerStatus",
+    "Text",
+    "Tool",
+    "ToolNotFound",
+    "ToolResult",
+    "ToolSpec",
+    "Toolbus",
+    "ToolbusError",
+    "__version__",
+    "connect_mcp",
+}
+
+
+def test_all_is_exactly_the_expected_names() -> None:
+    assert set(toolbus.__all__) == EXPECTED
+
+
+def test_all_is_sorted_and_names_nothing_twice() -> None:
+    assert list(toolbus.__all__) == sorted(set(toolbus.__all__))
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED))
+def test_a_public_name_can_be_imported_and_is_listed_by_dir(name: str) -> None:
+    assert getattr(toolbus, name) is not None
+    assert name in dir(toolbus)
+
+
+@pytest.mark.parametrize("name", sorted(EXPECTED - {"__version__"}))
+def test_a_public_name_has_a_docstring_of_its_own(name: str) -> None:
+    doc = inspect.cleandoc(getattr(toolbus, name).__doc__ or "")
+    assert doc, f"{name} has no docstring"
+    # A dataclass without one gets its signature as docstring.
+    assert not doc.startswith(f"{name}("), f"{name} has only the generated docstring {doc!r}"
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert toolbus.__version__ == version("toolbus")
+
+
+def test_an_unknown_name_is_an_attribute_error_that_names_it() -> None:
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = getattr(toolbus, "no_such_name")  # noqa: B009 - pyright would rightly refuse the plain access
+
+
+def test_a_star_import_gives_exactly_the_public_names() -> None:
+    namespace: dict[str, object] = {}
+    exec("from toolbus import *", namespace)
+    assert set(namespace) - {"__builtins__"} == EXPECTED
+
+
+def test_the_synchronous_face_is_one_import_away() -> None:
+    from toolbus.sync import SyncToolbus
+
+    assert inspect.isclass(SyncToolbus)
+    assert SyncToolbus.__doc__
