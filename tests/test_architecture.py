@@ -25,7 +25,7 @@ FACES = {"agent", "adapters", "extension", "gateway", "console"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "records": set(),
-    "home": set(),
+    "home": {"errors"},
     "events": BASE,
     "config": BASE,
     "catalog": BASE,

@@ -67,6 +67,7 @@ class Toolbus:
         self._home: Home | None = None
         self._closed = False
         self._changing = asyncio.Lock()
+        self._add(self._config.servers.values())
 
     # Lifetime
 
@@ -84,16 +85,17 @@ class Toolbus:
 
         Returns when every server is ready or has failed; those that are ready can be used before that.
         """
-        if self._closed:
-            raise BusClosed()
-        if self._home is not None:
-            return
-        self._home = Home()
-        try:
-            await self._open(self._config.servers.values())
-        except BaseException:
-            await self.stop()
-            raise
+        async with self._changing:
+            if self._closed:
+                raise BusClosed()
+            if self._home is not None:
+                return
+            self._home = Home()
+            try:
+                await self._open(self._links.values())
+            except BaseException:
+                await self.stop()
+                raise
 
     async def stop(self) -> None:
         """Disconnect from all servers; calls under way fail. Any number of times, from anywhere."""
@@ -107,7 +109,7 @@ class Toolbus:
         await asyncio.gather(*(link.close() for link in self._links.values()))
         self._hub.end()
 
-    async def _open(self, servers: Iterable[ServerConfig]) -> None:
+    def _add(self, servers: Iterable[ServerConfig]) -> list[Link]:
         secrets = Secrets(self._get_secret, self._config.folder)
         fresh: list[Link] = []
         for server in servers:
@@ -115,8 +117,12 @@ class Toolbus:
             self._discoveries[server.alias] = discovery
             self._links[server.alias] = link = Link(server, secrets, discovery, self._hub.emit)
             fresh.append(link)
-        await asyncio.gather(*(link.open() for link in fresh))
-        for link in fresh:
+        return fresh
+
+    async def _open(self, links: Iterable[Link]) -> None:
+        links = list(links)
+        await asyncio.gather(*(link.open() for link in links))
+        for link in links:
             if link.config.required and link.state != "ready":
                 raise link.error or ServerDown(link.config.alias, link.state, None)
 
@@ -210,8 +216,7 @@ class Toolbus:
         Raises `ToolbusError` when the call could not be made: unknown name, server down, no answer in time.
         """
         home = self._running()
-        down = [alias for alias, link in self._links.items() if link.state != "ready"]
-        spec = self._catalog.find(name, down=down)
+        spec = self._found(name)
         call = Call(
             spec=spec,
             arguments={} if arguments is None else arguments,
@@ -225,15 +230,24 @@ class Toolbus:
     async def run(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ToolResult:
         """Call the tool a spec describes, by its origin; what `Tool.execute` uses."""
         self._running()
-        self._catalog.find(str(spec.origin))
+        self._found(str(spec.origin))
         return await self._at_home(self._caller.call(Call(spec=spec, arguments=arguments)))
+
+    def _found(self, name: str) -> ToolSpec:
+        spec = self._catalog.get(name)
+        if spec is None:
+            down = [alias for alias, link in self._links.items() if link.state != "ready"]
+            raise self._catalog.missing(name, down)
+        return spec
 
     # Servers
 
     @property
     def servers(self) -> dict[str, ServerStatus]:
         """The state of every link, now."""
-        return {alias: self._status(link) for alias, link in self._links.items()}
+        return {
+            alias: self._status(self._links[alias]) for alias in self._config.servers if alias in self._links
+        }
 
     async def health(self) -> dict[str, Health]:
         """Ask every live link for a sign of life; no new connection is made."""
@@ -266,7 +280,7 @@ class Toolbus:
             kept = {alias for alias, server in new.servers.items() if old.get(alias) == server}
             await self._close([alias for alias in old if alias not in kept])
             self._rebuild()
-            await self._open([server for alias, server in new.servers.items() if alias not in kept])
+            await self._open(self._add(server for alias, server in new.servers.items() if alias not in kept))
 
     async def _health(self) -> dict[str, Health]:
         answers = await asyncio.gather(*(_probed(link) for link in self._links.values()))

@@ -53,18 +53,21 @@ class Catalog:
 
     def __getitem__(self, name: str) -> ToolSpec:
         """The tool of that public name or `server/tool`; `ToolNotFound` names the near misses."""
-        return self.find(name)
+        spec = self.get(name)
+        if spec is None:
+            raise self.missing(name)
+        return spec
 
     def __repr__(self) -> str:
         return f"Catalog({len(self)} tools)"
 
-    def find(self, name: str, *, down: Sequence[str] = ()) -> ToolSpec:
-        """As `catalog[name]`; the error also names the servers that are `down` and may be missed."""
-        spec = self._by_name.get(name) or self._by_origin.get(name)
-        if spec is None:
-            known = list(self._by_origin if "/" in name else self._by_name)
-            raise ToolNotFound(name, known, down=down)
-        return spec
+    def get(self, name: str) -> ToolSpec | None:
+        """The tool of that public name or `server/tool`, if there is one."""
+        return self._by_name.get(name) or self._by_origin.get(name)
+
+    def missing(self, name: str, down: Sequence[str] = ()) -> ToolNotFound:
+        """The error for a name that is not here, with the near misses and the servers that are `down`."""
+        return ToolNotFound(name, list(self._by_origin if "/" in name else self._by_name), down=down)
 
     def since(self, before: "Catalog") -> Difference:
         """What changed from `before` to this one."""

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from toolbus.errors import BusClosed
+
 T = TypeVar("T")
 
 
@@ -27,4 +29,12 @@ class Home:
         """Run on the home loop, wherever the caller is; cancelling the caller cancels it there."""
         if self.here:
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        there = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return await asyncio.wrap_future(there)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            # Nobody cancelled us: the home loop ended under the call.
+            raise BusClosed() from None

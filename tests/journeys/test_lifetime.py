@@ -149,3 +149,47 @@ async def test_a_caller_cancelled_by_its_own_timeout_sees_just_that(place: Place
                 await bus.call("day_hang")
         assert type(caught.value) is TimeoutError
         assert (await bus.call("day_echo", {"text": "on"})).text == "on"
+
+
+async def test_two_starts_at_once_both_return_when_the_bus_is_up() -> None:
+    bus = Toolbus({"servers": {"a": plain()}})
+    assert bus.servers["a"].state == "idle"
+    await asyncio.gather(bus.start(), bus.start())
+    assert bus.catalog.names == ("a_echo",)
+    await bus.stop()
+
+
+async def test_a_stop_in_the_middle_of_a_start_ends_both() -> None:
+    bus = Toolbus({"servers": {"a": plain("never_answer"), "b": plain()}})
+    starting = asyncio.create_task(bus.start())
+    await asyncio.sleep(0)
+    await bus.stop()
+    async with asyncio.timeout(5):
+        await starting
+    assert {status.state for status in bus.servers.values()} == {"closed"}
+
+
+async def test_a_call_from_elsewhere_is_told_when_the_loop_of_the_bus_ends() -> None:
+    bus = Toolbus({"servers": {"a": plain("hang_in_call")}})
+    calling = threading.Event()
+
+    def home() -> None:
+        async def main() -> None:
+            await bus.start()
+            calling.set()
+            await asyncio.to_thread(begun.wait)
+
+        asyncio.run(main())
+
+    begun = threading.Event()
+    thread = threading.Thread(target=home)
+    thread.start()
+    await asyncio.to_thread(calling.wait)
+    call = asyncio.create_task(bus.call("a_echo"))
+    await asyncio.sleep(0)
+    begun.set()
+    with pytest.raises(BusClosed):
+        await call
+    await asyncio.to_thread(thread.join)
+    with pytest.raises(BusClosed):
+        await bus.call("a_echo")

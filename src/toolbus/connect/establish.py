@@ -15,6 +15,7 @@ from typing import cast
 
 import mcp_types as types
 from mcp.client.session import LoggingFnT, MessageHandlerFnT
+from pydantic_core import from_json, to_json
 
 from toolbus.config import Resolved, Secrets, ServerConfig, resolved
 from toolbus.connect.client import opened_client
@@ -38,7 +39,7 @@ class Ears:
 
 async def established(stack: AsyncExitStack, config: ServerConfig, secrets: Secrets, ears: Ears) -> Session:
     """A live session, whose end is on the stack; raises `ToolbusError` that says how far it came."""
-    values = await resolved(config, secrets)
+    values = await _resolved(config, secrets)
     transport, mode = config.transport, "legacy" if config.era == "legacy" else "auto"
     first: ConnectFailed | None = None
     while True:
@@ -59,6 +60,15 @@ async def established(stack: AsyncExitStack, config: ServerConfig, secrets: Secr
             first = failure
 
 
+async def _resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
+    try:
+        async with asyncio.timeout(config.timeouts.connect):
+            return await resolved(config, secrets)
+    except TimeoutError as error:
+        cause = f"its secrets were not to be had in {config.timeouts.connect:g} s"
+        raise ConnectFailed(config.alias, "configure", cause) from error
+
+
 async def _attempted(
     stack: AsyncExitStack, config: ServerConfig, mode: str, values: Resolved, witness: Witness, ears: Ears
 ) -> Session:
@@ -72,7 +82,7 @@ async def _attempted(
                     mode=mode,
                     client_info=types.Implementation(name="toolbus", version=version("toolbus")),
                     message_handler=ears.notice,
-                    logging_callback=ears.log,
+                    logging_callback=_discreet(ears.log, values),
                 )
             )
     except ToolbusError:
@@ -96,6 +106,14 @@ async def _attempted(
     return session
 
 
+def _discreet(log: LoggingFnT, values: Resolved) -> LoggingFnT:
+    async def redacted(params: types.LoggingMessageNotificationParams) -> None:
+        text = values.redacted(to_json(params.data).decode())
+        await log(params.model_copy(update={"data": from_json(text)}))
+
+    return redacted
+
+
 def _described(
     error: BaseException, server: str, witness: Witness, exchange: Exchange, values: Resolved
 ) -> ConnectFailed:
@@ -113,7 +131,7 @@ def _described(
         return ConnectFailed(
             server,
             witness.phase,
-            f"the process ended with exit code {witness.exit_code}",
+            f"the process ended with {witness.ended}",
             hint="run the command by hand to see why" if not witness.tail() else "",
             exit_code=witness.exit_code,
             stderr=witness.tail(),

@@ -10,6 +10,7 @@ import ssl
 import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urlsplit
 
 import httpx2
@@ -83,7 +84,7 @@ class Door(httpx2.AsyncBaseTransport):
         self._redacted = values.redacted
         self._headers = dict(values.headers)
         self._origin = _origin(httpx2.URL(values.url))
-        self._real: dict[httpx2.URL, httpx2.URL] = {}
+        self._real: dict[httpx2.URL, _Hidden] = {}
         self.url = self.shown(values.url)
         """The server's URL, as everything above the door may know it."""
 
@@ -91,7 +92,10 @@ class Door(httpx2.AsyncBaseTransport):
         """A URL that stands for the real one above the door and holds no secret."""
         real = httpx2.URL(url)
         shown = real.copy_with(userinfo=b"", query=None, fragment=None, path=self._redacted(real.path))
-        self._real[shown] = real
+        headers = dict(self._headers)
+        if real.userinfo and not any(name.lower() == "authorization" for name in headers):
+            headers["authorization"] = f"Basic {base64.b64encode(unquote_to_bytes(real.userinfo)).decode()}"
+        self._real[shown] = _Hidden(real.copy_with(userinfo=b""), headers)
         return str(shown)
 
     def same_origin(self, url: str) -> bool:
@@ -100,8 +104,9 @@ class Door(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         exchange = EXCHANGE.get()
+        complete = self._complete(request)
         try:
-            response = await self._network.handle_async_request(self._complete(request))
+            response = await self._network.handle_async_request(complete)
         except httpx2.TransportError as error:
             fault = _described(error)
             if exchange is not None:
@@ -109,6 +114,11 @@ class Door(httpx2.AsyncBaseTransport):
             return _refusal(fault)
         if exchange is not None and response.status_code >= 400:
             exchange.status = response.status_code
+        if location := response.headers.get("location"):
+            # Servers repeat the query there, and with it the secrets in it.
+            target = str(complete.url.join(location))
+            if self.same_origin(target):
+                response.headers["location"] = self.shown(target)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Stream(response.stream)
         return response
@@ -117,21 +127,27 @@ class Door(httpx2.AsyncBaseTransport):
         await self._network.aclose()
 
     def _complete(self, request: httpx2.Request) -> httpx2.Request:
-        real = self._real.get(request.url, request.url)
-        if not self.same_origin(str(real)):
-            return request  # another origin gets none of our secrets
+        hidden = self._real.get(request.url)
+        if hidden is None:
+            if self._origin != _origin(request.url):
+                return request  # another origin gets none of our secrets
+            hidden = _Hidden(request.url, self._headers)
+        if hidden.url == request.url and not hidden.headers:
+            return request
         headers = request.headers.copy()
-        headers.update(self._headers)
-        if real.userinfo and "authorization" not in headers:
-            headers["authorization"] = f"Basic {base64.b64encode(unquote_to_bytes(real.userinfo)).decode()}"
+        headers.update(hidden.headers)
         # A copy: the request the HTTP library knows, logs and shows keeps its public URL.
         return httpx2.Request(
-            request.method,
-            real.copy_with(userinfo=b""),
-            headers=headers,
-            stream=request.stream,
-            extensions=request.extensions,
+            request.method, hidden.url, headers=headers, stream=request.stream, extensions=request.extensions
         )
+
+
+@dataclass(frozen=True, slots=True)
+class _Hidden:
+    """What stands behind a shown URL; made once, because taking URLs apart is slow."""
+
+    url: httpx2.URL
+    headers: dict[str, str]
 
 
 def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:

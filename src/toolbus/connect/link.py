@@ -62,6 +62,7 @@ class Link:
         self._owner: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
         self._closing = False
+        self._connecting = False
 
     @property
     def session(self) -> Session:
@@ -72,22 +73,24 @@ class Link:
 
     async def open(self) -> None:
         """Connect; returns when that succeeded or failed, which the state tells. Never raises."""
-        if self._owner is None:
+        if self._owner is None and not self._closing:
             name = f"toolbus link {self.config.alias}"
+            self._connecting = True
             self._owner = asyncio.get_running_loop().create_task(self._own(), name=name)
         await self._settled.wait()
 
     async def close(self) -> None:
         """Disconnect; from any task, any number of times, in bounded time. Never raises."""
         self._closing = True
-        if self._owner is None:
-            self._enter("closed")
-            return
-        if self._session is not None:
-            self._session.end("the link was closed")
-        elif not self._owner.done() and self.state == "connecting":
-            self._owner.cancel()
-        await asyncio.wait({self._owner})
+        if self._owner is not None:
+            if self._session is not None:
+                self._session.end("the link was closed")
+            elif self._connecting:
+                self._owner.cancel()
+            await asyncio.wait({self._owner})
+        # An owner that was cancelled before its first step could not say this itself.
+        self._enter("closed")
+        self._settled.set()
 
     async def _own(self) -> None:
         self._enter("connecting")
@@ -120,6 +123,8 @@ class Link:
                     # Kept, not raised: the SDK's task groups would wrap it.
                     error = failure
                 finally:
+                    # From here on the owner cleans up, which is not to be interrupted.
+                    self._connecting = False
                     leaving.reschedule(loop.time() + self.config.timeouts.close)
         except TimeoutError:
             logger.warning("server %r did not close in time", self.config.alias)
@@ -131,7 +136,7 @@ class Link:
         attending = asyncio.create_task(self._attendant.attend(session))
         try:
             await self._attendant.opened(session)
-            self._session = session
+            self._session, self._connecting = session, False
             self.era, self.protocol = session.era, session.protocol
             self._enter("ready")
             self._settled.set()

@@ -178,7 +178,7 @@ class Session:
         """The error that says why the session is over, and what that cut off."""
         reason = self._witness.lost or "the connection is closed"
         if self._witness.exit_code is not None:
-            reason = f"{reason}, exit code {self._witness.exit_code}"
+            reason = f"{reason}, {self._witness.ended}"
         return LinkLost(self.server, what, reason)
 
     def _translated(self, error: MCPError, what: str, exchange: Exchange) -> ToolbusError:

@@ -33,6 +33,8 @@ REAP_GRACE = 0.5
 LAST_OUTPUT = 0.2
 """Seconds that what a dead process has written may take to arrive."""
 POLL = 0.01
+TRUST_STORES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
+"""Paths, no secrets; without them nothing that `npx` or `uvx` downloads is trusted behind a company's CA."""
 
 
 @asynccontextmanager
@@ -42,26 +44,30 @@ async def stdio_peer(
     """Start the server; give the conversation with it; on the way out, leave no process behind."""
     witness.phase = "spawn"
     child = _Child(config.alias, values, witness, warn)
-    transport, _ = await _spawned(config, values, child)
+    spawning = asyncio.ensure_future(_spawned(config, values, child))
+    try:
+        # Shielded, here and below: a caller who gives up must not leave a process behind.
+        transport = await asyncio.shield(spawning)
+    except asyncio.CancelledError:
+        with suppress(ConnectFailed):
+            await _stopped(await spawning, child)
+        raise
     witness.phase = "handshake"
     try:
         yield child.peer
     finally:
         child.peer.close("the connection is closed")
-        # Shielded: a caller who gives up must not leave a process behind. Bounded by the graces.
         await asyncio.shield(asyncio.ensure_future(_stopped(transport, child)))
 
 
-async def _spawned(
-    config: ServerConfig, values: Resolved, child: "_Child"
-) -> tuple[asyncio.SubprocessTransport, "_Child"]:
+async def _spawned(config: ServerConfig, values: Resolved, child: "_Child") -> asyncio.SubprocessTransport:
     assert values.command is not None
     env = _environment(config, values)
     program = _program(config.alias, values.command, env)
     if not _is_folder(values.cwd):
         raise ConnectFailed(config.alias, "spawn", f"the folder {values.cwd!r} (cwd) does not exist")
     try:
-        return await asyncio.get_running_loop().subprocess_exec(
+        transport, _ = await asyncio.get_running_loop().subprocess_exec(
             lambda: child, program, *values.args, env=env, cwd=values.cwd, start_new_session=True
         )
     except OSError as error:
@@ -69,19 +75,24 @@ async def _spawned(
         raise ConnectFailed(
             config.alias, "spawn", f"{values.command!r} cannot be started: {reason}", hint="is it executable?"
         ) from error
+    return transport
 
 
 def _environment(config: ServerConfig, values: Resolved) -> dict[str, str]:
     match config.inherit_env:
         case "safe":
-            base = get_default_environment()
+            base = _safe_environment()
         case "all":
             base = dict(os.environ)
         case "none":
             base = dict[str, str]()
         case names:
-            base = get_default_environment() | {n: os.environ[n] for n in names if n in os.environ}
+            base = _safe_environment() | {n: os.environ[n] for n in names if n in os.environ}
     return base | dict(values.env)
+
+
+def _safe_environment() -> dict[str, str]:
+    return get_default_environment() | {name: os.environ[name] for name in TRUST_STORES if name in os.environ}
 
 
 def _is_folder(cwd: str | None) -> bool:

@@ -27,6 +27,12 @@ class Witness:
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the connection is over, however that came."""
 
+    @property
+    def ended(self) -> str:
+        """How the process ended, in words."""
+        assert self.exit_code is not None
+        return f"exit code {self.exit_code}" if self.exit_code >= 0 else f"signal {-self.exit_code}"
+
     def lose(self, reason: str) -> None:
         """The connection is over; the first reason counts."""
         if self.lost is None:

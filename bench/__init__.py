@@ -1,0 +1,1 @@
+"""toolbus beside the raw SDK client, in one run: `python -m bench`."""

@@ -1,0 +1,117 @@
+"""The two sides of every comparison: the SDK's own client, and toolbus.
+
+Both get the same server, the same era and the same work, and both have listed before they call.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any, Literal, TypeAlias
+
+from mcp import Client, StdioServerParameters
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from toolbus import Toolbus
+
+Era: TypeAlias = Literal["modern", "legacy"]
+Call: TypeAlias = Callable[[str], Awaitable[object]]
+
+SERVER = [str(Path(__file__).with_name("server.py"))]
+STOPPING = 10.0
+
+
+@contextmanager
+def http_server() -> Generator[str]:
+    """The server over HTTP in a process of its own; gives its URL."""
+    with subprocess.Popen([sys.executable, *SERVER, "http"], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            port = process.stdout.readline().strip()
+            if not port:
+                raise RuntimeError("the server of the benchmark did not start")
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.terminate()
+            process.wait(STOPPING)
+
+
+def raw_client(url: str | None, era: Era) -> Client:
+    """The SDK's client, over stdio if there is no URL."""
+    mode = "auto" if era == "modern" else "legacy"
+    return Client(url or StdioServerParameters(command=sys.executable, args=[*SERVER, "stdio"]), mode=mode)
+
+
+def bus_entry(url: str | None, era: Era) -> dict[str, Any]:
+    """The same server as an entry of a toolbus config; `auto` in the modern case, as for the client."""
+    where = {"url": url} if url else {"command": sys.executable, "args": [*SERVER, "stdio"]}
+    return {**where, "era": "auto" if era == "modern" else "legacy", "required": True}
+
+
+async def listed(client: Client) -> None:
+    """List what toolbus lists at its start, at once as toolbus does."""
+    await asyncio.gather(
+        client.list_tools(), client.list_resources(), client.list_resource_templates(), client.list_prompts()
+    )
+
+
+@asynccontextmanager
+async def raw_calls(url: str | None, era: Era) -> AsyncGenerator[Call]:
+    """Calls of `echo` by the SDK's client."""
+    async with raw_client(url, era) as client:
+        assert (client.protocol_version in MODERN_PROTOCOL_VERSIONS) == (era == "modern")
+        await listed(client)
+        yield lambda text: client.call_tool("echo", {"text": text})
+
+
+@asynccontextmanager
+async def bus_calls(url: str | None, era: Era) -> AsyncGenerator[Call]:
+    """Calls of `echo` by toolbus."""
+    async with Toolbus({"servers": {"bench": bus_entry(url, era)}}) as bus:
+        assert bus.servers["bench"].era == era
+        yield lambda text: bus.call("bench_echo", {"text": text})
+
+
+async def raw_started(count: int) -> float:
+    """Seconds until `count` clients, each with a process of its own, have connected and listed."""
+    # Two barriers: a client has to be left in the task that entered it.
+    ready, leave = asyncio.Barrier(count + 1), asyncio.Barrier(count + 1)
+
+    async def one() -> None:
+        async with raw_client(None, "modern") as client:
+            await listed(client)
+            await ready.wait()
+            await leave.wait()
+
+    async with asyncio.TaskGroup() as group:
+        began = perf_counter()
+        for _ in range(count):
+            group.create_task(one())
+        await ready.wait()
+        elapsed = perf_counter() - began
+        await leave.wait()
+    return elapsed
+
+
+async def bus_started(count: int) -> float:
+    """Seconds until a bus of `count` processes has started."""
+    began = perf_counter()
+    bus = Toolbus({"servers": {f"bench{n}": bus_entry(None, "modern") for n in range(count)}})
+    try:
+        await bus.start()
+        elapsed = perf_counter() - began
+        assert len(bus.catalog) == count
+    finally:
+        await bus.stop()
+    return elapsed
+
+
+async def imported(module: str) -> float:
+    """Seconds of a whole interpreter that imports a module and ends."""
+    began = perf_counter()
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", f"import {module}")
+    assert await process.wait() == 0
+    return perf_counter() - began

@@ -1,0 +1,136 @@
+"""HTTP in particular: headers, secrets, redirects, statuses, certificates."""
+
+import datetime
+import ssl
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from tests.servers.recording import Recording, recording
+from toolbus import CallRejected, ConnectFailed, LinkLost, Toolbus, connect_mcp
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def record() -> Iterator[Recording]:
+    with recording() as record:
+        yield record
+
+
+async def test_headers_bearer_and_query_reach_the_server_and_no_log(
+    record: Recording, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("DEBUG")
+    monkeypatch.setenv("TOKEN", "tok-123456")
+    monkeypatch.setenv("KEY", "key-123456")
+    config = {
+        "url": record.url + "/${KEY}?key=${KEY}",
+        "headers": {"X-Key": "${KEY}"},
+        "auth": {"type": "bearer", "token": "${TOKEN}"},
+    }
+    async with Toolbus({"servers": {"a": config}}) as bus:
+        assert (await bus.call("a_look")).text == "seen"
+    for _, path, headers, _ in record.requests:
+        assert path == "/mcp/key-123456?key=key-123456"
+        assert (headers["x-key"], headers["authorization"]) == ("key-123456", "Bearer tok-123456")
+    assert "/mcp/***" in caplog.text
+    assert "123456" not in caplog.text
+
+
+async def test_user_and_password_in_the_url_become_basic_authorisation(record: Recording) -> None:
+    url = f"http://ann:p%40ss@127.0.0.1:{record.port}/mcp"
+    async with connect_mcp(url) as mcp:
+        await mcp.call_tool("look")
+    assert {headers["authorization"] for _, _, headers, _ in record.requests} == {"Basic YW5uOnBAc3M="}
+
+
+async def test_a_redirect_within_the_origin_is_followed_and_keeps_its_secret_out_of_the_log(
+    record: Recording, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    record.redirects["/old"] = "/mcp?key=hidden-1234"
+    url = f"http://127.0.0.1:{record.port}/old?key=hidden-1234"
+    async with connect_mcp(url) as mcp:
+        assert (await mcp.call_tool("look")).text == "seen"
+    assert {path for _, path, _, _ in record.requests} == {"/old?key=hidden-1234", "/mcp?key=hidden-1234"}
+    # What the server itself says back, the HTTP library may show at its lowest level.
+    shown = [record.getMessage() for record in caplog.records if not record.name.startswith("httpcore2")]
+    assert [message for message in shown if "hidden-1234" in message] == []
+
+
+async def test_secrets_are_not_sent_to_another_origin(record: Recording) -> None:
+    with recording() as other:
+        record.redirects["/mcp"] = other.url
+        with pytest.raises(ConnectFailed, match="not followed"):
+            await connect_mcp(url=record.url, headers={"X-Key": "secret-1"})
+    assert other.requests == []
+
+
+@pytest.mark.parametrize("status", [401, 404, 500, 503])
+async def test_a_status_on_a_call_is_named_and_the_link_goes_on(record: Recording, status: int) -> None:
+    async with connect_mcp(record.url) as mcp:
+        record.statuses["tools/call"] = status
+        with pytest.raises(CallRejected) as caught:
+            await mcp.call_tool("look")
+        record.statuses.clear()
+        assert (await mcp.call_tool("look")).text == "seen"
+    assert caught.value.status == status
+    assert f"HTTP {status}" in str(caught.value)
+
+
+async def test_a_server_that_is_gone_fails_the_call_with_its_reason(record: Recording) -> None:
+    with recording() as short_lived:
+        mcp = await connect_mcp(short_lived.url)
+    with pytest.raises(LinkLost, match="cannot connect"):
+        await mcp.call_tool("look")
+    assert not (await mcp.bus.health())["mcp"].ok
+    await mcp.close()
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate for 127.0.0.1 that signs itself, with its key, in one file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "toolbus test")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    file = tmp_path / "cert.pem"
+    file.write_bytes(private + made.public_bytes(pem))
+    return file
+
+
+async def test_a_certificate_is_checked_against_the_ca_bundle_of_the_config(certificate: Path) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    with recording(tls) as record:
+        url = record.url.replace("http:", "https:")
+        with pytest.raises(ConnectFailed, match="certificate verify failed"):
+            await connect_mcp(url)
+        for verify in (str(certificate), False):
+            async with connect_mcp(url=url, verify=verify) as mcp:
+                assert (await mcp.call_tool("look")).text == "seen"
+
+
+async def test_a_ca_bundle_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConnectFailed, match=r"/no/such\.pem.*cannot be read"):
+        await connect_mcp(url="https://127.0.0.1:9/mcp", verify="/no/such.pem")

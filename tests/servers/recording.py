@@ -1,0 +1,98 @@
+"""A plain MCP server over HTTP that records what it was sent; it can redirect, refuse and speak TLS."""
+
+import json
+import ssl
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import Any
+
+RESULTS: dict[str, Any] = {
+    "initialize": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "recording", "version": "1"},
+    },
+    "tools/list": {"tools": [{"name": "look", "inputSchema": {"type": "object"}}]},
+    "tools/call": {"content": [{"type": "text", "text": "seen"}]},
+    "ping": {},
+}
+
+
+class Recording:
+    """The requests so far, as (method, path, headers, JSON-RPC method), and what to answer to some."""
+
+    def __init__(self) -> None:
+        self.requests: list[tuple[str, str, dict[str, str], str | None]] = []
+        self.statuses: dict[str, int] = {}
+        """JSON-RPC method -> the HTTP status to refuse it with."""
+        self.redirects: dict[str, str] = {}
+        """Path without query -> Location."""
+        self.port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/mcp"
+
+
+def _handler(record: Recording) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.send_header("content-length", str(len(body)))
+            # So that nothing is left of the server when it stops.
+            self.send_header("connection", "close")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("content-length") or 0))
+            message: dict[str, Any] = json.loads(body) if body else {}
+            method = message.get("method")
+            headers = {name.lower(): value for name, value in self.headers.items()}
+            record.requests.append((self.command, self.path, headers, method))
+            if location := record.redirects.get(self.path.partition("?")[0]):
+                self.reply(307, location=location)
+            elif status := record.statuses.get(method or self.command):
+                self.reply(status)
+            elif self.command != "POST":
+                self.reply(405)
+            elif "id" not in message:
+                self.reply(202)
+            else:
+                self.respond(message["id"], RESULTS.get(str(method)))
+
+        def respond(self, number: Any, result: Any) -> None:
+            missing = {"error": {"code": -32601, "message": "no such method"}}
+            reply = {"jsonrpc": "2.0", "id": number, **(missing if result is None else {"result": result})}
+            self.reply(200, json.dumps(reply).encode(), **{"content-type": "application/json"})
+
+        do_GET = do_POST = do_DELETE = answer  # noqa: N815
+
+        def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002
+
+    return Handler
+
+
+@contextmanager
+def recording(tls: ssl.SSLContext | None = None) -> Generator[Recording]:
+    """Serve on a free port of loopback until the block ends."""
+    record = Recording()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(record))
+    server.daemon_threads = True
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    record.port = server.server_port
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield record
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
