@@ -202,7 +202,7 @@ async def test_a_required_server_that_fails_makes_the_start_fail() -> None:
     with pytest.raises(ConnectFailed) as caught:
         await bus.start()
     assert caught.value.server == "bad"
-    assert {status.state for status in bus.servers.values()} == {"closed", "failed"}
+    assert {status.state for status in bus.servers.values()} == {"closed"}
 
 
 async def test_an_unknown_tool_names_the_near_misses() -> None:
