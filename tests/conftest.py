@@ -13,6 +13,7 @@ import pytest
 
 from tests.processes import children
 from tests.servers.everyday import everyday
+from toolbus.connect.guard import guard
 
 SERVERS = Path(__file__).parent / "servers"
 STARTING = 30.0
@@ -56,6 +57,7 @@ def web_server(kind: str, folder: Path) -> Generator[int]:
 
 @pytest.fixture(scope="session")
 def web_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+    guard.forget(0)  # starts the guard, which stays for as long as we do
     folder = tmp_path_factory.mktemp("ports")
     with web_server("http", folder) as http, web_server("sse", folder) as sse:
         yield {"http": http, "sse": sse}

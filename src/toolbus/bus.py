@@ -6,7 +6,7 @@ loop that started it; what comes from elsewhere is carried there.
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -16,7 +16,7 @@ from toolbus.catalog import Catalog
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, find_config, load_config, load_server
 from toolbus.connect import Link, Session
 from toolbus.discover import Discovery
-from toolbus.errors import BusClosed, ConfigError, ServerDown, ServerNotFound, ToolbusError
+from toolbus.errors import BusClosed, ConfigError, ServerDown, ServerNotFound, ToolbusError, ToolNotFound
 from toolbus.events import CatalogChanged, Emit, Hub, Listening
 from toolbus.home import Home
 from toolbus.records import (
@@ -33,10 +33,13 @@ from toolbus.records import (
     ToolSpec,
 )
 from toolbus.registry import Registration, Registry
-from toolbus.shape import Shaper, named, selected, shaped
+from toolbus.shape import Shaper, may_name, named, selected, shaped
 from toolbus.tool import Tool
 
 T = TypeVar("T")
+PATIENCE = 1.0
+"""Seconds without a sign of life after which a start no longer waits for a server."""
+LOOK_EVERY = 0.1
 Source = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | BusConfig
 
 
@@ -84,6 +87,7 @@ class Toolbus:
         """Connect to all servers at once; one that fails hurts only itself, unless it is `required`.
 
         Returns when every server is ready or has failed; those that are ready can be used before that.
+        Does not wait for a server without a sign of life once others can be used: it joins when it is up.
         """
         async with self._changing:
             if self._closed:
@@ -120,9 +124,15 @@ class Toolbus:
         return fresh
 
     async def _open(self, links: Iterable[Link]) -> None:
-        links = list(links)
-        await asyncio.gather(*(link.open() for link in links))
-        for link in links:
+        eager = [link for link in links if not link.config.lazy]
+        opening = {asyncio.create_task(link.open()) for link in eager}
+        try:
+            while opening and not _enough(eager):
+                _, opening = await asyncio.wait(opening, timeout=LOOK_EVERY)
+        finally:
+            for waiting in opening:
+                waiting.cancel()
+        for link in eager:
             if link.config.required and link.state != "ready":
                 raise link.error or ServerDown(link.config.alias, link.state, None)
 
@@ -216,7 +226,9 @@ class Toolbus:
         Raises `ToolbusError` when the call could not be made: unknown name, server down, no answer in time.
         """
         home = self._running()
-        spec = self._found(name)
+        spec = self._catalog.get(name)
+        if spec is None:
+            spec = await home.run(self._found(name))
         call = Call(
             spec=spec,
             arguments={} if arguments is None else arguments,
@@ -230,15 +242,26 @@ class Toolbus:
     async def run(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ToolResult:
         """Call the tool a spec describes, by its origin; what `Tool.execute` uses."""
         self._running()
-        self._found(str(spec.origin))
+        if str(spec.origin) not in self._catalog:
+            raise self._missing(str(spec.origin))
         return await self._at_home(self._caller.call(Call(spec=spec, arguments=arguments)))
 
-    def _found(self, name: str) -> ToolSpec:
+    async def _found(self, name: str) -> ToolSpec:
+        """The tool of that name, if need be once the servers that may have it are up."""
+        prefixes = {alias: server.prefix for alias, server in self._config.servers.items()}
+        for alias, link in list(self._links.items()):
+            unknown = link.state == "connecting" or (link.state == "idle" and link.config.lazy)
+            if unknown and (
+                name.startswith(f"{alias}/") or may_name(self._config.naming, prefixes, alias, name)
+            ):
+                await link.open()
         spec = self._catalog.get(name)
         if spec is None:
-            down = [alias for alias, link in self._links.items() if link.state != "ready"]
-            raise self._catalog.missing(name, down)
+            raise self._missing(name)
         return spec
+
+    def _missing(self, name: str) -> ToolNotFound:
+        return self._catalog.missing(name, [a for a, link in self._links.items() if link.state != "ready"])
 
     # Servers
 
@@ -302,9 +325,10 @@ class Toolbus:
             raise ServerNotFound(alias, list(self._config.servers))
         return alias
 
-    def _session(self, alias: str) -> Session:
+    async def _asked(self, alias: str, send: Callable[[Session, float], Awaitable[T]]) -> T:
         self._running()
-        return self._links[self._known(alias)].session
+        link = self._links[self._known(alias)]
+        return await self._at_home(link.request(send, link.config.timeouts.call, repeatable=True))
 
     # Resources, prompts, events
 
@@ -322,17 +346,26 @@ class Toolbus:
 
     async def read_resource(self, server: str, uri: str) -> tuple[Embedded, ...]:
         """Read a resource; one resource may come in several parts."""
-        return await self._at_home(self._session(server).read_resource(uri))
+        return await self._asked(server, lambda session, timeout: session.read_resource(uri, timeout))
 
     async def get_prompt(
         self, server: str, name: str, arguments: Mapping[str, str] | None = None
     ) -> PromptResult:
         """Fill in a prompt."""
-        return await self._at_home(self._session(server).get_prompt(name, arguments or {}))
+        given = dict(arguments or {})
+        return await self._asked(server, lambda session, timeout: session.get_prompt(name, given, timeout))
 
     def events(self) -> Listening:
         """Everything that happens from now on, for `async for`; ends when the bus stops."""
         return self._hub.listen()
+
+
+def _enough(links: Sequence[Link]) -> bool:
+    """Whether a start may return: all settled, or some ready and the others silent."""
+    waiting = [link for link in links if link.state in ("idle", "connecting")]
+    return any(link.state == "ready" for link in links) and all(
+        link.quiet > PATIENCE and not link.config.required for link in waiting
+    )
 
 
 def _named(tool: Tool | str) -> str:
@@ -341,6 +374,8 @@ def _named(tool: Tool | str) -> str:
 
 async def _probed(link: Link) -> Health:
     began = time.perf_counter()
+    if link.state == "idle":
+        return Health(ok=True)  # nothing is wrong with it, nobody needs it
     try:
         await link.session.probe()
     except ToolbusError as error:

@@ -13,7 +13,7 @@
         ├── ServerDown         a call found the link not ready
         ├── CallTimeout        no answer in time (a TimeoutError too)
         ├── CallRejected       the server answered with a protocol error, not a result
-        └── LinkLost           the connection ended under way; the outcome is unknown
+        └── LinkLost           the connection ended; what was under way may have taken effect
 
 A tool that reports failure is no error here: that is a `ToolResult` with `is_error`.
 Messages are one line, built from the facts, which stay readable as attributes.
@@ -23,8 +23,8 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Literal
 
-Phase = Literal["configure", "spawn", "connect", "handshake", "list"]
-"""How far a connection came: values resolved, process started, address reached, era agreed, tools listed."""
+Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call"]
+"""How far a connection came: values resolved, process started, address reached, era agreed, and so on."""
 
 
 class ToolbusError(Exception):
@@ -171,15 +171,22 @@ class CallRejected(ServerError):
         self.code = code
         self.message = message
         self.status = status
-        http = f"HTTP {status}: " if status else ""
+        http = f"HTTP {status}: " if status and not message.startswith("HTTP") else ""
         super().__init__(server, f"{what} was rejected: {http}{message} (code {code})")
 
 
 class LinkLost(ServerError):
-    """The connection ended by itself. If `what` was under way, whether it took effect is unknown."""
+    """The connection ended by itself. If `what` was `sent`, whether it took effect is unknown."""
 
-    def __init__(self, server: str, what: str | None, reason: str) -> None:
+    def __init__(self, server: str, what: str | None, reason: str, *, sent: bool = True) -> None:
         self.what = what
         self.reason = reason
-        unknown = f" during {what}; it may or may not have taken effect" if what else ""
-        super().__init__(server, f"the connection was lost ({reason}){unknown}")
+        self.sent = sent
+        effect = ""
+        if what is not None:
+            effect = (
+                f" during {what}; it may or may not have taken effect: check before you repeat it"
+                if sent
+                else f" before {what} was sent; nothing was done"
+            )
+        super().__init__(server, f"the connection was lost ({reason}){effect}")

@@ -1,6 +1,5 @@
 """What users get wrong: each has one clear line, and breaks nothing else."""
 
-import asyncio
 import sys
 import time
 from collections.abc import Iterator
@@ -19,14 +18,12 @@ from toolbus import (
     ConfigError,
     ConnectFailed,
     SecretMissing,
-    ServerDown,
     ServerNotFound,
     Toolbus,
     ToolbusError,
     ToolNotFound,
     connect_mcp,
 )
-from toolbus.events import Event, StateChanged
 
 pytestmark = pytest.mark.anyio
 
@@ -250,24 +247,6 @@ async def test_what_is_no_server_object_is_said_so() -> None:
     error = await failure(object())
     assert isinstance(error, ConnectFailed)
     assert "object is no MCP server" in str(error)
-
-
-async def test_a_call_to_a_server_that_died_says_why() -> None:
-    failed = asyncio.Event()
-
-    def watch(event: Event) -> None:
-        if isinstance(event, StateChanged) and event.state == "failed":
-            failed.set()
-
-    async with Toolbus({"servers": {"a": plain("die_in_call")}}, on_event=watch) as bus:
-        with pytest.raises(ToolbusError) as caught:
-            await bus.call("a_echo")
-        assert "it may or may not have taken effect" in one_line(caught.value)
-        async with asyncio.timeout(5):
-            await failed.wait()
-        with pytest.raises(ServerDown) as down:
-            await bus.call("a_echo")
-    assert "exit code 4" in one_line(down.value)
 
 
 async def test_secrets_are_in_no_error_status_event_or_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,11 +2,12 @@
 
 import inspect
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from itertools import count
+from typing import Any
 
 from toolbus.call.hooks import Call, Hook, Progress, onion
-from toolbus.connect import Link
+from toolbus.connect import Link, Session
 from toolbus.errors import ArgumentsError, ServerDown, ToolbusError
 from toolbus.events import CallEnded, CallStarted, Hub, Progressed
 from toolbus.records import ToolResult, ToolSpec
@@ -32,56 +33,52 @@ class Caller:
         if self._hub.heard:
             return await self._told(call)
         progress = call.on_progress
-        return await self._link(call.spec).session.call_tool(
-            call.spec.origin.tool,
-            call.arguments,
-            timeout=call.timeout,
-            on_progress=None if progress is None else _Reporter(call, progress, None, 0),
-        )
+        return await self._through_link(call, None if progress is None else _Reporter(call, progress))
+
+    async def _through_link(self, call: Call, report: "_Reporter | None") -> ToolResult:
+        origin = call.spec.origin
+        link = self._links.get(origin.server)
+        if link is None:
+            raise ServerDown(origin.server, "closed", "it was removed from the bus")
+
+        def send(session: Session, timeout: float) -> Awaitable[ToolResult]:
+            return session.call_tool(origin.tool, call.arguments, timeout=timeout, on_progress=report)
+
+        timeout = link.config.timeouts.call if call.timeout is None else call.timeout
+        return await link.request(send, timeout, repeatable=_repeatable(call.spec))
 
     async def _told(self, call: Call) -> ToolResult:
         """As `_sent`, with its events."""
         spec, number, began = call.spec, next(self._ids), time.perf_counter()
-        server, tool = spec.origin.server, spec.origin.tool
-        self._hub.emit(CallStarted(id=number, name=spec.name, server=server, tool=tool))
+        facts: Any = {
+            "id": number,
+            "name": spec.name,
+            "server": spec.origin.server,
+            "tool": spec.origin.tool,
+        }
+        self._hub.emit(CallStarted(**facts))
         failed, message = True, "cancelled"
         try:
-            result = await self._link(spec).session.call_tool(
-                tool,
-                call.arguments,
-                timeout=call.timeout,
-                on_progress=_Reporter(call, call.on_progress, self._hub, number),
-            )
+            result = await self._through_link(call, _Reporter(call, call.on_progress, self._hub, number))
             failed, message = result.is_error, None
         except ToolbusError as error:
             message = str(error)
             raise
         finally:
             elapsed = (time.perf_counter() - began) * 1000
-            self._hub.emit(
-                CallEnded(
-                    id=number,
-                    name=spec.name,
-                    server=server,
-                    tool=tool,
-                    elapsed_ms=elapsed,
-                    is_error=failed,
-                    error=message,
-                )
-            )
+            self._hub.emit(CallEnded(**facts, elapsed_ms=elapsed, is_error=failed, error=message))
         return result
 
-    def _link(self, spec: ToolSpec) -> Link:
-        link = self._links.get(spec.origin.server)
-        if link is None:
-            raise ServerDown(spec.origin.server, "closed", "it was removed from the bus")
-        return link
+
+def _repeatable(spec: ToolSpec) -> bool:
+    """Whether the server says that a second call does no harm."""
+    return spec.annotations.get("readOnlyHint") is True or spec.annotations.get("idempotentHint") is True
 
 
 class _Reporter:
     """Hands the progress of a call to its caller and to the listeners."""
 
-    def __init__(self, call: Call, report: Progress | None, hub: Hub | None, number: int) -> None:
+    def __init__(self, call: Call, report: Progress | None, hub: Hub | None = None, number: int = 0) -> None:
         self._name = call.spec.name
         self._report = report
         self._hub = hub

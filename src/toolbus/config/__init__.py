@@ -3,7 +3,7 @@
 from toolbus.config.expand import Resolved, Secrets, resolved
 from toolbus.config.load import find_config, load_config, load_server
 from toolbus.config.lookup import GetSecret
-from toolbus.config.model import Auth, BusConfig, ServerConfig, Timeouts
+from toolbus.config.model import Auth, BusConfig, ServerConfig, Timeouts, Transport
 
 __all__ = [
     "Auth",
@@ -13,6 +13,7 @@ __all__ = [
     "Secrets",
     "ServerConfig",
     "Timeouts",
+    "Transport",
     "find_config",
     "load_config",
     "load_server",

@@ -117,6 +117,8 @@ class ServerConfig(_Record):
     prefix: str | None = None
     timeouts: Timeouts = Timeouts()
     max_concurrency: int | None = Field(default=None, ge=1)
+    lazy: bool = False
+    idle_timeout: float | None = Field(default=None, gt=0)
     era: Literal["auto", "modern", "legacy"] = "auto"
     server: object | None = None
     """An MCP server object in this process."""

@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from http import HTTPStatus
 from importlib.metadata import version
 from typing import cast
 
@@ -17,11 +16,13 @@ import mcp_types as types
 from mcp.client.session import LoggingFnT, MessageHandlerFnT
 from pydantic_core import from_json, to_json
 
-from toolbus.config import Resolved, Secrets, ServerConfig, resolved
+from toolbus.config import Resolved, Secrets, ServerConfig, Transport, resolved
 from toolbus.connect.client import opened_client
+from toolbus.connect.http import phrase
+from toolbus.connect.jsonrpc import WireError
 from toolbus.connect.session import Session
 from toolbus.connect.transport import connector
-from toolbus.connect.witness import EXCHANGE, Exchange, Witness
+from toolbus.connect.witness import Witness
 from toolbus.errors import AuthRequired, ConnectFailed, ToolbusError
 
 NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
@@ -37,17 +38,30 @@ class Ears:
     warn: Callable[[str, str | None], None]
 
 
-async def established(stack: AsyncExitStack, config: ServerConfig, secrets: Secrets, ears: Ears) -> Session:
+@dataclass(slots=True)
+class Learned:
+    """What the attempts taught about a server: for the next start, and about the present one."""
+
+    transport: Transport | None = None
+    mode: str | None = None
+    witness: Witness | None = None
+
+
+async def established(
+    stack: AsyncExitStack, config: ServerConfig, secrets: Secrets, ears: Ears, learned: Learned
+) -> Session:
     """A live session, whose end is on the stack; raises `ToolbusError` that says how far it came."""
     values = await _resolved(config, secrets)
-    transport, mode = config.transport, "legacy" if config.era == "legacy" else "auto"
+    transport = learned.transport or config.transport
+    mode = learned.mode or ("legacy" if config.era == "legacy" else "auto")
+    # Forgotten unless it holds once more: a server may have been renewed meanwhile.
+    learned.transport = learned.mode = None
     first: ConnectFailed | None = None
     while True:
-        witness = Witness()
+        learned.witness = witness = Witness()
+        here = config.model_copy(update={"transport": transport})
         try:
-            return await _attempted(
-                stack, config.model_copy(update={"transport": transport}), mode, values, witness, ears
-            )
+            session = await _attempted(stack, here, mode, values, witness, ears)
         except ConnectFailed as failure:
             if first is not None:
                 raise first from failure
@@ -58,6 +72,10 @@ async def established(stack: AsyncExitStack, config: ServerConfig, secrets: Secr
             else:
                 raise
             first = failure
+        else:
+            if first is not None:
+                learned.transport, learned.mode = transport, mode
+            return session
 
 
 async def _resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
@@ -72,8 +90,6 @@ async def _resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
 async def _attempted(
     stack: AsyncExitStack, config: ServerConfig, mode: str, values: Resolved, witness: Witness, ears: Ears
 ) -> Session:
-    exchange = Exchange()
-    token = EXCHANGE.set(exchange)
     try:
         async with asyncio.timeout(config.timeouts.connect):
             client, sieve = await stack.enter_async_context(
@@ -96,9 +112,7 @@ async def _attempted(
             stderr=witness.tail(),
         ) from error
     except (Exception, BaseExceptionGroup) as error:  # the border: whatever it is, it is a failed connect
-        raise _described(root(error), config.alias, witness, exchange, values) from error
-    finally:
-        EXCHANGE.reset(token)
+        raise _described(root(error), config.alias, witness, values) from error
     session = Session(config, client, sieve, witness, redacted=values.redacted, warn=ears.warn)
     if config.era == "modern" and session.era != "modern":
         cause = f"the server speaks {session.protocol}, which is not the modern era"
@@ -114,19 +128,18 @@ def _discreet(log: LoggingFnT, values: Resolved) -> LoggingFnT:
     return redacted
 
 
-def _described(
-    error: BaseException, server: str, witness: Witness, exchange: Exchange, values: Resolved
-) -> ConnectFailed:
-    if exchange.status in (401, 403):
-        return AuthRequired(server, witness.phase, exchange.status)
-    if exchange.status is not None:
-        hint = "check the path of the URL" if exchange.status == 404 else ""
-        phrase = HTTPStatus(exchange.status).phrase if exchange.status in set(HTTPStatus) else ""
-        cause = f"HTTP {exchange.status} {phrase}".rstrip()
-        return ConnectFailed(server, witness.phase, cause, hint=hint, status=exchange.status)
-    if exchange.fault is not None:
-        hint = "is the server running at that address?"
-        return ConnectFailed(server, "connect", values.redacted(exchange.fault), hint=hint)
+def _described(error: BaseException, server: str, witness: Witness, values: Resolved) -> ConnectFailed:
+    status = error.status if isinstance(error, WireError) else None
+    lines = values.redacted(str(error)).splitlines()
+    cause = lines[0] if lines else type(error).__name__
+    if status in (401, 403):
+        return AuthRequired(server, witness.phase, status)
+    if status is not None:
+        hint = "check the path of the URL" if status == 404 else ""
+        cause = phrase(status) if status >= 400 else cause
+        return ConnectFailed(server, witness.phase, cause, hint=hint, status=status)
+    if isinstance(error, WireError) and not error.sent and witness.exit_code is None:
+        return ConnectFailed(server, "connect", cause, hint="is the server running at that address?")
     if witness.lost is not None and witness.exit_code is not None:
         return ConnectFailed(
             server,
@@ -136,8 +149,6 @@ def _described(
             exit_code=witness.exit_code,
             stderr=witness.tail(),
         )
-    lines = values.redacted(str(error)).splitlines()
-    cause = lines[0] if lines else type(error).__name__
     return ConnectFailed(server, witness.phase, cause, stderr=witness.tail())
 
 

@@ -2,9 +2,9 @@
 
 `Peer` correlates requests with answers by futures that the reading side resolves directly: no
 streams, no task per call. The transport calls `feed` with each message it reads and gives a `send`
-for what is to be written. What the other side gets wrong costs that one message: text that is no
-JSON is counted and skipped, an answer nobody waits for is ignored, an answer that is no result
-fails its own call.
+for what is to be written; over HTTP, `send` also feeds what comes back. What the other side gets
+wrong costs that one message: text that is no JSON is counted and skipped, an answer nobody waits for
+is ignored, an answer that is no result fails its own call.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import anyio
 import anyio.abc
@@ -37,11 +37,40 @@ from pydantic_core import from_json, to_json
 
 logger = logging.getLogger("toolbus")
 
-Send = Callable[[bytes], Awaitable[None]]
 Message = dict[str, Any]
+Answer = asyncio.Future[Message]
+
+
+class Send(Protocol):
+    """Writes one message; `answer` is what a request waits for, `headers` are the SDK's, for HTTP."""
+
+    async def __call__(
+        self, data: bytes, headers: Mapping[str, str] | None = None, answer: Answer | None = None
+    ) -> None: ...
+
 
 LAST_WORDS = 1.0
 """Seconds that telling the server about a cancelled request may take."""
+
+
+class WireError(MCPError):
+    """A failure of the connection, with what the SDK's own error does not tell."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        sent: bool,
+        lost: bool = True,
+        status: int | None = None,
+        code: int = CONNECTION_CLOSED,
+    ) -> None:
+        super().__init__(code, message)
+        self.sent = sent
+        """Whether the server may have begun with the request."""
+        self.lost = lost
+        """Whether the connection, or the server's session, is gone for good."""
+        self.status = status
 
 
 class Peer:
@@ -55,6 +84,8 @@ class Peer:
         self._ids = count(1)
         self._pending: dict[RequestId, _Pending] = {}
         self._inbound: dict[RequestId, tuple[asyncio.Task[None], _Inbound]] = {}
+        self.tells_cancel = True
+        """Whether giving a request up is told by a notice; in modern HTTP hanging up says it."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._handlers: _Handlers | None = None
         self._closed = asyncio.Event()
@@ -85,19 +116,22 @@ class Peer:
     ) -> Message:
         """Send a request and wait for its answer; cancelling the wait tells the server."""
         if self._closed.is_set():
-            raise MCPError(code=CONNECTION_CLOSED, message=self._reason)
+            raise WireError(self._reason, sent=False)
         opts = opts or {}
         request_id = opts.get("request_id") or next(self._ids)
         key = coerce_request_id(request_id)
         if key in self._pending:
             raise ValueError(f"request id {request_id!r} is already in flight")
         on_progress = opts.get("on_progress")
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        answer: Answer = asyncio.get_running_loop().create_future()
         self._pending[key] = _Pending(answer, on_progress)
         data = to_json(_request(request_id, method, params, wants_progress=on_progress is not None))
         try:
-            await self._send(data + b"\n")
-            async with asyncio.timeout(opts.get("timeout")):
+            if (timeout := opts.get("timeout")) is None:
+                await self._send(data, opts.get("headers"), answer)
+                return await answer
+            async with asyncio.timeout(timeout):
+                await self._send(data, opts.get("headers"), answer)
                 return await answer
         except TimeoutError:
             await self._give_up(request_id, opts, "timed out")
@@ -107,6 +141,9 @@ class Peer:
             raise
         finally:
             del self._pending[key]
+            # Failed by `close` while `send` was still at it: nobody else will ask for its exception.
+            if answer.done() and not answer.cancelled():
+                answer.exception()
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -117,7 +154,7 @@ class Peer:
         message: Message = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
-        await self._send(to_json(message) + b"\n")
+        await self._send(to_json(message), opts.get("headers") if opts else None)
 
     # The side of the transport
 
@@ -145,7 +182,7 @@ class Peer:
         self._reason = reason
         self._closed.set()
         for pending in self._pending.values():
-            pending.fail(CONNECTION_CLOSED, reason)
+            pending.break_off(reason)
 
     # Inside
 
@@ -227,7 +264,7 @@ class Peer:
         except Exception:  # our callbacks run here: their failure is an answer too, or the server would wait
             logger.exception("answering %s failed", method)
             reply["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to answer"}
-        await self._send(to_json(reply) + b"\n")
+        await self._send(to_json(reply))
 
     def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         async def run() -> None:
@@ -242,7 +279,7 @@ class Peer:
         return task
 
     async def _give_up(self, request_id: RequestId, opts: CallOptions, reason: str) -> None:
-        if not opts.get("cancel_on_abandon", True) or self._closed.is_set():
+        if not (self.tells_cancel and opts.get("cancel_on_abandon", True)) or self._closed.is_set():
             return
         with suppress(TimeoutError, MCPError, OSError):
             async with asyncio.timeout(LAST_WORDS):
@@ -285,6 +322,10 @@ class _Pending:
     def fail(self, code: int, message: str, data: Any = None) -> None:
         if not self.answer.done():
             self.answer.set_exception(MCPError(code=code, message=message, data=data))
+
+    def break_off(self, reason: str) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(WireError(reason, sent=True))
 
     def fail_with(self, error: Any) -> None:
         match error:

@@ -1,31 +1,48 @@
 """The supervised connection to one server.
 
-One task owns it: that task enters the SDK's client, waits, and leaves it. Everyone else only reads
-the state and sends requests, so open, call and close work from any task and in any order, and
-nothing of the SDK's cancellation or exception groups leaves this file.
+One task owns it: that task enters the SDK's client, waits, leaves it, and does so again when the
+connection is lost. Everyone else only reads the state and sends requests, so open, call and close
+work from any task and in any order, and nothing of the SDK's cancellation or exception groups leaves
+this file.
+
+    idle            nothing is connected; the first request connects
+    connecting      the first attempt
+    ready           in use
+    retrying        lost, or not reached yet, and being tried again: requests wait for it
+    auth_required   refused with 401 or 403; tried again when somebody needs it
+    failed          tried now and then, and when somebody needs it
+    closed          for good
 """
 
 import asyncio
 import logging
 import time
-from contextlib import AsyncExitStack
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
+from typing import Protocol, TypeVar
 
 import mcp_types as types
 from mcp.client import IncomingMessage
 
 from toolbus.config import Secrets, ServerConfig
-from toolbus.connect.establish import Ears, established, root
+from toolbus.connect.backoff import Backoff
+from toolbus.connect.establish import Ears, Learned, established, root
 from toolbus.connect.session import Session
 from toolbus.errors import AuthRequired, ConnectFailed, LinkLost, ServerDown, ServerError, ToolbusError
 from toolbus.events import Emit, Logged, StateChanged, Warned
 from toolbus.records import Era, State
 
+T = TypeVar("T")
 logger = logging.getLogger("toolbus")
 # The SDK warns on loggers of its own; without this, Python prints that to the terminal of whoever
 # has not set up logging. Whoever has still gets it all.
 for _name in ("mcp", "client", "httpx2", "toolbus"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
+
+ON_DEMAND_EVERY = 1.0
+"""Seconds between attempts that are made because somebody needs the server."""
+MOST_REPEATS = 3
+"""How often one request may be sent again after a loss."""
 
 
 class Attendant(Protocol):
@@ -55,29 +72,48 @@ class Link:
         self.state: State = "idle"
         self.error: ToolbusError | None = None
         self.since = time.time()
-        self.restarts = 0
         self.era: Era | None = None
         self.protocol: str | None = None
         self._session: Session | None = None
         self._owner: asyncio.Task[None] | None = None
-        self._settled = asyncio.Event()
-        self._closing = False
         self._connecting = False
+        self._closing = False
+        self._ups = 0
+        """How often it became ready."""
+        self._attempted = 0.0
+        """When the last attempt was begun, or failed."""
+        self._backoff = Backoff()
+        self._learned = Learned()
+        self._wanted = asyncio.Event()
+        self._turn = asyncio.Event()
+        """Set, and replaced, at every change of state."""
+
+    # For everyone
 
     @property
     def session(self) -> Session:
         """The live session; `ServerDown` tells why there is none."""
-        if self._session is None:
-            raise ServerDown(self.config.alias, self.state, _reason(self.error))
-        return self._session
+        session = self._live_session
+        if session is None:
+            raise self._down()
+        return session
+
+    @property
+    def restarts(self) -> int:
+        """How often it came back."""
+        return max(0, self._ups - 1)
+
+    @property
+    def quiet(self) -> float:
+        """Seconds since the server of this attempt last showed a sign of life."""
+        return self._learned.witness.quiet if self._learned.witness else 0.0
 
     async def open(self) -> None:
         """Connect; returns when that succeeded or failed, which the state tells. Never raises."""
-        if self._owner is None and not self._closing:
-            name = f"toolbus link {self.config.alias}"
-            self._connecting = True
-            self._owner = asyncio.get_running_loop().create_task(self._own(), name=name)
-        await self._settled.wait()
+        if self.state == "idle":
+            self._demand()
+        while self.state in ("idle", "connecting") and not self._closing:
+            await self._turn.wait()
 
     async def close(self) -> None:
         """Disconnect; from any task, any number of times, in bounded time. Never raises."""
@@ -87,38 +123,131 @@ class Link:
                 self._session.end("the link was closed")
             elif self._connecting:
                 self._owner.cancel()
+            self._wanted.set()
             await asyncio.wait({self._owner})
         # An owner that was cancelled before its first step could not say this itself.
         self._enter("closed")
-        self._settled.set()
+
+    async def request(
+        self, send: Callable[[Session, float], Awaitable[T]], timeout: float, *, repeatable: bool
+    ) -> T:
+        """Send through the live session, and through the next one if this one is lost under it.
+
+        What was provably not sent is sent again; what may have taken effect only if `repeatable`. A
+        link that is coming back is waited for; all of it within `timeout`.
+        """
+        if (session := self._live_session) is not None:
+            try:
+                return await send(session, timeout)
+            except LinkLost as lost:
+                if self._closing or (lost.sent and not repeatable):
+                    raise
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        repeats = 0
+        while True:
+            session = await self._came_back(deadline - loop.time())
+            try:
+                return await send(session, max(0.001, deadline - loop.time()))
+            except LinkLost as lost:
+                repeats += 1
+                if self._closing or repeats >= MOST_REPEATS or (lost.sent and not repeatable):
+                    raise
+
+    async def _came_back(self, timeout: float) -> Session:
+        demanded = False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                while self._live_session is None:
+                    if self.state in ("idle", "failed", "auth_required", "closed"):
+                        if demanded or not self._demand():
+                            raise self._down()
+                        demanded = True
+                    await self._turn.wait()
+        return self.session
+
+    @property
+    def _live_session(self) -> Session | None:
+        # One that is over may still be here until its owner takes it away.
+        return None if self._session is None or self._session.gone.is_set() else self._session
+
+    def _demand(self) -> bool:
+        """Have the owner try now; False if it will not, because it was tried a moment ago."""
+        if self._closing:
+            return False
+        if self._owner is None:
+            self._connecting = True
+            name = f"toolbus link {self.config.alias}"
+            self._owner = asyncio.get_running_loop().create_task(self._own(), name=name)
+        elif self.state == "idle" or time.monotonic() - self._attempted >= ON_DEMAND_EVERY:
+            self._wanted.set()
+        return self.state == "idle" or self._wanted.is_set()
+
+    def _down(self) -> ServerDown:
+        return ServerDown(self.config.alias, self.state, _reason(self.error))
+
+    # For the owner
 
     async def _own(self) -> None:
-        self._enter("connecting")
-        error: BaseException | None = None
         try:
-            error = await self._live()
+            while not self._closing:
+                self._enter("connecting" if self.state == "idle" else "retrying", self.error)
+                self._connecting = True
+                self._attempted, ups = time.monotonic(), self._ups
+                error = await self._lived()
+                if ups == self._ups:
+                    self._attempted = time.monotonic()
+                elif isinstance(error, AuthRequired):
+                    self._attempted = 0.0  # credentials that ran out: new ones may be there already
+                if self._closing:
+                    break
+                pause = self._after(error)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(pause):
+                        await self._wanted.wait()
+                self._wanted.clear()
         except asyncio.CancelledError:
             self._closing = True
+        self._enter("closed")
+
+    def _after(self, error: ToolbusError | None) -> float | None:
+        """Enter the state that follows the end of a life; gives the pause before the next one."""
+        if error is None:
+            self._enter("idle")
+            return None
+        logger.warning("%s", error)
+        if isinstance(error, AuthRequired):
+            self._enter("auth_required", error)
+            return None
+        # A server that never was up is not waited for by anyone: no hurry.
+        self._backoff.failed(for_good=self._ups == 0)
+        self._enter("failed" if self._backoff.open else "retrying", error)
+        # The first attempt after a loss is made at once.
+        return 0.0 if self._backoff.failures == 1 else self._backoff.pause()
+
+    async def _lived(self) -> ToolbusError | None:
+        """Connect, be up, disconnect; gives the reason why it is over, or none if it was idle."""
+        try:
+            return await self._live()
         except (Exception, BaseExceptionGroup) as failure:  # a task's edge: the SDK raises what it likes
             error = root(failure)
-        self._session = None
-        if self._closing:
-            self._enter("closed")
-        else:
-            self._fail(error)
-        self._settled.set()
+            if isinstance(error, ToolbusError):
+                return error
+            return ConnectFailed(self.config.alias, "connect", f"{type(error).__name__}: {error}")
+        finally:
+            self._session = None
 
     async def _live(self) -> ToolbusError | None:
-        """Connect, be up until closed or lost, disconnect; gives the reason if that was not asked for."""
         error: ToolbusError | None = None
         session: Session | None = None
+        idle = False
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
                 try:
                     ears = Ears(notice=self._notice, log=self._log, warn=self._warn)
-                    session = await established(stack, self.config, self._secrets, ears)
-                    await self._attended(session)
+                    session = await established(stack, self.config, self._secrets, ears, self._learned)
+                    idle = await self._attended(session)
                 except ToolbusError as failure:
                     # Kept, not raised: the SDK's task groups would wrap it.
                     error = failure
@@ -128,41 +257,52 @@ class Link:
                     leaving.reschedule(loop.time() + self.config.timeouts.close)
         except TimeoutError:
             logger.warning("server %r did not close in time", self.config.alias)
-        # Only now, because only now the exit code of a process is known.
-        return error or (session and session.lost())
+        if error is None and session is not None and not idle:
+            # Only now, because only now the exit code of a process is known.
+            error = session.refused or session.lost()
+        return error
 
-    async def _attended(self, session: Session) -> None:
-        """Be ready, once the attendant has listed what there is, until the session is gone."""
+    async def _attended(self, session: Session) -> bool:
+        """Be ready, once the attendant has listed what there is, until the session is over or idle."""
         attending = asyncio.create_task(self._attendant.attend(session))
+        began = time.monotonic()
         try:
             await self._attendant.opened(session)
             self._session, self._connecting = session, False
             self.era, self.protocol = session.era, session.protocol
+            self._ups += 1
             self._enter("ready")
-            self._settled.set()
-            await session.gone.wait()
+            return await self._over(session)
         finally:
             self._session = None
+            self._backoff.held(time.monotonic() - began)
             session.end("the connection ended")
             attending.cancel()
             await asyncio.wait({attending})
 
-    def _fail(self, error: BaseException | None) -> None:
-        alias = self.config.alias
-        if error is None:
-            error = LinkLost(alias, None, "unknown reason")
-        elif not isinstance(error, ToolbusError):
-            error = ConnectFailed(alias, "connect", f"{type(error).__name__}: {error}")
-        logger.warning("%s", error)
-        self._enter("auth_required" if isinstance(error, AuthRequired) else "failed", error)
+    async def _over(self, session: Session) -> bool:
+        """Wait until the session is gone (False), or nobody has used it for long (True)."""
+        loop = asyncio.get_running_loop()
+        limit = self.config.idle_timeout
+        while True:
+            wait = None if limit is None else max(0.01, session.used + limit - loop.time())
+            try:
+                async with asyncio.timeout(wait):
+                    await session.gone.wait()
+                return False
+            except TimeoutError:
+                if limit is not None and not session.busy and loop.time() - session.used >= limit:
+                    return True
 
     def _enter(self, state: State, error: ToolbusError | None = None) -> None:
-        if state == self.state:
+        if state == self.state and error is self.error:
             return
         previous, self.state = self.state, state
         self.error, self.since = error, time.time()
         message = str(error) if error else None
         self._emit(StateChanged(server=self.config.alias, state=state, previous=previous, error=message))
+        turn, self._turn = self._turn, asyncio.Event()
+        turn.set()
 
     def _warn(self, message: str, tool: str | None) -> None:
         logger.warning("server %r: %s%s", self.config.alias, f"tool {tool!r}: " if tool else "", message)

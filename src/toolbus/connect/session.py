@@ -17,9 +17,10 @@ from pydantic import ValidationError
 
 from toolbus.config import ServerConfig
 from toolbus.connect import wire
+from toolbus.connect.jsonrpc import WireError
 from toolbus.connect.sieve import Sieve
-from toolbus.connect.witness import EXCHANGE, Exchange, Witness
-from toolbus.errors import ArgumentsError, CallRejected, CallTimeout, LinkLost, ToolbusError
+from toolbus.connect.witness import Witness
+from toolbus.errors import ArgumentsError, AuthRequired, CallRejected, CallTimeout, LinkLost, ToolbusError
 from toolbus.records import JSON, Embedded, Era, PromptResult, ToolResult
 
 T = TypeVar("T")
@@ -46,8 +47,12 @@ class Session:
         self._warn = warn
         self._under_way: set[asyncio.Timeout] = set()
         self._slots = asyncio.Semaphore(config.max_concurrency) if config.max_concurrency else None
+        self.refused: AuthRequired | None = None
+        """Set when the server no longer takes our credentials."""
         self.listed: set[str] = set()
         """The tools the SDK has seen listed, and so can check the output of."""
+        self.used = asyncio.get_running_loop().time()
+        """When the last request was sent, by the clock of the loop."""
         self._strict_check = client.session.validate_tool_result
         client.session.validate_tool_result = self._check_output
 
@@ -69,40 +74,41 @@ class Session:
         """Set when the connection is over."""
         return self._witness.gone
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way."""
+        return bool(self._under_way)
+
     async def call_tool(
         self,
         tool: str,
         arguments: Mapping[str, JSON],
         *,
-        timeout: float | None = None,
+        timeout: float,
         on_progress: ProgressFnT | None = None,
     ) -> ToolResult:
         """Call a tool by the server's own name for it."""
-        bound = timeout if timeout is not None else self.config.timeouts.call
         what = f"tool {tool!r}"
         send = self._sent(tool, dict(arguments), on_progress)
         if self._slots is None:
-            return wire.tool_result(await self.request(what, send, bound))
+            return wire.tool_result(await self.request(what, send, timeout))
 
         async def when_free(client: Client) -> CallToolResult:
             assert self._slots is not None
             async with self._slots:
                 return await send(client)
 
-        return wire.tool_result(await self.request(what, when_free, bound))
+        return wire.tool_result(await self.request(what, when_free, timeout))
 
-    async def read_resource(self, uri: str) -> tuple[Embedded, ...]:
+    async def read_resource(self, uri: str, timeout: float) -> tuple[Embedded, ...]:
         """Read a resource."""
-        what = f"resource {uri!r}"
-        result = await self.request(what, lambda c: c.read_resource(uri), self.config.timeouts.call)
+        result = await self.request(f"resource {uri!r}", lambda c: c.read_resource(uri), timeout)
         return wire.contents(result.contents)
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> PromptResult:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str], timeout: float) -> PromptResult:
         """Fill in a prompt."""
-        what = f"prompt {name!r}"
-        result = await self.request(
-            what, lambda c: c.get_prompt(name, dict(arguments)), self.config.timeouts.call
-        )
+        filled = dict(arguments)
+        result = await self.request(f"prompt {name!r}", lambda c: c.get_prompt(name, filled), timeout)
         return wire.prompt_result(result)
 
     async def probe(self) -> None:
@@ -123,20 +129,16 @@ class Session:
     async def request(self, what: str, send: Callable[[Client], Awaitable[T]], timeout: float) -> T:
         """Send through the SDK's client; raises `ToolbusError` for whatever goes wrong."""
         if self._witness.lost is not None:
-            raise self.lost(what)
-        exchange = Exchange()
-        token = EXCHANGE.set(exchange)
+            raise self.lost(what, sent=False)
         bound = asyncio.timeout(timeout)
-        self._under_way.add(bound)
         try:
-            async with bound:
-                return await send(self.client)
+            return await self._within(bound, send)
         except TimeoutError as error:
             if self._witness.lost is not None:
                 raise self.lost(what) from None
             raise CallTimeout(self.server, what, timeout, self._witness.tail()) from error
         except MCPError as error:
-            raise self._translated(error, what, exchange) from error
+            raise self._translated(error, what) from error
         except ValidationError as error:
             message = f"the answer is not valid: {_first(error)}"
             raise CallRejected(self.server, what, INTERNAL_ERROR, message) from error
@@ -147,9 +149,15 @@ class Session:
             if self._witness.lost is not None or isinstance(error, anyio.ClosedResourceError):
                 raise self.lost(what) from error
             raise CallRejected(self.server, what, INTERNAL_ERROR, self._redacted(str(error))) from error
+
+    async def _within(self, bound: asyncio.Timeout, send: Callable[[Client], Awaitable[T]]) -> T:
+        self._under_way.add(bound)
+        self.used = asyncio.get_running_loop().time()
+        try:
+            async with bound:
+                return await send(self.client)
         finally:
             self._under_way.discard(bound)
-            EXCHANGE.reset(token)
 
     def end(self, reason: str) -> None:
         """Release everyone who waits: their requests fail with `LinkLost`, the server is told to stop."""
@@ -174,21 +182,27 @@ class Session:
             # The SDK would throw the result away; the data is worth more than its form.
             self._warn(f"the output does not match its schema: {str(error).splitlines()[0]}", name)
 
-    def lost(self, what: str | None = None) -> LinkLost:
+    def lost(self, what: str | None = None, *, sent: bool = True) -> LinkLost:
         """The error that says why the session is over, and what that cut off."""
         reason = self._witness.lost or "the connection is closed"
         if self._witness.exit_code is not None:
             reason = f"{reason}, {self._witness.ended}"
-        return LinkLost(self.server, what, reason)
+        return LinkLost(self.server, what, reason, sent=sent)
 
-    def _translated(self, error: MCPError, what: str, exchange: Exchange) -> ToolbusError:
-        message = self._redacted(exchange.fault or error.message).splitlines()
-        text = message[0] if message else "no reason given"
-        if error.code == CONNECTION_CLOSED and exchange.status is None:
-            if self._witness.lost is not None:
-                return self.lost(what)
-            return LinkLost(self.server, what, text)
-        return CallRejected(self.server, what, error.code, text, exchange.status)
+    def _translated(self, error: MCPError, what: str) -> ToolbusError:
+        lines = self._redacted(error.message).splitlines()
+        text = lines[0] if lines else "no reason given"
+        if isinstance(error, WireError):
+            if error.status in (401, 403):
+                self.refused = AuthRequired(self.server, "call", error.status)
+            if error.lost or self.refused is not None:
+                self.end(text)
+            if error.lost or error.status is None:
+                return LinkLost(self.server, what, text, sent=error.sent)
+            return CallRejected(self.server, what, error.code, text, error.status)
+        if error.code == CONNECTION_CLOSED:
+            return self.lost(what)
+        return CallRejected(self.server, what, error.code, text)
 
 
 def _first(error: ValidationError) -> str:

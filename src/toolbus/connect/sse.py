@@ -1,18 +1,16 @@
 """The old HTTP transport with two endpoints: an event stream to read, a URL to post to."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urljoin
 
 import httpx2
-from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.http import http_client
-from toolbus.connect.jsonrpc import Peer
-from toolbus.connect.witness import EXCHANGE, Witness
+from toolbus.connect.http import refused, web
+from toolbus.connect.jsonrpc import Answer, Peer, WireError
+from toolbus.connect.witness import Witness
 from toolbus.errors import ConnectFailed
 
 
@@ -23,18 +21,23 @@ async def sse_peer(
     """Open the event stream; give the conversation over it."""
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
     async with (
-        http_client(config, values) as (client, door),
-        client.stream("GET", door.url, headers=headers, follow_redirects=True) as response,
+        web(config, values) as client,
+        client.sent("GET", client.door.url, headers) as response,
     ):
-        events = await _events(config.alias, response)
-        endpoint = urljoin(door.url, await _endpoint(config.alias, events))
-        if not door.same_origin(endpoint):
+        events = _events(config.alias, response)
+        endpoint = urljoin(client.door.url, await _endpoint(config.alias, events))
+        if not client.door.same_origin(endpoint):
             raise ConnectFailed(config.alias, "connect", "the server names an endpoint on another host")
-        endpoint = door.shown(endpoint)  # it carries the session's id
+        endpoint = client.door.shown(endpoint)  # it carries the session's id
         witness.phase = "handshake"
 
-        async def post(data: bytes) -> None:
-            await _posted(client, endpoint, data)
+        async def post(
+            data: bytes, headers: Mapping[str, str] | None = None, answer: Answer | None = None
+        ) -> None:
+            kind = {"content-type": "application/json"}
+            async with client.sent("POST", endpoint, kind, data) as response:
+                if response.status_code >= 300:
+                    raise _not_accepted(response)
 
         def garbage(nth: int, data: bytes) -> None:
             if nth == 1:
@@ -51,8 +54,9 @@ async def sse_peer(
                 await reader
 
 
-async def _events(server: str, response: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
-    response.raise_for_status()
+def _events(server: str, response: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
+    if response.status_code >= 300:
+        raise refused(response)
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "text/event-stream":
         raise ConnectFailed(server, "connect", f"expected an event stream, got {kind or 'no content type'!r}")
@@ -66,13 +70,11 @@ async def _endpoint(server: str, events: AsyncIterator[httpx2.ServerSentEvent]) 
     raise ConnectFailed(server, "connect", "the event stream ended before it named its endpoint")
 
 
-async def _posted(client: httpx2.AsyncClient, endpoint: str, data: bytes) -> None:
-    response = await client.post(endpoint, content=data, headers={"content-type": "application/json"})
-    if response.status_code >= 400:
-        exchange = EXCHANGE.get()
-        if exchange is not None and exchange.fault is not None:
-            raise MCPError(code=CONNECTION_CLOSED, message=exchange.fault)
-        raise MCPError(code=INTERNAL_ERROR, message="the message was not accepted")
+def _not_accepted(response: httpx2.Response) -> WireError:
+    error = refused(response)
+    if response.status_code in (404, 410):
+        error.sent, error.lost = False, True  # the session is gone, so the message was not looked at
+    return error
 
 
 async def _read(events: AsyncIterator[httpx2.ServerSentEvent], peer: Peer, witness: Witness) -> None:
@@ -81,9 +83,7 @@ async def _read(events: AsyncIterator[httpx2.ServerSentEvent], peer: Peer, witne
         async for event in events:
             if event.event == "message" and event.data:
                 peer.feed(event.data.encode())
-    except httpx2.HTTPError as error:
+    except (httpx2.HTTPError, httpx2.StreamError) as error:
         reason = f"the event stream broke: {str(error) or type(error).__name__}"
-    except httpx2.StreamError as error:
-        reason = f"the event stream broke: {error}"
     witness.lose(reason)
     peer.close(reason)

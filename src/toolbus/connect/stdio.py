@@ -11,14 +11,15 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Literal, cast
 
 from mcp.client.stdio import get_default_environment
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.jsonrpc import Peer
+from toolbus.connect.guard import guard
+from toolbus.connect.jsonrpc import Answer, Peer
 from toolbus.connect.witness import STDERR_WIDTH, Witness
 from toolbus.errors import ConnectFailed
 
@@ -75,6 +76,8 @@ async def _spawned(config: ServerConfig, values: Resolved, child: "_Child") -> a
         raise ConnectFailed(
             config.alias, "spawn", f"{values.command!r} cannot be started: {reason}", hint="is it executable?"
         ) from error
+    child.witness.pid = transport.get_pid()
+    guard.watch(child.witness.pid)
     return transport
 
 
@@ -115,7 +118,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     def __init__(self, server: str, values: Resolved, witness: Witness, warn: Callable[[str], None]) -> None:
         self._values = values
-        self._witness = witness
+        self.witness = witness
         self._warn = warn
         self._log = logger.getChild(f"stderr.{server}")
         self._partial: list[bytes] = []
@@ -134,6 +137,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._stdin = cast(asyncio.WriteTransport, process.get_pipe_transport(0))
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self.witness.stir()
         if fd == 1:
             self._read(data)
         else:
@@ -152,7 +156,7 @@ class _Child(asyncio.SubprocessProtocol):
             self._writable.set()
 
     def process_exited(self) -> None:
-        self._witness.exit_code = self._process.get_returncode()
+        self.witness.exit_code = self._process.get_returncode()
         self.exited.set()
         if not self._stdout_ended:
             # A grandchild may hold the pipe open for ever: what is in it has this long to arrive.
@@ -182,7 +186,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     def _heard(self, line: bytes) -> None:
         text = self._values.redacted(line.decode(errors="replace").rstrip()[:STDERR_WIDTH])
-        self._witness.stderr.append(text)
+        self.witness.stderr.append(text)
         self._log.debug("%s", text)
 
     def _garbage(self, nth: int, data: bytes) -> None:
@@ -191,12 +195,14 @@ class _Child(asyncio.SubprocessProtocol):
             self._warn(f"the server writes text that is no message to its standard output: {shown!r}")
 
     def _lost(self, reason: str) -> None:
-        self._witness.lose(reason)
+        self.witness.lose(reason)
         self.peer.close(reason)
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(
+        self, data: bytes, headers: Mapping[str, str] | None = None, answer: Answer | None = None
+    ) -> None:
         assert self._stdin is not None
-        self._stdin.write(data)
+        self._stdin.write(data + b"\n")
         if not self._writable.is_set():
             await self._writable.wait()
 
@@ -224,6 +230,8 @@ async def _stopped(transport: asyncio.SubprocessTransport, child: _Child) -> Non
             _group_signalled(pid, signal.SIGKILL)
         raise
     finally:
+        if sys.platform != "win32" and not _group_signalled(pid, 0):
+            guard.forget(pid)
         transport.close()
 
 

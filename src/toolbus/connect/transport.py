@@ -10,9 +10,9 @@ from mcp.shared.dispatcher import Dispatcher
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.connect.client import Connector, connector_of
-from toolbus.connect.http import streamable_http
 from toolbus.connect.sse import sse_peer
 from toolbus.connect.stdio import stdio_peer
+from toolbus.connect.streamable import streamable_http
 from toolbus.connect.witness import Witness
 from toolbus.errors import ConnectFailed
 
@@ -22,7 +22,7 @@ Opener = Callable[[ServerConfig, Resolved, Witness, Warn], AbstractAsyncContextM
 OPENERS: dict[str, Opener] = {
     "stdio": stdio_peer,
     "sse": sse_peer,
-    "streamable-http": lambda config, values, witness, _: streamable_http(config, values, witness),
+    "streamable-http": streamable_http,
 }
 
 

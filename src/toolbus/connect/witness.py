@@ -1,13 +1,15 @@
 """What a transport saw of its server, kept for the error message.
 
-The SDK reports most failures as "connection closed" or "error response". The witness keeps what it
-does not: how far things came, the exit code, the last lines on stderr, the HTTP status.
+The SDK reports most failures as "connection closed". The witness keeps what it does not: how far
+things came, the exit code, the last lines on stderr, why the connection is over, and when there was
+the last sign of life.
 """
 
 import asyncio
+import time
 from collections import deque
-from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from toolbus.errors import Phase
 
@@ -20,18 +22,35 @@ class Witness:
     """One per incarnation of a connection, filled by the transport."""
 
     phase: Phase = "connect"
+    pid: int | None = None
     exit_code: int | None = None
     stderr: deque[str] = field(default_factory=lambda: deque[str](maxlen=STDERR_LINES))
     lost: str | None = None
     """Why the connection is over."""
+    lost_by_server: bool = False
+    """Whether the server has already forgotten us, so that there is nobody to say goodbye to."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the connection is over, however that came."""
+    _stirred: float = field(default_factory=time.monotonic)
+    _worked: float = 0.0
 
     @property
     def ended(self) -> str:
         """How the process ended, in words."""
         assert self.exit_code is not None
         return f"exit code {self.exit_code}" if self.exit_code >= 0 else f"signal {-self.exit_code}"
+
+    @property
+    def quiet(self) -> float:
+        """Seconds without a sign of life. A process that works is alive, though it says nothing yet."""
+        if self.pid is not None and (worked := _worked(self.pid)) != self._worked:
+            self._worked = worked
+            self.stir()
+        return time.monotonic() - self._stirred
+
+    def stir(self) -> None:
+        """There was a sign of life."""
+        self._stirred = time.monotonic()
 
     def lose(self, reason: str) -> None:
         """The connection is over; the first reason counts."""
@@ -44,14 +63,13 @@ class Witness:
         return tuple(line for line in self.stderr if line.strip())[-10:]
 
 
-@dataclass(slots=True)
-class Exchange:
-    """What HTTP answered to one request; filled below the SDK, which keeps only "error response"."""
-
-    status: int | None = None
-    fault: str | None = None
-
-
-# The SDK carries the context of whoever sends a message down to the HTTP client: so each caller
-# finds the status of its own request, however many are under way.
-EXCHANGE: ContextVar[Exchange | None] = ContextVar("toolbus_exchange", default=None)
+def _worked(pid: int) -> float:
+    """The processor time of a process and all below it; where that cannot be known, ever more."""
+    process = Path(f"/proc/{pid}")
+    try:
+        # After the command, which stands in brackets: user and system time, own and of waited-for children.
+        ticks = sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
+        below = (process / "task" / str(pid) / "children").read_text().split()
+    except OSError:
+        return time.monotonic()
+    return ticks + sum(_worked(int(child)) for child in below)

@@ -14,7 +14,7 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
-from toolbus.connect import Session
+from toolbus.connect import Session, WireError
 from toolbus.discover.listing import KINDS, Kind, Listing, listed
 from toolbus.errors import ToolbusError
 from toolbus.events import Emit, Warned
@@ -55,7 +55,8 @@ class Discovery:
         with suppress(TimeoutError):
             async with asyncio.timeout(LISTENING):
                 await self._listening.wait()
-        self._take(await listed(session), session, keep=False)
+        # After a loss the last good list stays where the new one cannot be had.
+        self._take(await listed(session), session, keep=self.inventory != Inventory())
         self._listed = True
 
     def noticed(self, method: str) -> None:
@@ -119,6 +120,10 @@ class Discovery:
                         pass  # each event also arrives as the notice of the legacy era
             except SubscriptionLost:
                 pass
+            except WireError as error:
+                if error.lost:
+                    session.end(error.message)
+                    return
             except MCPError as error:
                 if error.code != CONNECTION_CLOSED:
                     self._listening.set()

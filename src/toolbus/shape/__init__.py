@@ -1,7 +1,7 @@
 """Stage 4, what a model should see: pure functions from lists of tools to lists of tools."""
 
-from toolbus.shape.naming import named
+from toolbus.shape.naming import may_name, named
 from toolbus.shape.pipeline import Shaper, shaped
 from toolbus.shape.select import selected
 
-__all__ = ["Shaper", "named", "selected", "shaped"]
+__all__ = ["Shaper", "may_name", "named", "selected", "shaped"]

@@ -54,6 +54,12 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
     return name_all
 
 
+def may_name(template: str, prefixes: Mapping[str, str | None], server: str, name: str) -> bool:
+    """Whether a tool of that server might be called so; for servers that are not listed yet."""
+    prefix = prefixes[server]
+    return name.startswith(_space(template, _legal(server if prefix is None else prefix)))
+
+
 def _legal(text: str) -> str:
     return _ILLEGAL.sub("_", text)
 

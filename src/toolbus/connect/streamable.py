@@ -1,0 +1,186 @@
+"""Streamable HTTP: every message is a POST of its own, answered by JSON or by an event stream.
+
+A request runs whole in its caller's task. Hanging up cancels it in the modern era; in the legacy era
+a notice does. There the server may also hold a session, which it can lose: it is told by a 404 and by
+other words, all of which mean that the request was not begun.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, cast
+
+import httpx2
+from mcp.shared.dispatcher import CallOptions
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic_core import from_json
+
+from toolbus.config import Resolved, ServerConfig
+from toolbus.connect.http import Web, refused, web
+from toolbus.connect.jsonrpc import Answer, Peer, WireError
+from toolbus.connect.witness import Witness
+
+ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+SESSION = "mcp-session-id"
+VERSION = "mcp-protocol-version"
+LISTEN_AGAIN = 1.0
+LISTEN_AGAIN_AT_MOST = 30.0
+
+
+@asynccontextmanager
+async def streamable_http(
+    config: ServerConfig, values: Resolved, witness: Witness, warn: Callable[[str], None]
+) -> AsyncGenerator[Peer]:
+    """A conversation over streamable HTTP; on the way out the server's session is ended."""
+    async with web(config, values) as client:
+        witness.phase = "handshake"
+        peer = _StreamablePeer(client, witness, warn)
+        try:
+            yield peer
+        finally:
+            peer.close("the connection is closed")
+            await peer.hang_up()
+
+
+class _StreamablePeer(Peer):
+    def __init__(self, client: Web, witness: Witness, warn: Callable[[str], None]) -> None:
+        def garbage(nth: int, data: bytes) -> None:
+            if nth == 1:
+                warn("the server sends text that is no message")
+
+        super().__init__("streamable-http", self._post, on_garbage=garbage)
+        self._web = client
+        self._witness = witness
+        self._session: dict[str, str] = {}
+        """The headers that every request carries once they are known: session and version."""
+        self._listening: asyncio.Task[None] | None = None
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        await super().notify(method, params, opts)
+        if method == "notifications/initialized" and SESSION in self._session and self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+
+    async def hang_up(self) -> None:
+        """End the session on the server and everything that listens to it."""
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait({self._listening})
+        if SESSION in self._session and not self._witness.lost_by_server:
+            with suppress(WireError):
+                async with self._web.sent("DELETE", self._web.door.url, self._session):
+                    pass
+
+    async def _post(
+        self, data: bytes, headers: Mapping[str, str] | None = None, answer: Answer | None = None
+    ) -> None:
+        sent = {**ACCEPT, **self._session, **(headers or {})}
+        async with self._web.sent("POST", self._web.door.url, sent, data) as response:
+            if response.status_code >= 300:
+                if answer is not None:
+                    await self._refuse(response, sent)
+                return
+            if session := response.headers.get(SESSION):
+                self._session[SESSION] = session
+            if answer is not None:
+                self._agree(sent)
+                await self._receive(response, answer)
+
+    def _agree(self, sent: Mapping[str, str]) -> None:
+        """Remember the version that requests are stamped with, for those that are not."""
+        if version := sent.get(VERSION):
+            self.tells_cancel = version not in MODERN_PROTOCOL_VERSIONS
+            self._session[VERSION] = version
+
+    async def _receive(self, response: httpx2.Response, answer: Answer) -> None:
+        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        last_event: str | None = None
+        if kind == "application/json":
+            self.feed(await response.aread())
+        elif kind == "text/event-stream":
+            last_event = await self._follow(response, answer)
+        if not answer.done() and last_event and self.tells_cancel:
+            await self._resume(last_event, answer)
+        if not answer.done():
+            message = f"the server's answer ({kind or response.status_code}) holds no result"
+            raise WireError(message, sent=True, lost=False)
+
+    async def _follow(self, response: httpx2.Response, answer: Answer) -> str | None:
+        """Feed the events of a stream until the answer is among them; gives the id of the last one."""
+        last: str | None = None
+        with suppress(httpx2.TransportError):  # cut off: what came until then counts
+            async for event in _events(response):
+                last = event.id or last
+                if event.data:
+                    self.feed(event.data.encode())
+                if answer.done():
+                    break
+        return last
+
+    async def _resume(self, last_event: str, answer: Answer) -> None:
+        headers = {**self._session, "accept": "text/event-stream", "last-event-id": last_event}
+        async with self._web.sent("GET", self._web.door.url, headers) as response:
+            if response.status_code < 300:
+                await self._follow(response, answer)
+
+    async def _refuse(self, response: httpx2.Response, sent: Mapping[str, str]) -> None:
+        """Raise the error of a refused request: what the body says, what the status means."""
+        body = await response.aread()
+        error = refused(response)
+        with suppress(ValueError):
+            said = cast("dict[str, Any]", from_json(body)).get("error")
+            match said:
+                case {"code": int() as code, "message": str() as message}:
+                    error = WireError(message, sent=True, lost=False, status=response.status_code, code=code)
+                case _:
+                    pass
+        modern = sent.get(VERSION) in MODERN_PROTOCOL_VERSIONS
+        if not modern and SESSION in sent and _means_no_session(response.status_code, body):
+            self._witness.lost_by_server = True
+            raise WireError(
+                f"the server no longer knows the session (HTTP {response.status_code})",
+                sent=False,
+                status=response.status_code,
+            )
+        raise error
+
+    async def _listen(self) -> None:
+        """The stream of the legacy era for what a server sends unasked; some have none."""
+        pause, last = LISTEN_AGAIN, None
+        while True:
+            headers = {**self._session, "accept": "text/event-stream"}
+            try:
+                async with self._web.sent(
+                    "GET", self._web.door.url, headers | ({"last-event-id": last} if last else {})
+                ) as response:
+                    if response.status_code in (404, 410):
+                        self._lose("the server no longer knows the session")
+                        return
+                    if response.status_code >= 300:
+                        return
+                    async for event in _events(response):
+                        pause, last = LISTEN_AGAIN, event.id or last
+                        if event.data:
+                            self.feed(event.data.encode())
+            except WireError as error:
+                if not error.sent:
+                    self._lose(error.message)
+                    return
+            except httpx2.HTTPError:
+                pass
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, LISTEN_AGAIN_AT_MOST)
+
+    def _lose(self, reason: str) -> None:
+        self._witness.lost_by_server = True
+        self._witness.lose(reason)
+
+
+def _events(response: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
+    # No limit on an event: a large result is the user's choice. Our own bound is the timeout.
+    return aiter(httpx2.EventSource(response, max_event_size=None))
+
+
+def _means_no_session(status: int, body: bytes) -> bool:
+    return status in (404, 410) or (status == 400 and b"session" in body[:2000].lower())
