@@ -38,10 +38,10 @@ def no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @contextmanager
-def web_server(kind: str, folder: Path) -> Generator[int]:
+def web_server(kind: str, folder: Path, port: int = 0) -> Generator[int]:
     """The everyday server over HTTP in a process of its own; gives its port."""
     port_file = folder / f"{kind}.port"
-    command = [sys.executable, str(SERVERS / "everyday.py"), kind, str(port_file)]
+    command = [sys.executable, str(SERVERS / "everyday.py"), kind, str(port_file), str(port)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + STARTING

@@ -1,6 +1,7 @@
 """A small server on the SDK, for every behaviour that a well-behaved server can show.
 
-Run it: `python everyday.py stdio`, or `python everyday.py http|sse PORT_FILE` (it writes its port there).
+Run it: `python everyday.py stdio`, or `python everyday.py http|sse PORT_FILE [PORT]` (it writes its port
+to the file).
 """
 
 import asyncio
@@ -27,6 +28,7 @@ def everyday(name: str = "everyday") -> MCPServer:
     server: MCPServer = MCPServer(name, instructions="Be kind.")
     _plain_tools(server)
     _slow_tools(server)
+    _telling_tools(server)
     _changing_tools(server)
 
     @server.resource("memo://greeting", mime_type="text/plain")
@@ -125,6 +127,40 @@ def _slow_tools(server: MCPServer) -> None:
         return f"{count} steps"
 
 
+def _telling_tools(server: MCPServer) -> None:
+    """Tools whose calls leave a trace, so that a test can see how often they were run."""
+
+    def times(path: str) -> int:
+        with Path(path).open("a") as file:
+            file.write("x")
+        return len(Path(path).read_text())
+
+    async def note(path: str) -> str:
+        if times(path) == 1:
+            await asyncio.Event().wait()
+        return "not the first time"
+
+    @server.tool(structured_output=False, annotations=types.ToolAnnotations(read_only_hint=True))
+    async def linger_reading(path: str) -> str:
+        """Never answers the first time; says that it only reads."""
+        return await note(path)
+
+    @server.tool(structured_output=False)
+    async def linger(path: str) -> str:
+        """Never answers the first time."""
+        return await note(path)
+
+    @server.tool(structured_output=False)
+    def big(size: int) -> str:
+        """A text of that many characters."""
+        return "x" * size
+
+    @server.tool(structured_output=False)
+    def process() -> str:
+        """The number of the server's process."""
+        return str(os.getpid())
+
+
 def _changing_tools(server: MCPServer) -> None:
     @server.tool(structured_output=False)
     async def grow(name: str, ctx: Context) -> str:
@@ -151,13 +187,14 @@ async def _announced(ctx: Context) -> None:
         await ctx.session.send_tool_list_changed()  # the legacy era
 
 
-def serve_http(server: MCPServer, kind: str, port_file: str) -> None:
-    """Serve on a free port of loopback and write it to a file, once it listens."""
+def serve_http(server: MCPServer, kind: str, port_file: str, port: int = 0) -> None:
+    """Serve on a port of loopback, a free one if none is given, and write it to a file, once it listens."""
     app = server.sse_app() if kind == "sse" else server.streamable_http_app()
     # The protocol is named, because asyncio sets TCP_NODELAY only on sockets that do; without it
     # every answer would wait 40 ms for an acknowledgement.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.bind(("127.0.0.1", 0))
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind(("127.0.0.1", port))
     listening.listen()
     partial = Path(port_file + ".partial")
     partial.write_text(str(listening.getsockname()[1]))
@@ -172,5 +209,7 @@ if __name__ == "__main__":
             everyday().run("stdio")
         case [("http" | "sse") as kind, port_file]:
             serve_http(everyday(), kind, port_file)
+        case [("http" | "sse") as kind, port_file, port]:
+            serve_http(everyday(), kind, port_file, int(port))
         case _:
             sys.exit(__doc__)

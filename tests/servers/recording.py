@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
 
+JSON = {"content-type": "application/json"}
 RESULTS: dict[str, Any] = {
     "initialize": {
         "protocolVersion": "2025-06-18",
@@ -27,6 +28,12 @@ class Recording:
         self.requests: list[tuple[str, str, dict[str, str], str | None]] = []
         self.statuses: dict[str, int] = {}
         """JSON-RPC method -> the HTTP status to refuse it with."""
+        self.bodies: dict[int, bytes] = {}
+        """HTTP status -> the JSON body to refuse with."""
+        self.session: str | None = None
+        """The session the server knows; others are refused."""
+        self.cut: set[str] = set()
+        """JSON-RPC methods whose answer is an event stream that ends too early."""
         self.redirects: dict[str, str] = {}
         """Path without query -> Location."""
         self.port = 0
@@ -34,6 +41,19 @@ class Recording:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/mcp"
+
+    def refusal(self, command: str, method: str | None, headers: dict[str, str]) -> int | None:
+        """The status to refuse a request with, if it is to be refused."""
+        if status := self.statuses.get(method or command):
+            return status
+        if command != "POST":
+            return 405
+        known = headers.get("mcp-session-id", self.session) == self.session
+        return None if known or method == "initialize" else 404
+
+    def greeting(self, method: str | None) -> dict[str, str]:
+        """The headers of an answer; that to a handshake names the session."""
+        return {"mcp-session-id": self.session} if method == "initialize" and self.session else {}
 
 
 def _handler(record: Recording) -> type[BaseHTTPRequestHandler]:
@@ -58,19 +78,19 @@ def _handler(record: Recording) -> type[BaseHTTPRequestHandler]:
             record.requests.append((self.command, self.path, headers, method))
             if location := record.redirects.get(self.path.partition("?")[0]):
                 self.reply(307, location=location)
-            elif status := record.statuses.get(method or self.command):
-                self.reply(status)
-            elif self.command != "POST":
-                self.reply(405)
+            elif status := record.refusal(self.command, method, headers):
+                self.reply(status, record.bodies.get(status, b""), **JSON)
             elif "id" not in message:
                 self.reply(202)
+            elif method in record.cut:
+                self.reply(200, b": nothing but a comment\n\n", **{"content-type": "text/event-stream"})
             else:
-                self.respond(message["id"], RESULTS.get(str(method)))
+                self.respond(message["id"], RESULTS.get(str(method)), record.greeting(method))
 
-        def respond(self, number: Any, result: Any) -> None:
+        def respond(self, number: Any, result: Any, headers: dict[str, str]) -> None:
             missing = {"error": {"code": -32601, "message": "no such method"}}
             reply = {"jsonrpc": "2.0", "id": number, **(missing if result is None else {"result": result})}
-            self.reply(200, json.dumps(reply).encode(), **{"content-type": "application/json"})
+            self.reply(200, json.dumps(reply).encode(), **JSON, **headers)
 
         do_GET = do_POST = do_DELETE = answer  # noqa: N815
 

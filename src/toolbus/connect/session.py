@@ -24,6 +24,8 @@ from toolbus.errors import ArgumentsError, AuthRequired, CallRejected, CallTimeo
 from toolbus.records import JSON, Embedded, Era, PromptResult, ToolResult
 
 T = TypeVar("T")
+RELEASE = 0.1
+"""Seconds after the end of a session in which its requests have to be over."""
 
 
 class Session:
@@ -162,10 +164,11 @@ class Session:
     def end(self, reason: str) -> None:
         """Release everyone who waits: their requests fail with `LinkLost`, the server is told to stop."""
         self._witness.lose(reason)
-        now = asyncio.get_running_loop().time()
+        # A moment later, because most transports know better which of them had been sent.
+        soon = asyncio.get_running_loop().time() + RELEASE
         for bound in self._under_way:
             if not bound.expired():
-                bound.reschedule(now)
+                bound.reschedule(soon)
 
     def _sent(
         self, tool: str, arguments: dict[str, JSON], on_progress: ProgressFnT | None

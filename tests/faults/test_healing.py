@@ -1,0 +1,299 @@
+"""A link that is lost comes back by itself, and no call is made twice that must not be."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import SERVERS, plain, web_server
+from tests.servers.recording import recording
+from toolbus import CallRejected, LinkLost, ServerDown, Toolbus, ToolResult
+from toolbus.connect import backoff
+from toolbus.events import CatalogChanged, Event, Listening, StateChanged
+
+pytestmark = pytest.mark.anyio
+ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
+
+
+def stdio(era: str, **more: Any) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"], "era": era, **more}
+
+
+async def reached(events: Listening, state: str, server: str = "a") -> None:
+    """Wait until the link has entered a state."""
+    async with asyncio.timeout(15):
+        async for event in events:
+            if isinstance(event, StateChanged) and (event.server, event.state) == (server, state):
+                return
+    raise AssertionError(f"the bus ended before {state}")
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for something that no event tells, such as a file of another process."""
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0)
+
+
+async def mended(bus: Toolbus, name: str, arguments: Any = None) -> ToolResult:
+    """What a call says once the link lets itself be tried again, which is once a second."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                return await bus.call(name, arguments)
+            except ServerDown:
+                await asyncio.sleep(0)
+
+
+async def kill(bus: Toolbus) -> None:
+    os.kill(int((await bus.call("a_process")).text), signal.SIGKILL)
+
+
+@ERAS
+async def test_a_call_under_way_when_the_process_dies_has_an_unknown_outcome_and_the_next_one_works(
+    era: str, tmp_path: Path
+) -> None:
+    async with Toolbus({"servers": {"a": stdio(era)}}) as bus:
+        call = asyncio.create_task(bus.call("a_linger", {"path": str(tmp_path / "trace")}))
+        await until((tmp_path / "trace").exists)
+        await kill(bus)
+        with pytest.raises(LinkLost) as caught:
+            await call
+        assert (await bus.call("a_echo", {"text": "back"})).text == "back"
+        status = bus.servers["a"]
+    assert caught.value.sent
+    assert "check before you repeat it" in str(caught.value)
+    assert (tmp_path / "trace").read_text() == "x"
+    assert (status.state, status.restarts, status.error) == ("ready", 1, None)
+
+
+@ERAS
+async def test_a_call_of_a_tool_that_only_reads_is_made_again(era: str, tmp_path: Path) -> None:
+    async with Toolbus({"servers": {"a": stdio(era)}}) as bus:
+        call = asyncio.create_task(bus.call("a_linger_reading", {"path": str(tmp_path / "trace")}))
+        await until((tmp_path / "trace").exists)
+        await kill(bus)
+        assert (await call).text == "not the first time"
+    assert (tmp_path / "trace").read_text() == "xx"
+
+
+@ERAS
+async def test_requests_of_every_kind_wait_for_a_link_that_is_coming_back(era: str) -> None:
+    async with Toolbus({"servers": {"a": stdio(era)}}) as bus:
+        events = bus.events()
+        await kill(bus)
+        await reached(events, "retrying")
+        call, resource, prompt = await asyncio.gather(
+            bus.call("a_echo", {"text": "waited"}),
+            bus.read_resource("a", "memo://greeting"),
+            bus.get_prompt("a", "summarise", {"text": "x"}),
+        )
+    assert (call.text, resource[0].text, len(prompt.messages)) == ("waited", "hello", 1)
+
+
+async def test_a_call_waits_for_a_link_no_longer_than_its_own_timeout() -> None:
+    async with Toolbus({"servers": {"a": stdio("legacy")}}) as bus:
+        events = bus.events()
+        await kill(bus)
+        await reached(events, "retrying")
+        began = time.monotonic()
+        with pytest.raises(ServerDown) as caught:
+            await bus.call("a_echo", {"text": "x"}, timeout=0.05)
+        assert time.monotonic() - began < 1
+    assert caught.value.state == "retrying"
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+@ERAS
+async def test_a_web_server_that_is_restarted_is_found_again_and_listed_anew(
+    kind: str, era: str, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = web_server(kind, tmp_path)
+        port = first.__enter__()
+        config = {"url": f"http://127.0.0.1:{port}/{'mcp' if kind == 'http' else 'sse'}", "era": era}
+        bus = await stack.enter_async_context(Toolbus({"servers": {"a": config}}))
+        events = bus.events()
+        await bus.call("a_grow", {"name": "before"})
+        assert (await changed(events)).added == ("a_before",)
+        first.__exit__(None, None, None)
+        await reached(events, "retrying")
+        call = asyncio.create_task(bus.call("a_echo", {"text": "back"}))
+        second = web_server(kind, tmp_path, port)
+        await asyncio.to_thread(second.__enter__)
+        stack.callback(second.__exit__, None, None, None)
+        async with asyncio.timeout(20):
+            assert (await call).text == "back"
+        assert (await changed(events)).removed == ("a_before",)
+        assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 1)
+        await bus.stop()
+
+
+async def changed(events: Listening) -> CatalogChanged:
+    async with asyncio.timeout(5):
+        async for event in events:
+            if isinstance(event, CatalogChanged):
+                return event
+    raise AssertionError("the bus ended without a change")
+
+
+BODIES = [b"", b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}']
+
+
+@pytest.mark.parametrize("body", BODIES, ids=["bare", "with a JSON-RPC body"])
+async def test_a_lost_session_is_renewed_and_the_call_is_made_once(body: bytes) -> None:
+    with recording() as record:
+        record.session = "first"
+        record.bodies[404] = body
+        async with Toolbus({"servers": {"a": {"url": record.url}}}) as bus:
+            record.session = "second"
+            assert (await bus.call("a_look")).text == "seen"
+            assert bus.servers["a"].restarts == 1
+    calls = [headers["mcp-session-id"] for _, _, headers, method in record.requests if method == "tools/call"]
+    assert calls == ["first", "second"]
+
+
+async def test_a_lost_session_that_is_told_by_a_400_is_one_too() -> None:
+    with recording() as record:
+        record.session = "first"
+        record.bodies[400] = b'{"error": "Bad Request: No valid session ID provided"}'
+        async with Toolbus({"servers": {"a": {"url": record.url}}}) as bus:
+            record.statuses["tools/call"] = 400
+            call = asyncio.create_task(bus.call("a_look"))
+            await until(lambda: [method for *_, method in record.requests].count("initialize") == 2)
+            record.statuses.clear()
+            assert (await call).text == "seen"
+
+
+async def test_an_event_stream_cut_in_mid_answer_leaves_the_outcome_unknown_and_the_link_up() -> None:
+    with recording() as record:
+        async with Toolbus({"servers": {"a": {"url": record.url}}}) as bus:
+            record.cut.add("tools/call")
+            with pytest.raises(LinkLost) as caught:
+                await bus.call("a_look")
+            record.cut.clear()
+            assert (await bus.call("a_look")).text == "seen"
+            assert bus.servers["a"].restarts == 0
+    assert caught.value.sent
+
+
+async def test_refused_credentials_are_not_tried_in_a_loop_but_when_needed() -> None:
+    with recording() as record:
+        async with Toolbus({"servers": {"a": {"url": record.url}}}) as bus:
+            events = bus.events()
+            for method in ("tools/call", "initialize", "server/discover"):
+                record.statuses[method] = 401
+            with pytest.raises(CallRejected, match="HTTP 401"):
+                await bus.call("a_look")
+            await reached(events, "auth_required")
+            asked = len(record.requests)
+            with pytest.raises(ServerDown, match="auth_required"):
+                await bus.call("a_look")
+            assert len(record.requests) <= asked + 2
+            record.statuses.clear()
+            assert (await mended(bus, "a_look")).text == "seen"
+
+
+async def test_a_server_that_keeps_dying_opens_the_breaker_and_comes_back_when_it_is_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    trace, mended_file = tmp_path / "spawned", tmp_path / "mended"
+    script = tmp_path / "server.py"
+    script.write_text(
+        f"import pathlib, runpy, sys\n"
+        f"trace = pathlib.Path({str(trace)!r})\n"
+        f"trace.open('a').write('x')\n"
+        f"if len(trace.read_text()) > 1 and not pathlib.Path({str(mended_file)!r}).exists(): sys.exit('broken')\n"
+        f"sys.argv = ['plain.py', 'die_in_call'] if len(trace.read_text()) == 1 else ['plain.py']\n"
+        f"runpy.run_path({str(SERVERS / 'plain.py')!r}, run_name='__main__')\n"
+    )
+    config = {"command": sys.executable, "args": [str(script)], "era": "legacy"}
+    async with Toolbus({"servers": {"a": config}}) as bus:
+        events = bus.events()
+        with pytest.raises(LinkLost):
+            await bus.call("a_echo")
+        await reached(events, "failed")
+        assert len(trace.read_text()) == backoff.TRIES
+        assert bus.servers["a"].error is not None
+        assert "last on stderr: broken" in str(bus.servers["a"].error)
+        with pytest.raises(ServerDown):
+            await bus.call("a_echo")
+        mended_file.touch()
+        assert (await mended(bus, "a_echo", {"text": "mended"})).text == "mended"
+
+
+async def test_a_lazy_server_is_started_by_its_first_call() -> None:
+    servers = {"eager": plain(), "lazy": plain(lazy=True), "other": plain(lazy=True)}
+    async with Toolbus({"servers": servers}) as bus:
+        assert bus.catalog.names == ("eager_echo",)
+        assert {alias: s.state for alias, s in bus.servers.items()} == {
+            "eager": "ready",
+            "lazy": "idle",
+            "other": "idle",
+        }
+        assert (await bus.health())["lazy"].ok
+        assert (await bus.call("lazy_echo", {"text": "woken"})).text == "woken"
+        assert bus.servers["other"].state == "idle"
+        assert (await bus.call("other/echo", {"text": "too"})).text == "too"
+
+
+async def test_an_idle_link_is_closed_and_comes_back_with_the_next_call() -> None:
+    async with Toolbus({"servers": {"a": stdio("legacy", idle_timeout=0.3)}}) as bus:
+        events = bus.events()
+        first = (await bus.call("a_process")).text
+        await reached(events, "idle")
+        second = (await bus.call("a_process")).text
+        assert bus.servers["a"].error is None
+    assert first != second
+
+
+@pytest.mark.parametrize("silent", ["stdio", "http"])
+async def test_the_others_can_be_used_in_under_2_seconds_while_one_is_silent(silent: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # the system connects, nobody answers
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        config = plain("never_answer") if silent == "stdio" else {"url": url}
+        began = time.monotonic()
+        async with Toolbus({"servers": {"silent": config, "good": plain()}}) as bus:
+            assert (await bus.call("good_echo", {"text": "fine"})).text == "fine"
+            elapsed = time.monotonic() - began
+            assert bus.servers["silent"].state == "connecting"
+    assert elapsed < 2
+
+
+async def test_a_server_that_is_slow_but_works_is_waited_for(tmp_path: Path) -> None:
+    script = tmp_path / "slow.py"
+    script.write_text(
+        "import runpy, sys, time\n"
+        "end = time.monotonic() + 2\n"
+        "while time.monotonic() < end: pass\n"
+        f"sys.argv = ['plain.py']\nrunpy.run_path({str(SERVERS / 'plain.py')!r}, run_name='__main__')\n"
+    )
+    servers = {"slow": {"command": sys.executable, "args": [str(script)]}, "good": plain()}
+    async with Toolbus({"servers": servers}) as bus:
+        assert bus.catalog.names == ("slow_echo", "good_echo")
+
+
+async def test_states_are_told_as_events_with_their_reason() -> None:
+    heard: list[Event] = []
+    async with Toolbus({"servers": {"a": stdio("legacy")}}, on_event=heard.append) as bus:
+        events = bus.events()
+        await kill(bus)
+        await reached(events, "ready")
+    told = [(e.previous, e.state, e.error) for e in heard if isinstance(e, StateChanged)]
+    lost = "server 'a': the connection was lost (the server closed its output, signal 9)"
+    assert told == [
+        ("idle", "connecting", None),
+        ("connecting", "ready", None),
+        ("ready", "retrying", lost),
+        ("retrying", "ready", None),
+        ("ready", "closed", None),
+    ]
