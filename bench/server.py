@@ -1,37 +1,107 @@
-"""The server that both sides call: `python -m bench.server stdio|http`.
+"""The server that all sides call: `python server.py stdio|http [TOOLS]`, with nothing of the SDK.
 
-Over HTTP it prints its port once it listens. It is given host and port instead of a socket, so that
-asyncio sets TCP_NODELAY; without that every call would wait 40 ms for an acknowledgement.
+It costs as little as a server in Python can, so that what is measured is the client. Over HTTP it
+prints its port once it listens. `echo` gives back its text, `big` a text of a given size.
 """
 
-import socket
+import asyncio
+import json
 import sys
+from typing import Any
 
-import uvicorn
-from mcp.server.mcpserver import MCPServer
+Message = dict[str, Any]
 
-server: MCPServer = MCPServer("bench", log_level="ERROR")
-
-
-@server.tool(structured_output=False)
-def echo(text: str) -> str:
-    """Say it again."""
-    return text
+TEXT: Message = {"type": "object", "properties": {"text": {"type": "string"}}}
+FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+CAPABILITIES: Message = {"tools": {}, "resources": {}, "prompts": {}}
 
 
-class Announced(uvicorn.Server):
-    """Prints its port when it listens."""
+def tools(count: int) -> list[Message]:
+    """`echo` and `big`, and as many more as are asked for."""
+    named = ["echo", "big", *(f"tool_{number}" for number in range(count - 2))]
+    return [{"name": name, "description": f"The tool {name}.", "inputSchema": TEXT} for name in named]
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        print(self.servers[0].sockets[0].getsockname()[1], flush=True)
+
+class Server:
+    """Answers one message at a time."""
+
+    def __init__(self, count: int) -> None:
+        self._tools = tools(count)
+
+    def answer(self, data: bytes) -> bytes | None:
+        """The reply to a message; none to a notice."""
+        message: Message = json.loads(data)
+        if "id" not in message:
+            return None
+        reply: Message = {"jsonrpc": "2.0", "id": message["id"]}
+        result = self._result(message["method"], message.get("params") or {})
+        if result is None:
+            reply["error"] = {"code": -32601, "message": "no such method"}
+        else:
+            reply["result"] = result
+        return json.dumps(reply, separators=(",", ":")).encode()
+
+    def _result(self, method: str, params: Message) -> Message | None:
+        match method:
+            case "tools/call":
+                return {"content": [{"type": "text", "text": said(params)}], "resultType": "complete"}
+            case "tools/list":
+                return {"tools": self._tools, **FRESH}
+            case "resources/list":
+                return {"resources": [], **FRESH}
+            case "resources/templates/list":
+                return {"resourceTemplates": [], **FRESH}
+            case "prompts/list":
+                return {"prompts": [], **FRESH}
+            case "server/discover":
+                return {"supportedVersions": ["2026-07-28"], "capabilities": CAPABILITIES, **FRESH}
+            case "initialize":
+                info = {"name": "bench", "version": "1"}
+                return {"protocolVersion": "2025-11-25", "capabilities": CAPABILITIES, "serverInfo": info}
+            case _:
+                return None
+
+
+def said(params: Message) -> str:
+    """What a call gives back."""
+    arguments: Message = params.get("arguments") or {}
+    return "x" * int(arguments["text"]) if params["name"] == "big" else str(arguments.get("text"))
+
+
+def serve_stdio(server: Server) -> None:
+    """Serve until the input ends."""
+    for line in sys.stdin.buffer:
+        if reply := server.answer(line):
+            sys.stdout.buffer.write(reply + b"\n")
+            sys.stdout.buffer.flush()
+
+
+async def serve_http(server: Server) -> None:
+    """Serve on a free port of loopback, connections kept alive, until ended."""
+
+    async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                size = next(
+                    (int(h[15:]) for h in head.lower().split(b"\r\n") if h[:15] == b"content-length:"), 0
+                )
+                reply = server.answer(await reader.readexactly(size)) if head[:4] == b"POST" else None
+                status = b"200 OK" if reply else b"202 Accepted" if head[:4] == b"POST" else b"405 No"
+                kind = b"content-type: application/json\r\n" if reply else b""
+                length = str(len(reply or b"")).encode()
+                writer.write(
+                    b"HTTP/1.1 %b\r\n%bcontent-length: %b\r\n\r\n" % (status, kind, length) + (reply or b"")
+                )
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+    listening = await asyncio.start_server(converse, "127.0.0.1", 0, limit=2**26)
+    print(listening.sockets[0].getsockname()[1], flush=True)
+    await listening.serve_forever()
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["http"]:
-        app = server.streamable_http_app()
-        # Idle connections are kept: the SDK's client may send on one that is just being closed, and fail.
-        config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="error", timeout_keep_alive=300)
-        Announced(config).run()
-    else:
-        server.run("stdio")
+    kind, *more = sys.argv[1:]
+    bare = Server(int(more[0]) if more else 2)
+    serve_stdio(bare) if kind == "stdio" else asyncio.run(serve_http(bare))

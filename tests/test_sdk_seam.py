@@ -1,10 +1,13 @@
-"""The one private name of the SDK that toolbus stands on; this says clearly when the SDK changed it."""
+"""The two private names of the SDK that toolbus stands on; this says clearly when the SDK changed them."""
 
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
+from mcp.shared.dispatcher import CallOptions
+from mcp_types import CallToolResult
 
 from toolbus.connect.client import connector_of
 
@@ -31,3 +34,24 @@ async def test_what_client_connect_gives_is_what_the_client_uses() -> None:
     client._connect = connect  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # the seam under test
     async with client:
         assert asked == ["auto"], "Client no longer asks _connect; see toolbus/connect/client.py"
+
+
+async def test_a_session_stamps_what_it_sends_with_session_stamp() -> None:
+    async with Client(MCPServer("seam"), cache=None) as client:
+        data: dict[str, Any] = {"method": "tools/call", "params": {"name": "x"}}
+        options: CallOptions = {}
+        client.session._stamp(data, options)  # pyright: ignore[reportPrivateUsage]  # the seam under test
+    assert "_meta" in data["params"], "ClientSession._stamp no longer stamps; see toolbus/connect/lean.py"
+
+
+async def test_a_clients_call_goes_through_the_sessions_call_tool() -> None:
+    async with Client(MCPServer("seam"), cache=None) as client:
+        asked: list[str] = []
+
+        async def call_tool(name: str, *_: Any, **__: Any) -> Any:
+            asked.append(name)
+            return CallToolResult(content=[])
+
+        client.session.call_tool = call_tool
+        await client.call_tool("x")
+    assert asked == ["x"], "Client.call_tool no longer calls session.call_tool; see toolbus/connect/lean.py"

@@ -212,7 +212,8 @@ async def test_a_server_that_keeps_dying_opens_the_breaker_and_comes_back_when_i
         f"import pathlib, runpy, sys\n"
         f"trace = pathlib.Path({str(trace)!r})\n"
         f"trace.open('a').write('x')\n"
-        f"if len(trace.read_text()) > 1 and not pathlib.Path({str(mended_file)!r}).exists(): sys.exit('broken')\n"
+        f"if len(trace.read_text()) > 1 and not pathlib.Path({str(mended_file)!r}).exists():\n"
+        f"    sys.exit('broken')\n"
         f"sys.argv = ['plain.py', 'die_in_call'] if len(trace.read_text()) == 1 else ['plain.py']\n"
         f"runpy.run_path({str(SERVERS / 'plain.py')!r}, run_name='__main__')\n"
     )

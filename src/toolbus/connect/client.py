@@ -1,7 +1,8 @@
 """The SDK's `Client` over a dispatcher of ours.
 
-The only private name of the SDK that toolbus uses is held here: `Client._connect`, the function a
-client calls to get its dispatcher. `tests/test_sdk_seam.py` says so when the SDK changes it.
+A private name of the SDK is held here: `Client._connect`, the function a client calls to get its
+dispatcher. The other one that toolbus uses is in `lean.py`. `tests/test_sdk_seam.py` says so when the
+SDK changes one of them.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from toolbus.config import ServerConfig
 from toolbus.connect import wire
 from toolbus.connect.jsonrpc import WireError
+from toolbus.connect.lean import make_lean
 from toolbus.connect.sieve import Sieve
 from toolbus.connect.witness import Witness
 from toolbus.errors import ArgumentsError, AuthRequired, CallRejected, CallTimeout, LinkLost, ToolbusError
@@ -56,7 +57,7 @@ class Session:
         self.used = asyncio.get_running_loop().time()
         """When the last request was sent, by the clock of the loop."""
         self._strict_check = client.session.validate_tool_result
-        client.session.validate_tool_result = self._check_output
+        make_lean(client, sieve, self._check_output)
 
     @property
     def server(self) -> str:

@@ -127,6 +127,8 @@ class _Child(asyncio.SubprocessProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._stdin: asyncio.WriteTransport | None = None
+        self._turn_begun = False
+        self._waiting: list[bytes] = []
         self.exited = asyncio.Event()
         self._stdout_ended = False
         self.peer = Peer("stdio", self._write, on_garbage=self._garbage)
@@ -202,9 +204,21 @@ class _Child(asyncio.SubprocessProtocol):
         self, data: bytes, headers: Mapping[str, str] | None = None, answer: Answer | None = None
     ) -> None:
         assert self._stdin is not None
-        self._stdin.write(data + b"\n")
+        if self._turn_begun:
+            # Not the first message of this turn of the loop: all of them go in one write at its end.
+            self._waiting += (data, b"\n")
+        else:
+            self._turn_begun = True
+            asyncio.get_running_loop().call_soon(self._end_turn)
+            self._stdin.write(data + b"\n")
         if not self._writable.is_set():
             await self._writable.wait()
+
+    def _end_turn(self) -> None:
+        self._turn_begun = False
+        if self._waiting and self._stdin is not None:
+            self._stdin.write(b"".join(self._waiting))
+            self._waiting.clear()
 
 
 async def _stopped(transport: asyncio.SubprocessTransport, child: _Child) -> None:
