@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # pyright otherwise asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: test check bench demo format clean
+.PHONY: test check bench soak demo format clean
 .SILENT:
 
 # make test ARGS="-k naming"
@@ -20,6 +20,10 @@ check: .venv/.ready
 
 bench: .venv/.ready .interop/.ready
 	python -m bench
+
+# make soak ARGS="--minutes 2 --seed 7"
+soak: .venv/.ready
+	python -m bench.soak $(ARGS)
 
 demo: .venv/.ready
 	python examples/quickstart.py

@@ -20,8 +20,11 @@ AGAIN = 3
 """How many times more rounds a second try takes."""
 
 NOTES = """\
-p50 per call, per start or per import; the ratio is toolbus / raw, and smaller is better.
-* until tools, resources, templates and prompts are listed, on both sides; raw: that many clients at once."""
+p50 per call, per start or per import; ratio = toolbus / raw, smaller is better, and at most the bar.
+limit = what a client by hand without any validation takes / raw: nobody can go much below it.
+* until tools, resources, templates and prompts are listed, on both sides; raw: that many clients at once.
+  Tools are listed over HTTP from a server that is up; in memory each side is alone in an interpreter."""
+HEAD = f"{'':<30}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>6}{'limit':>7}"
 
 
 async def judged(line: Line, rounds: int) -> Outcome:
@@ -34,18 +37,27 @@ async def judged(line: Line, rounds: int) -> Outcome:
 
 def row(outcome: Outcome) -> str:
     """One line of the table."""
-    verdict = "ok" if outcome.met else "MISSED"
-    rates = f"; {1 / outcome.raw:.0f} -> {1 / outcome.toolbus:.0f} calls/s" if outcome.per_second else ""
+    raw, toolbus = (f"{shown(outcome, value):>13}" for value in (outcome.raw, outcome.toolbus))
+    limit = "" if outcome.limit_ratio is None else f"{outcome.limit_ratio:.3f}"
+    rates = f"; {1 / outcome.raw:,.0f} -> {1 / outcome.toolbus:,.0f} calls/s" if outcome.per_second else ""
     again = f"; second try, {outcome.rounds} rounds" if outcome.retried else ""
-    raw, toolbus = (f"{seconds * 1000:12.3f}" for seconds in (outcome.raw, outcome.toolbus))
-    return f"{outcome.name:<34}{raw}{toolbus}{outcome.ratio:8.3f}{outcome.bar:7.2f}  {verdict}{rates}{again}"
+    verdict = "ok" if outcome.met else "MISSED"
+    return (
+        f"{outcome.name:<30}{raw}{toolbus}{outcome.ratio:8.3f}{outcome.bar:6.2f}{limit:>7}"
+        f"  {verdict}{rates}{again}"
+    )
+
+
+def shown(outcome: Outcome, value: float) -> str:
+    """A value with its unit."""
+    return f"{value * 1000:,.3f} ms" if outcome.unit == "s" else f"{value:,.0f} KiB"
 
 
 def outcomes(quick: bool) -> Iterator[Outcome]:
     """Every outcome, as soon as it is there."""
     with http_server() as url:
         for line in lines(url):
-            rounds = max(2, line.rounds // QUICK) if quick else line.rounds
+            rounds = max(1, line.rounds // QUICK) if quick else line.rounds
             yield asyncio.run(judged(line, rounds))
 
 
@@ -56,7 +68,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     options = parser.parse_args()
     if not options.json:
-        print(f"{'':<34}{'raw ms':>12}{'toolbus ms':>12}{'ratio':>8}{'bar':>7}", flush=True)
+        print(HEAD, flush=True)
     done: list[Outcome] = []
     for outcome in outcomes(options.quick):
         done.append(outcome)
@@ -64,7 +76,10 @@ def main() -> int:
             print(row(outcome), flush=True)
     met = all(outcome.met for outcome in done)
     if options.json:
-        rows = [asdict(outcome) | {"ratio": outcome.ratio, "met": outcome.met} for outcome in done]
+        rows = [
+            asdict(outcome) | {"ratio": outcome.ratio, "limit_ratio": outcome.limit_ratio, "met": outcome.met}
+            for outcome in done
+        ]
         print(json.dumps({"met": met, "lines": rows}, indent=2))
     else:
         print(NOTES)

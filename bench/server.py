@@ -1,18 +1,22 @@
 """The server that all sides call: `python server.py stdio|http [TOOLS]`, with nothing of the SDK.
 
 It costs as little as a server in Python can, so that what is measured is the client. Over HTTP it
-prints its port once it listens. `echo` gives back its text, `big` a text of a given size.
+prints its port once it listens, and ends when its input does: it outlives nobody. `echo` gives back
+its text, `big` a text of a given size.
 """
 
 import asyncio
 import json
+import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 Message = dict[str, Any]
 
 TEXT: Message = {"type": "object", "properties": {"text": {"type": "string"}}}
-FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+# Lists that may be kept for a minute: without that, the SDK's client leaves its cache empty.
+FRESH = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
 CAPABILITIES: Message = {"tools": {}, "resources": {}, "prompts": {}}
 
 
@@ -23,10 +27,11 @@ def tools(count: int) -> list[Message]:
 
 
 class Server:
-    """Answers one message at a time."""
+    """Answers one message at a time; what a call gives back is up to `said`."""
 
-    def __init__(self, count: int) -> None:
-        self._tools = tools(count)
+    def __init__(self, tools: list[Message], said: Callable[[Message], str]) -> None:
+        self._tools = tools
+        self._said = said
 
     def answer(self, data: bytes) -> bytes | None:
         """The reply to a message; none to a notice."""
@@ -44,7 +49,7 @@ class Server:
     def _result(self, method: str, params: Message) -> Message | None:
         match method:
             case "tools/call":
-                return {"content": [{"type": "text", "text": said(params)}], "resultType": "complete"}
+                return {"content": [{"type": "text", "text": self._said(params)}], "resultType": "complete"}
             case "tools/list":
                 return {"tools": self._tools, **FRESH}
             case "resources/list":
@@ -76,8 +81,8 @@ def serve_stdio(server: Server) -> None:
             sys.stdout.buffer.flush()
 
 
-async def serve_http(server: Server) -> None:
-    """Serve on a free port of loopback, connections kept alive, until ended."""
+async def serve_http(server: Server, port: int = 0) -> None:
+    """Serve on a port of loopback, by default a free one, connections kept alive, until the input ends."""
 
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -96,12 +101,13 @@ async def serve_http(server: Server) -> None:
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
-    listening = await asyncio.start_server(converse, "127.0.0.1", 0, limit=2**26)
+    asyncio.get_running_loop().add_reader(sys.stdin, os._exit, 0)
+    listening = await asyncio.start_server(converse, "127.0.0.1", port, limit=2**26)
     print(listening.sockets[0].getsockname()[1], flush=True)
     await listening.serve_forever()
 
 
 if __name__ == "__main__":
     kind, *more = sys.argv[1:]
-    bare = Server(int(more[0]) if more else 2)
+    bare = Server(tools(int(more[0]) if more else 2), said)
     serve_stdio(bare) if kind == "stdio" else asyncio.run(serve_http(bare))

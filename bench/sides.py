@@ -18,16 +18,22 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from toolbus import Toolbus
 
 Era: TypeAlias = Literal["modern", "legacy"]
-Call: TypeAlias = Callable[[str], Awaitable[object]]
+Side: TypeAlias = Literal["raw", "toolbus"]
+Call: TypeAlias = Callable[[str, str], Awaitable[object]]
+"""Calls a tool, by the server's name for it, with a text."""
 
+ROOT = Path(__file__).parent.parent
 SERVER = [str(Path(__file__).with_name("server.py"))]
+TOOLS = 2
+"""What the server offers unless told otherwise."""
 STOPPING = 10.0
 
 
 @contextmanager
-def http_server() -> Generator[str]:
+def http_server(tools: int = TOOLS) -> Generator[str]:
     """The server over HTTP in a process of its own; gives its URL."""
-    with subprocess.Popen([sys.executable, *SERVER, "http"], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, *SERVER, "http", str(tools)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
             port = process.stdout.readline().strip()
@@ -51,28 +57,52 @@ def bus_entry(url: str | None, era: Era) -> dict[str, Any]:
     return {**where, "era": "auto" if era == "modern" else "legacy", "required": True}
 
 
-async def listed(client: Client) -> None:
+def bench_bus(url: str | None, era: Era) -> Toolbus:
+    """toolbus with that one server."""
+    return Toolbus({"servers": {"bench": bus_entry(url, era)}})
+
+
+async def listed(client: Client) -> tuple[object, ...]:
     """List what toolbus lists at its start, at once as toolbus does."""
-    await asyncio.gather(
+    return await asyncio.gather(
         client.list_tools(), client.list_resources(), client.list_resource_templates(), client.list_prompts()
     )
 
 
 @asynccontextmanager
 async def raw_calls(url: str | None, era: Era) -> AsyncGenerator[Call]:
-    """Calls of `echo` by the SDK's client."""
+    """Calls by the SDK's client."""
     async with raw_client(url, era) as client:
         assert (client.protocol_version in MODERN_PROTOCOL_VERSIONS) == (era == "modern")
         await listed(client)
-        yield lambda text: client.call_tool("echo", {"text": text})
+        yield lambda tool, text: client.call_tool(tool, {"text": text})
 
 
 @asynccontextmanager
 async def bus_calls(url: str | None, era: Era) -> AsyncGenerator[Call]:
-    """Calls of `echo` by toolbus."""
-    async with Toolbus({"servers": {"bench": bus_entry(url, era)}}) as bus:
+    """Calls by toolbus."""
+    async with bench_bus(url, era) as bus:
         assert bus.servers["bench"].era == era
-        yield lambda text: bus.call("bench_echo", {"text": text})
+        yield lambda tool, text: bus.call(f"bench_{tool}", {"text": text})
+
+
+async def raw_listed(url: str) -> float:
+    """Seconds until a client has connected over HTTP and holds the lists."""
+    began = perf_counter()
+    async with raw_client(url, "modern") as client:
+        held = await listed(client)
+        elapsed = perf_counter() - began
+        assert held
+    return elapsed
+
+
+async def bus_listed(url: str, tools: int) -> float:
+    """Seconds until toolbus has connected over HTTP and holds the catalog."""
+    began = perf_counter()
+    async with bench_bus(url, "modern") as bus:
+        elapsed = perf_counter() - began
+        assert len(bus.catalog) == tools
+    return elapsed
 
 
 async def raw_started(count: int) -> float:
@@ -103,7 +133,7 @@ async def bus_started(count: int) -> float:
     try:
         await bus.start()
         elapsed = perf_counter() - began
-        assert len(bus.catalog) == count
+        assert len(bus.catalog) == count * TOOLS
     finally:
         await bus.stop()
     return elapsed
@@ -115,3 +145,13 @@ async def imported(module: str) -> float:
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", f"import {module}")
     assert await process.wait() == 0
     return perf_counter() - began
+
+
+async def kept(side: Side, url: str) -> float:
+    """KiB that a side holds once it has listed, in an interpreter of its own."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "bench.memory", side, url, cwd=ROOT, stdout=subprocess.PIPE
+    )
+    said, _ = await process.communicate()
+    assert process.returncode == 0
+    return int(said) / 1024

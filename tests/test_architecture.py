@@ -19,7 +19,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 # Which part may import which. A part is a file or folder directly below src/toolbus.
 BASE = {"errors", "records"}
 STAGES = BASE | {"events", "config", "catalog", "shape", "connect", "discover", "call"}
-BUS = {"home", "tool", "registry", "bus"}
+BUS = {"home", "tool", "registry", "servers", "bus"}
 FACE = BASE | {"bus", "connection", "tool", "catalog", "events", "config"}
 FACES = {"agent", "adapters", "extension", "gateway", "console"}
 ALLOWED: dict[str, set[str]] = {
@@ -35,6 +35,7 @@ ALLOWED: dict[str, set[str]] = {
     "call": BASE | {"events", "catalog", "connect"},
     "tool": BASE,
     "registry": BASE | {"tool"},
+    "servers": STAGES,
     "bus": STAGES | BUS,
     "connection": STAGES | BUS,
     "sync": STAGES | BUS,

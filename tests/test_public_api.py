@@ -31,6 +31,7 @@ EXPECTED = {
     "ServerError",
     "ServerNotFound",
     "ServerStatus",
+    "ShaperFailed",
     "Text",
     "Tool",
     "ToolNotFound",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         ServerDown,
         ServerError,
         ServerNotFound,
+        ShaperFailed,
         ToolbusError,
         ToolNotFound,
     )
@@ -61,6 +62,7 @@ _HOMES = {
         "ServerDown",
         "ServerError",
         "ServerNotFound",
+        "ShaperFailed",
         "ToolNotFound",
         "ToolbusError",
     ],
@@ -104,6 +106,7 @@ __all__ = [
     "ServerError",
     "ServerNotFound",
     "ServerStatus",
+    "ShaperFailed",
     "Text",
     "Tool",
     "ToolNotFound",

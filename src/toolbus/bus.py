@@ -5,7 +5,7 @@ loop that started it; what comes from elsewhere is carried there.
 """
 
 import asyncio
-import time
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -15,15 +15,13 @@ from toolbus.call import Call, Caller, Hook, Progress
 from toolbus.catalog import Catalog
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, find_config, load_config, load_server
 from toolbus.connect import Link, Session
-from toolbus.discover import Discovery
-from toolbus.errors import BusClosed, ConfigError, ServerDown, ServerNotFound, ToolbusError, ToolNotFound
-from toolbus.events import CatalogChanged, Emit, Hub, Listening
+from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolNotFound
+from toolbus.events import CatalogChanged, Emit, Hub, Listening, Warned
 from toolbus.home import Home
 from toolbus.records import (
     JSON,
     Embedded,
     Health,
-    Inventory,
     Prompt,
     PromptResult,
     Resource,
@@ -33,14 +31,13 @@ from toolbus.records import (
     ToolSpec,
 )
 from toolbus.registry import Registration, Registry
-from toolbus.shape import Shaper, may_name, named, selected, shaped
+from toolbus.servers import Servers, closed, opened
+from toolbus.shape import Shaper, may_name, named, selected, shaped, unmatched
 from toolbus.tool import Tool
 
 T = TypeVar("T")
-PATIENCE = 1.0
-"""Seconds without a sign of life after which a start no longer waits for a server."""
-LOOK_EVERY = 0.1
 Source = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | BusConfig
+logger = logging.getLogger("toolbus")
 
 
 class Toolbus:
@@ -62,15 +59,16 @@ class Toolbus:
         self._hub = Hub()
         if on_event is not None:
             self._hub.on(on_event)
-        self._links: dict[str, Link] = {}
-        self._discoveries: dict[str, Discovery] = {}
-        self._caller = Caller(self._links, self._hub, hooks)
+        self._servers = Servers(self._rebuild, self._hub.emit)
+        self._put(self._config)
+        self._caller = Caller(self._servers.links, self._hub, hooks)
         self._registrations: list[Registration] = []
         self._catalog = Catalog()
+        self._warned: set[tuple[str, str]] = set()
+        self._shaper_failed: ShaperFailed | None = None
         self._home: Home | None = None
         self._closed = False
         self._changing = asyncio.Lock()
-        self._add(self._config.servers.values())
 
     # Lifetime
 
@@ -96,7 +94,9 @@ class Toolbus:
                 return
             self._home = Home()
             try:
-                await self._open(self._links.values())
+                await opened(self._servers.links.values())
+                if self._shaper_failed is not None:
+                    raise self._shaper_failed
             except BaseException:
                 await self.stop()
                 raise
@@ -108,39 +108,9 @@ class Toolbus:
             await self._home.run(self._stop())
 
     async def _stop(self) -> None:
-        for registration in self._registrations:
-            registration.empty()
-        await asyncio.gather(*(link.close() for link in self._links.values()))
+        self._follow([])
+        await closed(self._servers.links.values())
         self._hub.end()
-
-    def _add(self, servers: Iterable[ServerConfig]) -> list[Link]:
-        secrets = Secrets(self._get_secret, self._config.folder)
-        fresh: list[Link] = []
-        for server in servers:
-            discovery = Discovery(server.alias, self._rebuild, self._hub.emit)
-            self._discoveries[server.alias] = discovery
-            self._links[server.alias] = link = Link(server, secrets, discovery, self._hub.emit)
-            fresh.append(link)
-        return fresh
-
-    async def _open(self, links: Iterable[Link]) -> None:
-        eager = [link for link in links if not link.config.lazy]
-        opening = {asyncio.create_task(link.open()) for link in eager}
-        try:
-            while opening and not _enough(eager):
-                _, opening = await asyncio.wait(opening, timeout=LOOK_EVERY)
-        finally:
-            for waiting in opening:
-                waiting.cancel()
-        for link in eager:
-            if link.config.required and link.state != "ready":
-                raise link.error or ServerDown(link.config.alias, link.state, None)
-
-    async def _close(self, aliases: Iterable[str]) -> None:
-        gone = [self._links.pop(alias) for alias in aliases]
-        for link in gone:
-            del self._discoveries[link.config.alias]
-        await asyncio.gather(*(link.close() for link in gone))
 
     @property
     def running(self) -> bool:
@@ -148,8 +118,10 @@ class Toolbus:
         return self._home is not None and not self._closed and self._home.alive
 
     def _running(self) -> Home:
-        if self._home is None or not self.running:
-            raise BusClosed(started=self._closed or self._home is not None)
+        if self._home is None or self._closed:
+            raise BusClosed(started=self._closed)
+        if not self._home.alive:
+            raise BusClosed("the bus lives on a loop that has ended, or in another process: it")
         return self._home
 
     async def _at_home(self, work: Coroutine[Any, Any, T]) -> T:
@@ -173,7 +145,7 @@ class Toolbus:
             return [Tool(spec, self) for spec in self._catalog]
         wanted = [servers] if isinstance(servers, str) else servers
         for alias in wanted:
-            self._known(alias)
+            _ = self._servers[alias]
         return [Tool(spec, self) for spec in self._catalog if spec.origin.server in wanted]
 
     def register_into(self, registry: Registry, tools: Iterable[Tool | str] | None = None) -> None:
@@ -183,33 +155,53 @@ class Toolbus:
         """
         only = None if tools is None else [self._catalog[_named(tool)].origin for tool in tools]
         registration = Registration(registry, only)
-        self._registrations.append(registration)
         registration.follow(self.tools())
+        self._registrations.append(registration)
 
     def _rebuild(self) -> None:
         servers = self._config.servers
         shapers: list[Shaper] = [
             selected({alias: (server.include, server.exclude) for alias, server in servers.items()}),
             *self._shapers,
-            named(self._config.naming, {alias: server.prefix for alias, server in servers.items()}),
+            named(self._config.naming, self._prefixes),
         ]
-        tools = [tool for inventory in self._inventories().values() for tool in inventory.tools]
-        before, self._catalog = self._catalog, Catalog(shaped(tools, shapers))
-        difference = self._catalog.since(before)
-        if not difference:
+        tools = [tool for inventory in self._servers.inventories.values() for tool in inventory.tools]
+        try:
+            fresh = Catalog(shaped(tools, shapers))
+        except ShaperFailed as failed:
+            self._shaper_failed = failed
+            logger.error("%s", failed)
             return
-        for registration in self._registrations:
-            registration.follow(self.tools())
-        self._hub.emit(
-            CatalogChanged(added=difference.added, removed=difference.removed, changed=difference.changed)
-        )
+        before, self._catalog, self._shaper_failed = self._catalog, fresh, None
+        self._warn_of_unmatched()
+        difference = fresh.since(before)
+        if difference:
+            self._follow(self.tools())
+            self._hub.emit(
+                CatalogChanged(added=difference.added, removed=difference.removed, changed=difference.changed)
+            )
 
-    def _inventories(self) -> dict[str, Inventory]:
-        return {
-            alias: self._discoveries[alias].inventory
-            for alias in self._config.servers
-            if alias in self._discoveries
-        }
+    @property
+    def _prefixes(self) -> dict[str, str | None]:
+        return {alias: server.prefix for alias, server in self._config.servers.items()}
+
+    def _warn_of_unmatched(self) -> None:
+        for alias, inventory in self._servers.inventories.items():
+            if not inventory.tools:
+                continue
+            for pattern in unmatched(inventory.tools, self._config.servers[alias].include):
+                if (alias, pattern) not in self._warned:
+                    self._warned.add((alias, pattern))
+                    message = f"include: no tool matches {pattern!r}"
+                    logger.warning("server %r: %s", alias, message)
+                    self._hub.emit(Warned(server=alias, message=message))
+
+    def _follow(self, tools: list[Tool]) -> None:
+        for registration in self._registrations:
+            try:
+                registration.follow(tools)
+            except Exception:  # a user's registry: its failure must not reach the links
+                logger.exception("a registry raised")
 
     # Calls
 
@@ -229,12 +221,10 @@ class Toolbus:
         spec = self._catalog.get(name)
         if spec is None:
             spec = await home.run(self._found(name))
-        call = Call(
-            spec=spec,
-            arguments={} if arguments is None else arguments,
-            timeout=timeout,
-            on_progress=on_progress,
-        )
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout must be more than 0 seconds, not {timeout!r}")
+        given: Mapping[str, JSON] = {} if arguments is None else arguments
+        call = Call(spec=spec, arguments=given, timeout=timeout, on_progress=on_progress)
         if home.here:
             return await self._caller.call(call)
         return await home.run(self._caller.call(call))
@@ -248,12 +238,12 @@ class Toolbus:
 
     async def _found(self, name: str) -> ToolSpec:
         """The tool of that name, if need be once the servers that may have it are up."""
-        prefixes = {alias: server.prefix for alias, server in self._config.servers.items()}
-        for alias, link in list(self._links.items()):
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+            kind = type(name).__name__
+            raise TypeError(f"a tool is called by its public name or 'server/tool', not by a {kind}")
+        for alias, link in list(self._servers.down.items()):
             unknown = link.state == "connecting" or (link.state == "idle" and link.config.lazy)
-            if unknown and (
-                name.startswith(f"{alias}/") or may_name(self._config.naming, prefixes, alias, name)
-            ):
+            if unknown and self._may_have(alias, name):
                 await link.open()
         spec = self._catalog.get(name)
         if spec is None:
@@ -261,53 +251,71 @@ class Toolbus:
         return spec
 
     def _missing(self, name: str) -> ToolNotFound:
-        return self._catalog.missing(name, [a for a, link in self._links.items() if link.state != "ready"])
+        down = self._servers.down
+        likely = next((link for alias, link in down.items() if self._may_have(alias, name)), None)
+        reason = f"server {likely.config.alias!r} is not connected ({likely.state})" if likely else None
+        return self._catalog.missing(name, list(down), reason)
+
+    def _may_have(self, alias: str, name: str) -> bool:
+        return name.startswith(f"{alias}/") or may_name(self._config.naming, self._prefixes, alias, name)
 
     # Servers
 
     @property
     def servers(self) -> dict[str, ServerStatus]:
         """The state of every link, now."""
-        return {
-            alias: self._status(self._links[alias]) for alias in self._config.servers if alias in self._links
-        }
+        return {alias: self._status(link) for alias, link in self._servers.links.items()}
 
     async def health(self) -> dict[str, Health]:
         """Ask every live link for a sign of life; no new connection is made."""
-        return await self._at_home(self._health())
+        return await self._at_home(self._servers.health())
 
     async def add_server(self, alias: str, config: Any) -> None:
         """Connect to one more server; its tools join the catalog. Fails as `start` does."""
-        await self._at_home(self._change(added=load_server(config, alias=alias, bus=self._config)))
+        added = load_server(config, alias=alias, bus=self._config)
+        if alias in self._config.servers:
+            raise ConfigError("there is a server of that alias already", server=alias)
+        await self._at_home(self._apply(lambda servers: {**servers, alias: added}))
 
     async def remove_server(self, alias: str) -> None:
         """Disconnect from a server; its tools leave the catalog."""
-        self._known(alias)
-        await self._at_home(self._change(removed=alias))
+        _ = self._servers[alias]
+        await self._at_home(self._apply(lambda old: {a: s for a, s in old.items() if a != alias}))
 
     async def reload(self, config: Source) -> None:
-        """Take another config: connect what is new, disconnect what is gone, leave the rest untouched."""
-        await self._at_home(self._apply(load_config(config)))
+        """Take another config: connect what is new, disconnect what is gone, leave the rest untouched.
 
-    async def _change(self, added: ServerConfig | None = None, removed: str | None = None) -> None:
-        servers = {alias: server for alias, server in self._config.servers.items() if alias != removed}
-        if added is not None:
-            if added.alias in servers:
-                raise ConfigError("there is a server of that alias already", server=added.alias)
-            servers[added.alias] = added
-        await self._apply(self._config.model_copy(update={"servers": servers}))
+        If a required server cannot be connected it raises, and all stays as it was.
+        """
+        new = load_config(config)
+        await self._at_home(self._apply(lambda _: new.servers, new))
 
-    async def _apply(self, new: BusConfig) -> None:
+    async def _apply(
+        self,
+        change: Callable[[dict[str, ServerConfig]], dict[str, ServerConfig]],
+        config: BusConfig | None = None,
+    ) -> None:
         async with self._changing:
-            old, self._config = self._config.servers, new
-            kept = {alias for alias, server in new.servers.items() if old.get(alias) == server}
-            await self._close([alias for alias in old if alias not in kept])
+            old = self._config.servers
+            new = (config or self._config).model_copy(update={"servers": change(old)})
+            fresh = self._servers.made(
+                [server for alias, server in new.servers.items() if old.get(alias) != server],
+                Secrets(self._get_secret, new.folder),
+            )
+            links = [server.link for server in fresh.values()]
+            try:
+                await opened(links)
+            except BaseException:
+                await closed(links)
+                raise
+            self._config = new
+            gone = self._servers.put(fresh, list(new.servers))
             self._rebuild()
-            await self._open(self._add(server for alias, server in new.servers.items() if alias not in kept))
+            await closed(server.link for server in gone.values())
 
-    async def _health(self) -> dict[str, Health]:
-        answers = await asyncio.gather(*(_probed(link) for link in self._links.values()))
-        return dict(zip(self._links, answers, strict=True))
+    def _put(self, config: BusConfig) -> None:
+        secrets = Secrets(self._get_secret, config.folder)
+        self._servers.put(self._servers.made(config.servers.values(), secrets), list(config.servers))
 
     def _status(self, link: Link) -> ServerStatus:
         return ServerStatus(
@@ -320,29 +328,24 @@ class Toolbus:
             since=link.since,
         )
 
-    def _known(self, alias: str) -> str:
-        if alias not in self._config.servers:
-            raise ServerNotFound(alias, list(self._config.servers))
-        return alias
-
     async def _asked(self, alias: str, send: Callable[[Session, float], Awaitable[T]]) -> T:
         self._running()
-        link = self._links[self._known(alias)]
+        link = self._servers[alias]
         return await self._at_home(link.request(send, link.config.timeouts.call, repeatable=True))
 
     # Resources, prompts, events
 
     def resources(self) -> list[Resource]:
         """What can be read, of all servers."""
-        return [resource for inventory in self._inventories().values() for resource in inventory.resources]
+        return [item for inventory in self._servers.inventories.values() for item in inventory.resources]
 
     def templates(self) -> list[ResourceTemplate]:
         """The families of resources, of all servers."""
-        return [template for inventory in self._inventories().values() for template in inventory.templates]
+        return [item for inventory in self._servers.inventories.values() for item in inventory.templates]
 
     def prompts(self) -> list[Prompt]:
         """The prompts of all servers."""
-        return [prompt for inventory in self._inventories().values() for prompt in inventory.prompts]
+        return [item for inventory in self._servers.inventories.values() for item in inventory.prompts]
 
     async def read_resource(self, server: str, uri: str) -> tuple[Embedded, ...]:
         """Read a resource; one resource may come in several parts."""
@@ -360,24 +363,5 @@ class Toolbus:
         return self._hub.listen()
 
 
-def _enough(links: Sequence[Link]) -> bool:
-    """Whether a start may return: all settled, or some ready and the others silent."""
-    waiting = [link for link in links if link.state in ("idle", "connecting")]
-    return any(link.state == "ready" for link in links) and all(
-        link.quiet > PATIENCE and not link.config.required for link in waiting
-    )
-
-
 def _named(tool: Tool | str) -> str:
     return tool if isinstance(tool, str) else str(tool.origin)
-
-
-async def _probed(link: Link) -> Health:
-    began = time.perf_counter()
-    if link.state == "idle":
-        return Health(ok=True)  # nothing is wrong with it, nobody needs it
-    try:
-        await link.session.probe()
-    except ToolbusError as error:
-        return Health(ok=False, error=str(error))
-    return Health(ok=True, latency_ms=(time.perf_counter() - began) * 1000)

@@ -65,9 +65,10 @@ class Catalog:
         """The tool of that public name or `server/tool`, if there is one."""
         return self._by_name.get(name) or self._by_origin.get(name)
 
-    def missing(self, name: str, down: Sequence[str] = ()) -> ToolNotFound:
-        """The error for a name that is not here, with the near misses and the servers that are `down`."""
-        return ToolNotFound(name, list(self._by_origin if "/" in name else self._by_name), down=down)
+    def missing(self, name: str, down: Sequence[str] = (), likely: str | None = None) -> ToolNotFound:
+        """The error for a name that is not here: near misses, servers `down`, the `likely` reason."""
+        known = list(self._by_origin if "/" in name else self._by_name)
+        return ToolNotFound(name, known, down=down, likely=likely)
 
     def since(self, before: "Catalog") -> Difference:
         """What changed from `before` to this one."""

@@ -5,6 +5,7 @@
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           no tool of that name in the catalog (a LookupError too)
     ├── ArgumentsError         arguments that cannot be sent (a TypeError too)
+    ├── ShaperFailed           a shaper of yours raised; the catalog stays as it was
     └── ServerError            something about one server, named by `server`
         ├── ServerNotFound     no server of that alias on the bus (a LookupError too)
         ├── SecretMissing      a `${NAME}` of its config has no value
@@ -48,31 +49,50 @@ class ConfigError(ToolbusError, ValueError):
 class BusClosed(ToolbusError):
     """The bus is not running: never started, or stopped."""
 
-    def __init__(self, what: str = "the bus", *, started: bool = True) -> None:
+    def __init__(
+        self,
+        what: str = "the bus",
+        *,
+        started: bool = True,
+        how: str = "use `async with`, or await start() first",
+    ) -> None:
         self.started = started
-        how = "is closed" if started else "is not started; use `async with`, or await start() first"
-        super().__init__(f"{what} {how}")
+        super().__init__(f"{what} is closed" if started else f"{what} is not started; {how}")
 
 
 class ToolNotFound(ToolbusError, LookupError):
     """No tool of that name is in the catalog."""
 
-    def __init__(self, name: str, known: Sequence[str], *, down: Sequence[str] = ()) -> None:
+    def __init__(
+        self, name: str, known: Sequence[str], *, down: Sequence[str] = (), likely: str | None = None
+    ) -> None:
         self.name = name
-        self.close_matches = get_close_matches(name, known, n=3)
         self.down = tuple(down)
+        self.likely = likely
+        """Why the server that would have a tool of that name is not connected, if that is so."""
+        # Then a tool of another server that is spelt alike is no help: a model would take it.
+        self.close_matches = [] if likely else get_close_matches(name, known, n=3)
+        reason = f": {likely}" if likely else ""
         hint = f"; did you mean {' or '.join(map(repr, self.close_matches))}?" if self.close_matches else ""
-        missing = f"; not connected: {', '.join(self.down)}" if self.down else ""
-        super().__init__(f"no tool named {name!r} among {len(known)}{hint}{missing}")
+        missing = f"; not connected: {', '.join(self.down)}" if self.down and not likely else ""
+        super().__init__(f"no tool named {name!r} among {len(known)}{reason}{hint}{missing}")
 
 
 class ArgumentsError(ToolbusError, TypeError):
     """The arguments of a call cannot be sent."""
 
-    def __init__(self, name: str, problem: str) -> None:
-        self.name = name
+    def __init__(self, what: str, problem: str) -> None:
+        self.what = what
         self.problem = problem
-        super().__init__(f"arguments of {name!r}: {problem}")
+        super().__init__(f"arguments of {what}: {problem}")
+
+
+class ShaperFailed(ToolbusError):
+    """A shaper raised. The catalog stays as it was: a shaper may be there to keep tools out."""
+
+    def __init__(self, shaper: str, error: Exception) -> None:
+        self.shaper = shaper
+        super().__init__(f"shaper {shaper!r} raised {type(error).__name__}: {error}")
 
 
 class ServerError(ToolbusError):
@@ -101,8 +121,9 @@ class SecretMissing(ServerError):
     def __init__(self, server: str, field: str, reference: str, reason: str = "is not set") -> None:
         self.field = field
         self.reference = reference
-        step = "set it in the environment or in a .env beside the config"
-        super().__init__(server, f"{field}: secret {reference!r} {reason}; {step}")
+        named = not reference.startswith(("file:", "cmd:"))
+        step = "; set it in the environment or in a .env beside the config" if named else ""
+        super().__init__(server, f"{field}: secret {reference!r} {reason}{step}")
 
 
 class ConnectFailed(ServerError):

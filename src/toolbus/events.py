@@ -143,6 +143,7 @@ class Hub:
         # Weak, so that a listener which is simply dropped costs nothing from then on.
         self._listeners: weakref.WeakSet[Listening] = weakref.WeakSet()
         self._callbacks: list[Emit] = []
+        self._ended = False
 
     @property
     def heard(self) -> bool:
@@ -156,6 +157,8 @@ class Hub:
     def listen(self) -> Listening:
         """A new listener, which hears everything from now on."""
         listener = Listening()
+        if self._ended:
+            listener.end()
         self._listeners.add(listener)
         return listener
 
@@ -170,6 +173,7 @@ class Hub:
             listener.take(event)
 
     def end(self) -> None:
-        """End every listener."""
+        """End every listener, and those to come."""
+        self._ended = True
         for listener in tuple(self._listeners):
             listener.end()

@@ -1,6 +1,7 @@
 """The loop a bus lives on, and the way there from any other loop or thread."""
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -14,6 +15,7 @@ class Home:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._process = os.getpid()
 
     @property
     def here(self) -> bool:
@@ -23,7 +25,7 @@ class Home:
     @property
     def alive(self) -> bool:
         """Whether the loop still runs; on one that does not, nothing would ever come back."""
-        return self._loop.is_running()
+        return self._loop.is_running() and self._process == os.getpid()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run on the home loop, wherever the caller is; cancelling the caller cancels it there."""

@@ -12,9 +12,11 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from toolbus.bus import Source, Toolbus
-from toolbus.call import Progress
+from toolbus.call import Hook, Progress
 from toolbus.catalog import Catalog
+from toolbus.config import GetSecret
 from toolbus.errors import BusClosed
+from toolbus.events import Emit
 from toolbus.records import (
     JSON,
     Embedded,
@@ -23,9 +25,11 @@ from toolbus.records import (
     Prompt,
     PromptResult,
     Resource,
+    ResourceTemplate,
     ServerStatus,
     ToolResult,
 )
+from toolbus.shape import Shaper
 from toolbus.tool import Tool
 
 T = TypeVar("T")
@@ -64,9 +68,17 @@ class SyncTool:
 class SyncToolbus:
     """`Toolbus` with methods that wait."""
 
-    def __init__(self, config: Source | None = None, **options: Any) -> None:
-        """Takes what `Toolbus` takes; nothing is started yet."""
-        self._bus = Toolbus(config, **options)
+    def __init__(
+        self,
+        config: Source | None = None,
+        *,
+        hooks: Sequence[Hook] = (),
+        shapers: Sequence[Shaper] = (),
+        get_secret: GetSecret | None = None,
+        on_event: Emit | None = None,
+    ) -> None:
+        """Takes what `Toolbus` takes; nothing is started yet. Callbacks run on the bus's own thread."""
+        self._bus = Toolbus(config, hooks=hooks, shapers=shapers, get_secret=get_secret, on_event=on_event)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._halt = asyncio.Event()
@@ -112,7 +124,10 @@ class SyncToolbus:
         """Run a coroutine of the bus and wait for it; an interrupt cancels it."""
         if self._loop is None:
             work.close()
-            raise BusClosed(started=self._thread is not None)
+            raise BusClosed(started=self._thread is not None, how="use `with`, or call start() first")
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a hook or callback of SyncToolbus cannot wait for the bus it runs on")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -156,6 +171,10 @@ class SyncToolbus:
     def read_resource(self, server: str, uri: str) -> tuple[Embedded, ...]:
         """As `Toolbus.read_resource`."""
         return self.run(self._bus.read_resource(server, uri))
+
+    def templates(self) -> list[ResourceTemplate]:
+        """As `Toolbus.templates`."""
+        return self._bus.templates()
 
     def prompts(self) -> list[Prompt]:
         """As `Toolbus.prompts`."""

@@ -1,9 +1,12 @@
 """A tool as an agent takes it: what it is called, what it wants, and a way to run it."""
 
+import logging
 from typing import Protocol
 
 from toolbus.errors import ToolbusError
 from toolbus.records import JSON, JSONObject, Origin, ToolResult, ToolSpec
+
+logger = logging.getLogger("toolbus")
 
 
 class Runner(Protocol):
@@ -53,6 +56,9 @@ class Tool:
             return await self._runner.run(self.spec, arguments)
         except ToolbusError as error:
             return ToolResult.failure(str(error))
+        except Exception as error:  # a hook of the user: `execute` never raises, whatever happens
+            logger.exception("calling %r raised", self.name)
+            return ToolResult.failure(f"{type(error).__name__}: {error}")
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, from {self.origin!s})"

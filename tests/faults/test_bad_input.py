@@ -1,5 +1,6 @@
 """What users get wrong: each has one clear line, and breaks nothing else."""
 
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -146,15 +147,20 @@ async def test_a_server_that_exits_at_once_shows_its_exit_code_and_last_words() 
     assert "exit code 3" in await beside_a_good_one(plain("exit_at_once"))
 
 
-async def test_a_server_that_never_answers_is_given_up_in_time() -> None:
-    error = await failure(plain("never_answer", timeouts={"connect": 0.5}))
+async def test_a_server_that_never_answers_is_given_up_in_time_and_its_process_is_gone() -> None:
+    began = time.monotonic()
+    error = await failure(plain("never_answer", "stay", timeouts={"connect": 0.5}))
+    assert time.monotonic() - began < 1.5
     assert isinstance(error, ConnectFailed)
     assert "no answer in 0.5 s" in str(error)
     assert "no answer" in await beside_a_good_one(plain("never_answer", timeouts={"connect": 0.5}))
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
-@pytest.mark.parametrize(("status", "kind"), [(401, AuthRequired), (403, AuthRequired), (500, ConnectFailed)])
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, AuthRequired), (403, AuthRequired), (500, ConnectFailed), (503, ConnectFailed)],
+)
 async def test_a_refusal_over_http_names_the_status(
     answering: dict[str, int], transport: str, status: int, kind: type[ConnectFailed]
 ) -> None:
@@ -165,6 +171,14 @@ async def test_a_refusal_over_http_names_the_status(
     assert error.status == status
     assert f"HTTP {status}" in str(error)
     assert f"HTTP {status}" in await beside_a_good_one({"url": url, "transport": transport})
+
+
+@pytest.mark.parametrize("transport", ["http", "sse"])
+async def test_a_web_server_that_never_answers_is_given_up_in_time(transport: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # the system connects, nobody answers
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
+        error = await failure(url=url, transport=transport, timeouts={"connect": 0.5})
+    assert "no answer in 0.5 s" in str(error)
 
 
 async def test_401_is_a_state_of_its_own(answering: dict[str, int]) -> None:
@@ -183,7 +197,7 @@ async def test_a_wrong_port(transport: str) -> None:
     error = await failure(url="http://127.0.0.1:9/mcp", transport=transport)
     assert time.monotonic() - began < 2
     assert "cannot connect" in str(error)
-    assert "is the server running at that address?" in str(error)
+    assert "is the server running, at http://127.0.0.1:9/mcp?" in str(error)
 
 
 async def test_a_missing_secret_disables_that_server_and_names_secret_and_field() -> None:

@@ -1,11 +1,13 @@
 """Servers that do odd things: what can be kept is kept, and what cannot is said."""
 
 import asyncio
+import sys
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from tests.conftest import plain
+from tests.conftest import SERVERS, plain
 from toolbus import CallRejected, Image, Text, Toolbus
 from toolbus.events import Event, Warned
 
@@ -16,23 +18,33 @@ def warnings(events: list[Event]) -> list[tuple[str | None, str]]:
     return [(event.tool, event.message) for event in events if isinstance(event, Warned)]
 
 
-async def seen(*behaviours: str, **more: Any) -> tuple[Toolbus, list[Event]]:
-    """A bus with one plain server, and everything it said."""
-    events: list[Event] = []
-    bus = Toolbus({"servers": {"a": plain(*behaviours, **more)}}, on_event=events.append)
-    await bus.start()
-    return bus, events
+Seen = Callable[..., Awaitable[tuple[Toolbus, list[Event]]]]
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def seen(request: pytest.FixtureRequest) -> Seen:
+    """A function that gives a bus with one plain server of either era, and everything it said."""
+    era: str = request.param
+
+    async def start(*behaviours: str, **more: Any) -> tuple[Toolbus, list[Event]]:
+        events: list[Event] = []
+        wanted = ("modern", *behaviours) if era == "modern" else behaviours
+        bus = Toolbus({"servers": {"a": plain(*wanted, **more)}}, on_event=events.append)
+        await bus.start()
+        assert bus.servers["a"].era == era
+        return bus, events
+
+    return start
 
 
 async def test_a_server_that_dies_of_the_modern_probe_is_started_again_in_the_legacy_era() -> None:
-    bus, _ = await seen("die_of_probe")
-    async with bus:
+    async with Toolbus({"servers": {"a": plain("die_of_probe")}}) as bus:
         assert bus.servers["a"].era == "legacy"
         assert bus.servers["a"].protocol == "2025-06-18"
         assert (await bus.call("a_echo", {"text": "alive"})).text == "alive"
 
 
-async def test_text_and_bytes_that_are_no_messages_are_skipped_with_one_warning() -> None:
+async def test_text_and_bytes_that_are_no_messages_are_skipped_with_one_warning(seen: Seen) -> None:
     bus, events = await seen("talk")
     async with bus:
         assert (await bus.call("a_echo", {"text": "fine"})).text == "fine"
@@ -43,32 +55,38 @@ async def test_text_and_bytes_that_are_no_messages_are_skipped_with_one_warning(
     )
 
 
-async def test_a_flood_on_stderr_blocks_nothing() -> None:
+async def test_a_flood_on_stderr_blocks_nothing(seen: Seen) -> None:
     bus, _ = await seen("stderr_flood")
     async with bus, asyncio.timeout(5):
         assert (await bus.call("a_echo", {"text": "dry"})).text == "dry"
 
 
-async def test_invalid_tools_are_quarantined_with_a_reason_and_the_good_ones_live() -> None:
+async def test_invalid_tools_are_quarantined_with_a_reason_and_the_good_ones_live(seen: Seen) -> None:
     bus, events = await seen("bad_tools")
     async with bus:
-        assert bus.catalog.names == ("a_also_good", "a_echo")
+        assert bus.catalog.names == ("a_also_good", "a_echo", "a_odd_but_fine")
         assert bus.catalog["a_echo"].description == "Say it again."
         assert (await bus.call("a_also_good", {"text": "yes"})).text == "yes"
     told = dict(warnings(events))
-    assert list(told) == [
+    assert set(told) == {
         "no_schema",
         "schema_is_text",
+        "schema_is_null",
+        "schema_is_list",
         "(no name)",
         "bad_annotations",
+        "bad_description",
+        "bad_output_schema",
+        "bad_title",
+        "bad_meta",
         "echo",
-    ]
+    }
     assert told["no_schema"] == "left out: inputSchema: Field required"
     assert "twice" in told["echo"]
-    assert len(warnings(events)) == 8
+    assert len(warnings(events)) == 16
 
 
-async def test_all_pages_are_listed() -> None:
+async def test_all_pages_are_listed(seen: Seen) -> None:
     bus, events = await seen("three_pages")
     async with bus:
         assert bus.catalog.names == ("a_echo_1", "a_echo_2", "a_echo_3")
@@ -76,7 +94,7 @@ async def test_all_pages_are_listed() -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["endless_pages", "repeating_cursor"])
-async def test_pages_without_end_are_cut_off_with_a_warning(behaviour: str) -> None:
+async def test_pages_without_end_are_cut_off_with_a_warning(seen: Seen, behaviour: str) -> None:
     bus, events = await seen(behaviour)
     async with bus:
         assert "a_echo_1" in bus.catalog
@@ -84,7 +102,7 @@ async def test_pages_without_end_are_cut_off_with_a_warning(behaviour: str) -> N
     assert "pages that would not end" in warnings(events)[0][1]
 
 
-async def test_lists_that_fail_do_not_fail_the_connection() -> None:
+async def test_lists_that_fail_do_not_fail_the_connection(seen: Seen) -> None:
     bus, events = await seen("broken_lists")
     async with bus:
         assert bus.servers["a"].state == "ready"
@@ -97,41 +115,41 @@ async def test_lists_that_fail_do_not_fail_the_connection() -> None:
     ]
 
 
-async def test_zero_tools_are_a_warning_with_a_reason() -> None:
+async def test_zero_tools_are_a_warning_with_a_reason(seen: Seen) -> None:
     bus, events = await seen("no_tools")
     async with bus:
         assert bus.servers["a"].state == "ready"
     assert warnings(events) == [(None, "connected, but it offers no tools: its list is empty")]
 
 
-async def test_zero_tools_because_the_list_failed_says_so() -> None:
+async def test_zero_tools_because_the_list_failed_says_so(seen: Seen) -> None:
     bus, events = await seen("broken_tools_list")
     async with bus:
         assert bus.servers["a"].tools == 0
     assert "connected, but it offers no tools: tools could not be listed" in warnings(events)[1][1]
 
 
-async def test_tools_that_were_not_declared_are_found() -> None:
+async def test_tools_that_were_not_declared_are_found(seen: Seen) -> None:
     bus, _ = await seen("undeclared_tools")
     async with bus:
         assert bus.catalog.names == ("a_echo",)
 
 
-async def test_a_block_of_an_unknown_kind_is_kept_as_text() -> None:
+async def test_a_block_of_an_unknown_kind_is_kept_as_text(seen: Seen) -> None:
     bus, _ = await seen("odd_blocks")
     async with bus:
         result = await bus.call("a_echo")
     assert result.content == (Text(text='{"type":"hologram","x":1}'), Text(text="known"))
 
 
-async def test_structured_content_without_blocks_is_a_result() -> None:
+async def test_structured_content_without_blocks_is_a_result(seen: Seen) -> None:
     bus, _ = await seen("only_structured")
     async with bus:
         result = await bus.call("a_echo")
     assert (result.content, result.structured) == ((), {"a": 1})
 
 
-async def test_an_image_that_is_not_base64_is_kept_as_sent() -> None:
+async def test_an_image_that_is_not_base64_is_kept_as_sent(seen: Seen) -> None:
     bus, _ = await seen("bad_base64")
     async with bus:
         [image] = (await bus.call("a_echo")).content
@@ -140,7 +158,7 @@ async def test_an_image_that_is_not_base64_is_kept_as_sent() -> None:
 
 
 @pytest.mark.parametrize("behaviour", ["no_result", "invalid_result"])
-async def test_an_answer_that_is_no_result_fails_that_one_call(behaviour: str) -> None:
+async def test_an_answer_that_is_no_result_fails_that_one_call(seen: Seen, behaviour: str) -> None:
     bus, _ = await seen(behaviour)
     async with bus:
         with pytest.raises(CallRejected) as caught:
@@ -150,7 +168,7 @@ async def test_an_answer_that_is_no_result_fails_that_one_call(behaviour: str) -
         assert (await bus.health())["a"].ok
 
 
-async def test_output_that_does_not_match_its_schema_is_a_warning_and_the_data_is_kept() -> None:
+async def test_output_that_does_not_match_its_schema_is_a_warning_and_the_data_is_kept(seen: Seen) -> None:
     bus, events = await seen("wrong_output")
     async with bus:
         result = await bus.call("a_echo")
@@ -161,7 +179,7 @@ async def test_output_that_does_not_match_its_schema_is_a_warning_and_the_data_i
     assert "'seven' is not of type 'integer'" in message
 
 
-async def test_answers_out_of_order_twice_and_to_unknown_requests_find_their_calls() -> None:
+async def test_answers_out_of_order_twice_and_to_unknown_requests_find_their_calls(seen: Seen) -> None:
     bus, _ = await seen("reorder", "answer_twice")
     async with bus, asyncio.timeout(5):
         results = await asyncio.gather(*(bus.call("a_echo", {"text": str(n)}) for n in range(4)))
@@ -171,10 +189,6 @@ async def test_answers_out_of_order_twice_and_to_unknown_requests_find_their_cal
 async def test_only_what_the_config_names_reaches_the_environment_of_a_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    import sys
-
-    from tests.conftest import SERVERS
-
     monkeypatch.setenv("AMBIENT", "ambient")
     day = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]}
     servers = {

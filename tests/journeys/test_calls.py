@@ -186,3 +186,17 @@ async def test_one_server_is_connected_without_a_config(place: Place) -> None:
         again = await mcp.call_tool("echo", {"text": "hi"})
     assert "echo" in own
     assert (result, again.text) == (again, "hi")
+
+
+async def test_the_same_tool_name_on_two_servers_stays_two_tools(place: Place) -> None:
+    async with Toolbus({"servers": {"one": place.config(), "two": place.config()}}) as bus:
+        first, second = await asyncio.gather(
+            bus.call("one_echo", {"text": "1"}), bus.call("two_echo", {"text": "2"})
+        )
+    assert (first.text, second.text) == ("1", "2")
+
+
+async def test_the_time_limit_of_the_config_holds_when_a_call_names_none(place: Place) -> None:
+    async with Toolbus({"servers": {"day": place.config(timeouts={"call": 0.2})}}) as bus:
+        with pytest.raises(CallTimeout, match=r"no answer in 0\.2 s"):
+            await bus.call("day_hang")

@@ -1,7 +1,8 @@
 """A server in plain JSON-RPC over stdio, with nothing of the SDK: it can be told to misbehave.
 
 Run it: `python plain.py [BEHAVIOUR ...]`. Without behaviours it is a correct server of the legacy era
-with one tool, `echo`. The behaviours are the methods of `Plain` whose names begin with `do_`.
+with one tool, `echo`; `modern` makes it one of the modern era. The behaviours are the methods of `Plain`
+whose names begin with `do_`.
 """
 
 import json
@@ -34,6 +35,10 @@ class Plain:
         self.held: list[Any] = []
         self.reorder = 0
         self.twice = False
+        self.discovered = False
+
+    def do_modern(self) -> None:
+        self.discovered = True
 
     def do_exit_at_once(self) -> None:
         print("cannot open the database", file=sys.stderr)
@@ -81,10 +86,26 @@ class Plain:
             {"name": "bad_annotations", "inputSchema": {"type": "object"}, "annotations": [1]},
             "not even an object",
             {"name": "", "inputSchema": {"type": "object"}},
+            None,
+            {"name": "schema_is_null", "inputSchema": None},
+            {"name": "schema_is_list", "inputSchema": []},
+            {"name": ["a", "list"], "inputSchema": {"type": "object"}},
+            {"name": "bad_description", "inputSchema": {"type": "object"}, "description": {"en": "x"}},
+            {"name": "bad_output_schema", "inputSchema": {"type": "object"}, "outputSchema": 5},
+            {"name": "bad_title", "inputSchema": {"type": "object"}, "title": 5},
+            {"name": "bad_meta", "inputSchema": {"type": "object"}, "_meta": "x"},
+            {
+                "name": "odd but fine",
+                "inputSchema": {"type": "object", "x-odd": [None]},
+                "unknown": {"key": 1},
+            },
             ECHO,
             ECHO | {"description": "An impostor."},
             {"name": "also_good", "inputSchema": {"type": "object"}},
         ]
+
+    def do_ten_thousand_tools(self) -> None:
+        self.tools = [ECHO | {"name": f"tool_{number}"} for number in range(10_000)]
 
     def do_three_pages(self) -> None:
         self.pages = {"": "2", "2": "3"}
@@ -169,9 +190,17 @@ class Plain:
             "tools/call": self.call,
             "ping": self.pong,
         }
+        if self.discovered:
+            known["server/discover"] = self.discover
         if method in self.refused or method not in known:
             return {"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": f"no {method} here"}}
-        return {"jsonrpc": "2.0", "id": number, "result": known[method](params)}
+        result = known[method](params)
+        if self.discovered and isinstance(result, dict):
+            result = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public", **result}
+        return {"jsonrpc": "2.0", "id": number, "result": result}
+
+    def discover(self, params: Message) -> Message:
+        return {"supportedVersions": ["2026-07-28"], "capabilities": self.capabilities}
 
     def hello(self, params: Message) -> Message:
         return {

@@ -26,8 +26,16 @@ class Caller:
         """The tool's result; `ToolbusError` if the call could not be made."""
         if not isinstance(call.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
             kind = type(call.arguments).__name__
-            raise ArgumentsError(call.spec.name, f"must be a mapping of names to values, not {kind}")
-        return await self._through(call)
+            raise ArgumentsError(
+                f"tool {call.spec.name!r}", f"must be a mapping of names to values, not {kind}"
+            )
+        for key in call.arguments:
+            if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
+                raise ArgumentsError(f"tool {call.spec.name!r}", f"names must be strings, not {key!r}")
+        result = await self._through(call)
+        if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # a hook's
+            raise TypeError(f"a hook returned {type(result).__name__}, not a ToolResult")
+        return result
 
     async def _sent(self, call: Call) -> ToolResult:
         if self._hub.heard:

@@ -65,7 +65,7 @@ async def established(
         except ConnectFailed as failure:
             if first is not None:
                 raise first from failure
-            if config.era == "auto" and transport == "stdio" and mode == "auto" and witness.lost is not None:
+            if config.era == "auto" and mode == "auto" and failure.exit_code is not None:
                 mode = "legacy"
             elif transport == "streamable-http" and failure.status in NOT_THIS_TRANSPORT:
                 transport, mode = "sse", "legacy"
@@ -108,7 +108,7 @@ async def _attempted(
             config.alias,
             witness.phase,
             f"no answer in {config.timeouts.connect:g} s",
-            hint="if a first start downloads something, raise timeouts.connect",
+            hint="if a first start downloads something, raise timeouts.connect" if witness.pid else "",
             stderr=witness.tail(),
         ) from error
     except (Exception, BaseExceptionGroup) as error:  # the border: whatever it is, it is a failed connect
@@ -139,7 +139,9 @@ def _described(error: BaseException, server: str, witness: Witness, values: Reso
         cause = phrase(status) if status >= 400 else cause
         return ConnectFailed(server, witness.phase, cause, hint=hint, status=status)
     if isinstance(error, WireError) and not error.sent and witness.exit_code is None:
-        return ConnectFailed(server, "connect", cause, hint="is the server running at that address?")
+        question = "is it https, with a certificate to trust" if "SSL" in cause else "is the server running"
+        hint = f"{question}, at {values.public_url}?"
+        return ConnectFailed(server, "connect", cause, hint=hint)
     if witness.lost is not None and witness.exit_code is not None:
         return ConnectFailed(
             server,

@@ -123,9 +123,10 @@ class Peer:
         if key in self._pending:
             raise ValueError(f"request id {request_id!r} is already in flight")
         on_progress = opts.get("on_progress")
+        # Before anything waits for it: what is no JSON is an error of the caller, and of nobody else.
+        data = to_json(_request(request_id, method, params, wants_progress=on_progress is not None))
         answer: Answer = asyncio.get_running_loop().create_future()
         self._pending[key] = _Pending(answer, on_progress)
-        data = to_json(_request(request_id, method, params, wants_progress=on_progress is not None))
         try:
             if (timeout := opts.get("timeout")) is None:
                 await self._send(data, opts.get("headers"), answer)
@@ -160,6 +161,9 @@ class Peer:
 
     def feed(self, data: bytes) -> None:
         """Take one message as it was read; never raises, never waits."""
+        if data.lstrip()[:1] not in (b"{", b"["):
+            self._skip(data)  # a flood of text costs no parsing
+            return
         try:
             message = from_json(data)
         except ValueError:

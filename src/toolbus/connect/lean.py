@@ -7,7 +7,7 @@ What is not a plain first call is handed to the SDK's own.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import mcp_types as types
 from mcp import Client
@@ -30,7 +30,7 @@ class CheckOutput(Protocol):
 def make_lean(client: Client, sieve: Sieve, check_output: CheckOutput) -> None:
     """Have the client's calls go the short way; `check_output` sees every result that is no failure."""
     session = client.session
-    thorough: Callable[..., Awaitable[Any]] = session.call_tool
+    thorough = cast("Callable[..., Awaitable[Any]]", session.call_tool)
     stamp: Callable[[dict[str, Any], CallOptions], None] = session._stamp  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py
 
     async def call_tool(
@@ -44,7 +44,7 @@ def make_lean(client: Client, sieve: Sieve, check_output: CheckOutput) -> None:
         **more: Any,
     ) -> Any:
         if input_responses is not None or request_state is not None or more.get("meta") is not None:
-            answered: Any = await thorough(
+            return await thorough(
                 name,
                 arguments,
                 read_timeout_seconds,
@@ -53,7 +53,6 @@ def make_lean(client: Client, sieve: Sieve, check_output: CheckOutput) -> None:
                 request_state=request_state,
                 **more,
             )
-            return answered
         request: dict[str, Any] = {"method": "tools/call", "params": {"name": name, "arguments": arguments}}
         options: CallOptions = {}
         stamp(request, options)

@@ -19,6 +19,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import mcp_types as types
@@ -41,6 +42,10 @@ for _name in ("mcp", "client", "httpx2", "toolbus"):
 
 ON_DEMAND_EVERY = 1.0
 """Seconds between attempts that are made because somebody needs the server."""
+DOWNLOADERS = frozenset(
+    {"npx", "npm", "pnpm", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman"}
+)
+"""Programs that may have to fetch the server first: their silence says nothing."""
 MOST_REPEATS = 3
 """How often one request may be sent again after a loss."""
 
@@ -106,7 +111,8 @@ class Link:
     @property
     def quiet(self) -> float:
         """Seconds since the server of this attempt last showed a sign of life."""
-        return self._learned.witness.quiet if self._learned.witness else 0.0
+        launcher = Path(self.config.command or "").stem in DOWNLOADERS
+        return 0.0 if launcher or not self._learned.witness else self._learned.witness.quiet
 
     async def open(self) -> None:
         """Connect; returns when that succeeded or failed, which the state tells. Never raises."""

@@ -133,13 +133,13 @@ class Session:
         """Send through the SDK's client; raises `ToolbusError` for whatever goes wrong."""
         if self._witness.lost is not None:
             raise self.lost(what, sent=False)
-        bound = asyncio.timeout(timeout)
+        bound, heard = asyncio.timeout(timeout), self._witness.heard
         try:
             return await self._within(bound, send)
         except TimeoutError as error:
             if self._witness.lost is not None:
                 raise self.lost(what) from None
-            raise CallTimeout(self.server, what, timeout, self._witness.tail()) from error
+            raise CallTimeout(self.server, what, timeout, self._witness.tail(heard)) from error
         except MCPError as error:
             raise self._translated(error, what) from error
         except ValidationError as error:
@@ -191,6 +191,8 @@ class Session:
         reason = self._witness.lost or "the connection is closed"
         if self._witness.exit_code is not None:
             reason = f"{reason}, {self._witness.ended}"
+        if what is None and (tail := self._witness.tail()):
+            reason = f"{reason}; last on stderr: {tail[-1]}"
         return LinkLost(self.server, what, reason, sent=sent)
 
     def _translated(self, error: MCPError, what: str) -> ToolbusError:

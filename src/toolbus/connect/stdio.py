@@ -13,6 +13,7 @@ import signal
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from mcp.client.stdio import get_default_environment
@@ -26,16 +27,25 @@ from toolbus.errors import ConnectFailed
 logger = logging.getLogger("toolbus")
 
 LARGEST_MESSAGE = 256 * 1024 * 1024
-LEAVE_GRACE = 1.5
-"""Seconds a server has to leave after its stdin closed."""
-TERM_GRACE = 1.0
-"""Seconds the group has after SIGTERM."""
 REAP_GRACE = 0.5
 LAST_OUTPUT = 0.2
 """Seconds that what a dead process has written may take to arrive."""
 POLL = 0.01
 TRUST_STORES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
 """Paths, no secrets; without them nothing that `npx` or `uvx` downloads is trusted behind a company's CA."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Grace:
+    leave: float
+    """Seconds a server has to leave after its stdin closed."""
+    term: float
+    """Seconds the group has after SIGTERM."""
+
+
+PATIENT = _Grace(leave=1.5, term=1.0)
+HURRIED = _Grace(leave=0.3, term=0.3)
+"""For a server that never got as far as being used."""
 
 
 @asynccontextmanager
@@ -51,14 +61,16 @@ async def stdio_peer(
         transport = await asyncio.shield(spawning)
     except asyncio.CancelledError:
         with suppress(ConnectFailed):
-            await _stopped(await spawning, child)
+            await _stopped(await spawning, child, HURRIED)
         raise
     witness.phase = "handshake"
+    grace = HURRIED
     try:
         yield child.peer
+        grace = PATIENT
     finally:
         child.peer.close("the connection is closed")
-        await asyncio.shield(asyncio.ensure_future(_stopped(transport, child)))
+        await asyncio.shield(asyncio.ensure_future(_stopped(transport, child, grace)))
 
 
 async def _spawned(config: ServerConfig, values: Resolved, child: "_Child") -> asyncio.SubprocessTransport:
@@ -107,6 +119,8 @@ def _program(server: str, command: str, env: dict[str, str]) -> str:
     path = os.pathsep.join([env.get("PATH", os.defpath), os.path.dirname(sys.executable)])
     if found := shutil.which(command, path=path):
         return found
+    if os.path.isfile(command):
+        raise ConnectFailed(server, "spawn", f"{command!r} is not executable", hint="chmod +x makes it so")
     hint = "install it, or give its full path"
     if " " in command.strip():
         hint = "arguments belong in args, not in command"
@@ -188,7 +202,7 @@ class _Child(asyncio.SubprocessProtocol):
 
     def _heard(self, line: bytes) -> None:
         text = self._values.redacted(line.decode(errors="replace").rstrip()[:STDERR_WIDTH])
-        self.witness.stderr.append(text)
+        self.witness.hear(text)
         self._log.debug("%s", text)
 
     def _garbage(self, nth: int, data: bytes) -> None:
@@ -221,22 +235,22 @@ class _Child(asyncio.SubprocessProtocol):
             self._waiting.clear()
 
 
-async def _stopped(transport: asyncio.SubprocessTransport, child: _Child) -> None:
+async def _stopped(transport: asyncio.SubprocessTransport, child: _Child, grace: _Grace) -> None:
     """End the process and its whole group, step by step, each step bounded."""
     if stdin := transport.get_pipe_transport(0):
         stdin.close()
     pid = transport.get_pid()
     try:
-        await _bounded(LEAVE_GRACE, child.exited.wait())
+        await _bounded(grace.leave, child.exited.wait())
         if sys.platform == "win32":
             if not child.exited.is_set():
                 transport.kill()
         else:
             # Also when the server left politely: its own children are in the group.
-            for sign, grace in ((signal.SIGTERM, TERM_GRACE), (signal.SIGKILL, REAP_GRACE)):
+            for sign, seconds in ((signal.SIGTERM, grace.term), (signal.SIGKILL, REAP_GRACE)):
                 if not _group_signalled(pid, sign):
                     break
-                await _bounded(grace, _group_gone(pid))
+                await _bounded(seconds, _group_gone(pid))
         await _bounded(REAP_GRACE, child.exited.wait())
     except asyncio.CancelledError:
         # The loop itself is ending: no time for grace.

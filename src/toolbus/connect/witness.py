@@ -25,6 +25,8 @@ class Witness:
     pid: int | None = None
     exit_code: int | None = None
     stderr: deque[str] = field(default_factory=lambda: deque[str](maxlen=STDERR_LINES))
+    heard: int = 0
+    """How many lines there were on stderr, those that are forgotten included."""
     lost: str | None = None
     """Why the connection is over."""
     lost_by_server: bool = False
@@ -58,9 +60,15 @@ class Witness:
             self.lost = reason
         self.gone.set()
 
-    def tail(self) -> tuple[str, ...]:
-        """The last lines on stderr that say anything."""
-        return tuple(line for line in self.stderr if line.strip())[-10:]
+    def hear(self, line: str) -> None:
+        """A line on stderr."""
+        self.stderr.append(line)
+        self.heard += 1
+
+    def tail(self, since: int = 0) -> tuple[str, ...]:
+        """The last lines on stderr that say anything, of those after the first `since`."""
+        lines = list(self.stderr)[-(self.heard - since) :] if self.heard > since else []
+        return tuple(line for line in lines if line.strip())[-10:]
 
 
 def _worked(pid: int) -> float:

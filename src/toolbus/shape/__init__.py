@@ -2,6 +2,6 @@
 
 from toolbus.shape.naming import may_name, named
 from toolbus.shape.pipeline import Shaper, shaped
-from toolbus.shape.select import selected
+from toolbus.shape.select import selected, unmatched
 
-__all__ = ["Shaper", "may_name", "named", "selected", "shaped"]
+__all__ = ["Shaper", "may_name", "named", "selected", "shaped", "unmatched"]

@@ -3,7 +3,7 @@
 What is left out here is in no catalog, and so cannot be called either.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
@@ -20,6 +20,12 @@ def selected(rules: Mapping[str, tuple[Patterns, Patterns]]) -> Shaper:
         return [tool for tool in tools if _wanted(tool, *rules.get(tool.origin.server, ((), ())))]
 
     return select
+
+
+def unmatched(tools: Iterable[ToolSpec], patterns: Patterns) -> list[str]:
+    """The patterns that no tool matches: most likely a slip of the pen."""
+    names = [tool.origin.tool for tool in tools]
+    return [pattern for pattern in patterns if not any(fnmatchcase(name, pattern) for name in names)]
 
 
 def _wanted(tool: ToolSpec, include: Patterns, exclude: Patterns) -> bool:

@@ -1,0 +1,65 @@
+"""What this process holds: file descriptors, threads, children, tasks, memory (Linux's /proc)."""
+
+import asyncio
+import ctypes
+import gc
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.audit import Check
+
+SLACK = {"fds": 0, "threads": 2, "children": 0, "tasks": 0}
+"""How much more may be there in the end; asyncio's pool of threads grows when it is first needed."""
+MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holdings:
+    """A count of everything that can leak."""
+
+    fds: int
+    threads: int
+    children: int
+    tasks: int
+    memory: int
+
+
+def holdings() -> Holdings:
+    """What is held now, without garbage; called in a task, which is counted."""
+    gc.collect()
+    with suppress(OSError, AttributeError):
+        # What C code freed, glibc keeps: given back, or it would look like a leak of ours.
+        ctypes.CDLL("libc.so.6").malloc_trim(0)
+    return Holdings(
+        fds=len(os.listdir("/proc/self/fd")),
+        threads=threading.active_count(),
+        children=children(),
+        tasks=len(asyncio.all_tasks()),
+        memory=memory(),
+    )
+
+
+def children() -> int:
+    """How many processes have this one as their parent, the dead that nobody waited for included."""
+    return sum(
+        len(file.read_text().split()) for file in Path("/proc/self/task").glob("*/children") if file.exists()
+    )
+
+
+def memory() -> int:
+    """Bytes of this process in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def leaks(before: Holdings, after: Holdings) -> list[Check]:
+    """That nothing is held which was not held before."""
+    checks: list[Check] = []
+    for what, slack in SLACK.items():
+        was, now = getattr(before, what), getattr(after, what)
+        broken = (f"{was} before, {now} after",) if now > was + slack else ()
+        allowed = f", up to {slack} more allowed" if slack else ""
+        checks.append(Check(f"no leak of {what}: {was} before, {now} after{allowed}", now, broken))
+    return checks

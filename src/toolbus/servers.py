@@ -1,0 +1,115 @@
+"""The servers of a bus: a link to each, and what each offers."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from toolbus.config import Secrets, ServerConfig
+from toolbus.connect import Link
+from toolbus.discover import Discovery
+from toolbus.errors import ServerDown, ServerNotFound, ToolbusError
+from toolbus.events import Emit
+from toolbus.records import Health, Inventory
+
+PATIENCE = 1.0
+"""Seconds without a sign of life after which a start no longer waits for a server."""
+LOOK_EVERY = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One of them."""
+
+    link: Link
+    discovery: Discovery
+
+
+class Servers:
+    """All of them, by alias, in the order of the config."""
+
+    def __init__(self, changed: Callable[[], None], emit: Emit) -> None:
+        self._changed = changed
+        self._emit = emit
+        self._servers: dict[str, Server] = {}
+        self.links: dict[str, Link] = {}
+
+    def __getitem__(self, alias: str) -> Link:
+        """The link of that alias; `ServerNotFound` names the near misses."""
+        if alias not in self.links:
+            raise ServerNotFound(alias, list(self.links))
+        return self.links[alias]
+
+    @property
+    def inventories(self) -> dict[str, Inventory]:
+        """What each offers now; a server that is away still has what it offered last."""
+        return {alias: server.discovery.inventory for alias, server in self._servers.items()}
+
+    @property
+    def down(self) -> dict[str, Link]:
+        """The links that are not ready."""
+        return {alias: link for alias, link in self.links.items() if link.state != "ready"}
+
+    def made(self, configs: Iterable[ServerConfig], secrets: Secrets) -> dict[str, Server]:
+        """Servers for these configs, not in place and not connected yet."""
+        servers: dict[str, Server] = {}
+        for config in configs:
+            discovery = Discovery(config.alias, self._changed, self._emit)
+            servers[config.alias] = Server(Link(config, secrets, discovery, self._emit), discovery)
+        return servers
+
+    def put(self, fresh: Mapping[str, Server], order: Sequence[str]) -> dict[str, Server]:
+        """Put servers in place, and keep only those of `order`; gives those that had to go."""
+        gone = {a: server for a, server in self._servers.items() if a not in order or a in fresh}
+        now = self._servers | dict(fresh)
+        self._servers = {alias: now[alias] for alias in order}
+        self.links.clear()
+        self.links.update({alias: server.link for alias, server in self._servers.items()})
+        return gone
+
+    async def health(self) -> dict[str, Health]:
+        """Ask every live link for a sign of life."""
+        answers = await asyncio.gather(*(_probed(link) for link in self.links.values()))
+        return dict(zip(self.links, answers, strict=True))
+
+
+async def opened(links: Iterable[Link]) -> None:
+    """Connect all that are not lazy, at once; raises the error of a required one that fails.
+
+    Does not wait for a server that shows no sign of life once others can be used.
+    """
+    eager = [link for link in links if not link.config.lazy]
+    opening = {asyncio.create_task(link.open()) for link in eager}
+    try:
+        while opening and not _enough(eager):
+            _, opening = await asyncio.wait(opening, timeout=LOOK_EVERY)
+    finally:
+        for waiting in opening:
+            waiting.cancel()
+    for link in eager:
+        if link.config.required and link.state != "ready":
+            raise link.error or ServerDown(link.config.alias, link.state, None)
+
+
+async def closed(links: Iterable[Link]) -> None:
+    """Disconnect all, at once."""
+    await asyncio.gather(*(link.close() for link in links))
+
+
+def _enough(links: Sequence[Link]) -> bool:
+    """Whether a start may return: some are ready and the others silent."""
+    waiting = [link for link in links if link.state in ("idle", "connecting")]
+    return any(link.state == "ready" for link in links) and all(
+        link.quiet > PATIENCE and not link.config.required for link in waiting
+    )
+
+
+async def _probed(link: Link) -> Health:
+    if link.state == "idle":
+        return Health(ok=True)  # nothing is wrong with it, nobody needs it
+    began = time.perf_counter()
+    try:
+        await link.session.probe()
+    except ToolbusError as error:
+        return Health(ok=False, error=str(error))
+    return Health(ok=True, latency_ms=(time.perf_counter() - began) * 1000)

@@ -1,0 +1,61 @@
+"""Large messages, many tools, many links."""
+
+import asyncio
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import SERVERS, Place, plain
+from toolbus import LinkLost, Toolbus
+from toolbus.connect import stdio
+
+pytestmark = pytest.mark.anyio
+MIB = 1024 * 1024
+
+
+async def test_a_result_of_2_mib_arrives_whole(place: Place) -> None:
+    async with Toolbus({"servers": {"day": place.config()}}) as bus:
+        assert len((await bus.call("day_big", {"size": 2 * MIB})).text) == 2 * MIB
+
+
+async def test_50_mib_over_stdio_take_at_most_twice_the_time_of_http(web_ports: dict[str, int]) -> None:
+    servers: dict[str, Any] = {
+        "pipe": {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]},
+        "web": {"url": f"http://127.0.0.1:{web_ports['http']}/mcp"},
+    }
+    times: dict[str, list[float]] = {"pipe": [], "web": []}
+    async with Toolbus({"servers": servers}) as bus:
+        for server in ("pipe", "web", "pipe", "web"):
+            began = time.monotonic()
+            result = await bus.call(f"{server}_big", {"size": 50 * MIB})
+            times[server].append(time.monotonic() - began)
+            assert len(result.text) == 50 * MIB
+    assert min(times["pipe"]) <= 2 * min(times["web"])
+
+
+async def test_a_message_over_the_limit_is_said_so_and_the_link_comes_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stdio, "LARGEST_MESSAGE", MIB)
+    config = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]}
+    async with Toolbus({"servers": {"day": config}}) as bus:
+        with pytest.raises(LinkLost, match="a message was larger than 1 MiB"):
+            await bus.call("day_big", {"size": 3 * MIB})
+        assert len((await bus.call("day_big", {"size": 1000})).text) == 1000
+
+
+async def test_10_000_tools_are_listed_and_callable(tmp_path: Path) -> None:
+    config = plain("ten_thousand_tools")
+    async with Toolbus({"servers": {"a": config}}) as bus:
+        assert len(bus.catalog) == 10_000
+        assert (await bus.call("a_tool_9999", {"text": "last"})).text == "last"
+
+
+async def test_50_links_at_once() -> None:
+    async with Toolbus({"servers": {f"s{n}": plain() for n in range(50)}}) as bus:
+        assert {status.state for status in bus.servers.values()} == {"ready"}
+        results = await asyncio.gather(*(bus.call(f"s{n}_echo", {"text": str(n)}) for n in range(50)))
+    assert [result.text for result in results] == [str(n) for n in range(50)]

@@ -1,0 +1,103 @@
+"""No server and none of its children outlives us, however we end."""
+
+import asyncio
+import gc
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import plain
+from tests.processes import alive, children
+from toolbus import Toolbus, connect_mcp
+
+CLIENT = Path(__file__).with_name("client.py")
+
+
+def started() -> tuple[subprocess.Popen[str], set[int]]:
+    """A client with servers that ignore everything and have children that do; and all their numbers."""
+    servers = {"stays": plain("stay", "leave_child"), "leaves": plain("leave_child")}
+    client = subprocess.Popen(
+        [sys.executable, str(CLIENT), json.dumps({"servers": servers})],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert client.stdout is not None
+    lines = iter(client.stdout.readline, "")
+    grandchildren = {int(line) for line in iter(lambda: next(lines).strip(), "ready")}
+    family = children() - {client.pid}
+    assert len(grandchildren) == 2
+    assert grandchildren < family
+    return client, family
+
+
+def gone_within(family: set[int], seconds: float) -> bool:
+    deadline = time.monotonic() + seconds
+    while any(alive(pid) for pid in family) and time.monotonic() < deadline:
+        os.sched_yield()
+    return not any(alive(pid) for pid in family)
+
+
+@pytest.mark.parametrize("sign", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT], ids=lambda sign: sign.name)
+def test_servers_and_their_children_are_gone_5_seconds_after_us(sign: signal.Signals) -> None:
+    before = children()
+    client, family = started()
+    family -= before
+    client.send_signal(sign)
+    client.communicate(timeout=10)
+    assert gone_within(family, 5)
+
+
+def test_an_interpreter_that_just_ends_leaves_nothing(tmp_path: Path) -> None:
+    before = children()
+    program = (
+        "import json, os, sys\n"
+        "from toolbus.sync import SyncToolbus\n"
+        "bus = SyncToolbus(json.loads(sys.argv[1]))\n"
+        "bus.start()\n"
+        "print(bus.call('a_echo').text)\n"
+    )
+    config = json.dumps({"servers": {"a": plain("stay", "leave_child")}})
+    done = subprocess.run([sys.executable, "-c", program, config], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert gone_within({int(done.stdout)}, 5)
+    assert gone_within(children() - before, 5)
+
+
+@pytest.mark.anyio
+async def test_a_failed_start_and_a_cancelled_one_leave_nothing() -> None:
+    before = children()
+    async with Toolbus({"servers": {"a": plain("never_answer", "leave_child", timeouts={"connect": 0.5})}}):
+        pass
+    assert gone_within(children() - before, 1)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await connect_mcp(plain("never_answer", "leave_child"))
+    assert gone_within(children() - before, 1)
+
+
+@pytest.mark.anyio
+async def test_100_connections_leave_no_descriptor_thread_task_or_memory() -> None:
+    async def cycle() -> None:
+        async with connect_mcp(plain(era="legacy")) as mcp:
+            assert (await mcp.call_tool("echo", {"text": "x"})).text == "x"
+
+    def held() -> tuple[int, int, int]:
+        gc.collect()
+        return len(os.listdir("/proc/self/fd")), threading.active_count(), len(asyncio.all_tasks())
+
+    for _ in range(10):
+        await cycle()
+    before, memory = held(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(100):
+        await cycle()
+    assert held() == before
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 2 * 1024

@@ -1,0 +1,145 @@
+"""What users do by mistake, and what their own code does wrong: said at once, and nothing else broken."""
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+
+from tests.conftest import Place, plain
+from toolbus import ArgumentsError, ConnectFailed, ShaperFailed, Tool, Toolbus, ToolNotFound, ToolResult
+from toolbus.call import Call, Next
+from toolbus.events import Event, Warned
+from toolbus.records import ToolSpec
+from toolbus.sync import SyncToolbus
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_half_an_emoji_costs_only_its_own_call(place: Place) -> None:
+    async with Toolbus({"servers": {"day": place.config()}}) as bus:
+        other = asyncio.create_task(bus.call("day_meet", {"mine": place.era + "j", "other": place.era + "j"}))
+        if place.transport == "memory":  # where nothing is turned into bytes
+            assert (await bus.call("day_echo", {"text": "\ud83d"})).text == "\ud83d"
+        else:
+            with pytest.raises(ArgumentsError):
+                await bus.call("day_echo", {"text": "\ud83d"})
+        assert not (await other).is_error
+        assert bus.servers["day"].restarts == 0
+
+
+async def test_an_argument_whose_name_is_no_text_is_refused(place: Place) -> None:
+    arguments: Any = {1: "x"}
+    async with Toolbus({"servers": {"day": place.config()}}) as bus:
+        with pytest.raises(ArgumentsError, match="names must be strings, not 1"):
+            await bus.call("day_echo", arguments)
+
+
+def test_a_callback_that_waits_for_its_own_bus_is_told_so() -> None:
+    caught: list[BaseException] = []
+
+    def on_event(_: Event) -> None:
+        try:
+            bus.call("a_echo")
+        except RuntimeError as error:
+            caught.append(error)
+
+    bus = SyncToolbus({"servers": {"a": plain()}}, on_event=on_event)
+    with bus:
+        bus.call("a_echo", {"text": "x"})
+    assert "cannot wait for the bus it runs on" in str(caught[0])
+
+
+class Strict:
+    """A registry that refuses one tool."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def add_tool(self, tool: Tool) -> None:
+        if tool.name == "two_echo":
+            raise ValueError("no thanks")
+        self.names.append(tool.name)
+
+
+async def test_a_registry_that_raises_hurts_neither_servers_nor_catalog() -> None:
+    registry = Strict()
+    async with Toolbus({"servers": {"one": plain()}}) as bus:
+        bus.register_into(registry)
+        await bus.add_server("two", plain())
+        assert bus.catalog.names == ("one_echo", "two_echo")
+        with pytest.raises(ValueError, match="no thanks"):
+            bus.register_into(Strict())
+        await bus.add_server("three", plain())
+        assert (await bus.call("three_echo", {"text": "fine"})).text == "fine"
+
+
+async def test_a_shaper_that_raises_is_named() -> None:
+    def careless(tools: list[ToolSpec]) -> list[ToolSpec]:
+        raise KeyError("missing")
+
+    with pytest.raises(ShaperFailed) as caught:
+        await Toolbus({"servers": {"a": plain()}}, shapers=[careless]).start()
+    assert caught.value.shaper.endswith("careless")
+
+
+@pytest.mark.parametrize("command", [["sleep", "30"], ["yes"]])
+async def test_a_program_that_is_no_server_is_given_up_in_the_time_for_connecting(command: list[str]) -> None:
+    began = time.monotonic()
+    config = {"command": command[0], "args": command[1:], "timeouts": {"connect": 1}}
+    async with Toolbus({"servers": {"a": config}}) as bus:
+        assert bus.servers["a"].state == "failed"
+    assert time.monotonic() - began < 2.5
+
+
+async def test_events_of_a_stopped_bus_are_over() -> None:
+    bus = Toolbus({"servers": {"a": plain()}})
+    await bus.start()
+    await bus.stop()
+    async with asyncio.timeout(1):
+        assert [event async for event in bus.events()] == []
+
+
+async def test_a_hook_that_raises_is_an_error_result_of_execute() -> None:
+    async def broken(call: Call, following: Next) -> ToolResult:
+        raise RuntimeError("hook bug")
+
+    async with Toolbus({"servers": {"a": plain()}}, hooks=[broken]) as bus:
+        [tool] = bus.tools()
+        assert await tool.execute() == ToolResult.failure("RuntimeError: hook bug")
+        with pytest.raises(RuntimeError, match="hook bug"):
+            await bus.call("a_echo")
+
+
+async def test_a_reload_that_fails_leaves_everything_as_it_was() -> None:
+    async with Toolbus({"servers": {"a": plain()}}) as bus:
+        since = bus.servers["a"].since
+        with pytest.raises(ConnectFailed):
+            await bus.reload({"servers": {"b": {"command": "no-such-program", "required": True}}})
+        assert bus.catalog.names == ("a_echo",)
+        assert bus.servers["a"].since == since
+
+
+async def test_an_include_that_matches_nothing_is_a_warning() -> None:
+    heard: list[Event] = []
+    async with Toolbus({"servers": {"a": plain(include=["ehco", "echo"])}}, on_event=heard.append):
+        pass
+    assert [e.message for e in heard if isinstance(e, Warned)] == ["include: no tool matches 'ehco'"]
+
+
+async def test_a_tool_of_a_server_that_is_down_is_not_mistaken_for_a_slip_of_the_pen() -> None:
+    servers = {"mine": {"command": "no-such-program"}, "web": plain()}
+    async with Toolbus({"servers": servers}) as bus:
+        with pytest.raises(ToolNotFound) as caught:
+            await bus.call("mine_echo")
+    message = "no tool named 'mine_echo' among 1: server 'mine' is not connected (failed)"
+    assert (str(caught.value), caught.value.close_matches) == (message, [])
+
+
+@pytest.mark.parametrize("timeout", [0, -1])
+async def test_a_timeout_that_is_none_is_refused(timeout: float) -> None:
+    async with Toolbus({"servers": {"a": plain()}}) as bus:
+        with pytest.raises(ValueError, match="more than 0"):
+            await bus.call("a_echo", timeout=timeout)
+        with pytest.raises(TypeError, match="not by a Tool"):
+            await bus.call(bus.tools()[0])  # type: ignore[arg-type]
