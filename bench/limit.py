@@ -31,6 +31,9 @@ class _Pipes(asyncio.SubprocessProtocol):
         self._partial: list[bytes] = []
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if b"\n" not in data:
+            self._partial.append(data)
+            return
         first, *lines = data.split(b"\n")
         self._partial.append(first)
         for line in lines:

@@ -81,7 +81,7 @@ async def test_invalid_tools_are_quarantined_with_a_reason_and_the_good_ones_liv
         "bad_meta",
         "echo",
     }
-    assert told["no_schema"] == "left out: inputSchema: Field required"
+    assert told["no_schema"] == "left out: inputSchema is missing"
     assert "twice" in told["echo"]
     assert len(warnings(events)) == 16
 
@@ -177,6 +177,22 @@ async def test_output_that_does_not_match_its_schema_is_a_warning_and_the_data_i
     assert tool == "echo"
     assert "does not match its schema" in message
     assert "'seven' is not of type 'integer'" in message
+
+
+async def test_an_output_schema_that_is_no_use_is_a_warning(seen: Seen) -> None:
+    bus, events = await seen("broken_output_schema")
+    async with bus:
+        assert (await bus.call("a_echo")).structured == {"n": 1}
+    assert "the schema itself is invalid" in warnings(events)[0][1]
+
+
+async def test_a_modern_tool_whose_header_annotations_are_invalid_is_left_out() -> None:
+    events: list[Event] = []
+    config = {"servers": {"a": plain("modern", "header_tools")}}
+    async with Toolbus(config, on_event=events.append) as bus:
+        assert bus.catalog.names == ("a_good",)
+        assert (await bus.call("a_good", {"text": "x"})).text == "x"
+    assert warnings(events) == [("bad", "left out: its x-mcp-header annotations are invalid")]
 
 
 async def test_answers_out_of_order_twice_and_to_unknown_requests_find_their_calls(seen: Seen) -> None:

@@ -104,6 +104,17 @@ class Plain:
             {"name": "also_good", "inputSchema": {"type": "object"}},
         ]
 
+    def do_header_tools(self) -> None:
+        def headed(name: str, header: Any) -> Message:
+            properties = {"text": {"type": "string", "x-mcp-header": header}}
+            return ECHO | {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+        self.tools = [headed("good", "Region"), headed("bad", "not a header name")]
+
+    def do_broken_output_schema(self) -> None:
+        self.tools = [ECHO | {"outputSchema": {"type": "object", "properties": {"n": {"$ref": "#/nowhere"}}}}]
+        self.result = {"content": [], "structuredContent": {"n": 1}}
+
     def do_ten_thousand_tools(self) -> None:
         self.tools = [ECHO | {"name": f"tool_{number}"} for number in range(10_000)]
 

@@ -1,9 +1,10 @@
-"""The SDK's `session.call_tool`, with every answer validated once.
+"""The SDK's two busiest requests, `tools/call` and `tools/list`, with every answer looked at once.
 
 The SDK builds two models to send a call, validates the answer against the schema of the protocol
 version, dumps that again, and then validates it a second time. `Client.call_tool`, which drives
 multi-round-trip requests and header mismatches, stays as it is and finds this in the session's place.
-What is not a plain first call is handed to the SDK's own.
+What is not a plain first call is handed to the SDK's own. A page of tools is given as it came: our
+records are made of it directly.
 """
 
 from collections.abc import Awaitable, Callable
@@ -66,3 +67,11 @@ def make_lean(client: Client, sieve: Sieve, check_output: CheckOutput) -> None:
 
     session.call_tool = call_tool
     session.validate_tool_result = check_output
+
+
+async def tools_page(client: Client, sieve: Sieve, cursor: str | None) -> dict[str, Any]:
+    """One page of the list of tools, as the server sent it."""
+    request: dict[str, Any] = {"method": "tools/list", "params": {"cursor": cursor} if cursor else {}}
+    options: CallOptions = {}
+    client.session._stamp(request, options)  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py
+    return await sieve.send_raw_request("tools/list", request["params"], options)

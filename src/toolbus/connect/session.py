@@ -18,7 +18,8 @@ from pydantic import ValidationError
 from toolbus.config import ServerConfig
 from toolbus.connect import wire
 from toolbus.connect.jsonrpc import WireError
-from toolbus.connect.lean import make_lean
+from toolbus.connect.lean import make_lean, tools_page
+from toolbus.connect.output import OutputCheck
 from toolbus.connect.sieve import Sieve
 from toolbus.connect.witness import Witness
 from toolbus.errors import ArgumentsError, AuthRequired, CallRejected, CallTimeout, LinkLost, ToolbusError
@@ -52,11 +53,10 @@ class Session:
         self._slots = asyncio.Semaphore(config.max_concurrency) if config.max_concurrency else None
         self.refused: AuthRequired | None = None
         """Set when the server no longer takes our credentials."""
-        self.listed: set[str] = set()
-        """The tools the SDK has seen listed, and so can check the output of."""
+        self.outputs: dict[str, OutputCheck] = {}
+        """How to check the output of the tools that say what it looks like."""
         self.used = asyncio.get_running_loop().time()
         """When the last request was sent, by the clock of the loop."""
-        self._strict_check = client.session.validate_tool_result
         make_lean(client, sieve, self._check_output)
 
     @property
@@ -113,6 +113,12 @@ class Session:
         filled = dict(arguments)
         result = await self.request(f"prompt {name!r}", lambda c: c.get_prompt(name, filled), timeout)
         return wire.prompt_result(result)
+
+    async def tools_page(self, cursor: str | None, timeout: float) -> dict[str, JSON]:
+        """One page of the list of tools, as the server sent it."""
+        return await self.request(
+            "the list of tools", lambda client: tools_page(client, self.sieve, cursor), timeout
+        )
 
     async def probe(self) -> None:
         """Ask for a sign of life; any answer is one."""
@@ -177,14 +183,10 @@ class Session:
         return lambda client: client.call_tool(tool, arguments, progress_callback=on_progress)
 
     async def _check_output(self, name: str, result: CallToolResult) -> None:
-        # A tool the SDK has not seen listed would make it list again in the middle of a call.
-        if name not in self.listed:
-            return
-        try:
-            await self._strict_check(name, result)
-        except RuntimeError as error:
+        check = self.outputs.get(name)
+        if check is not None and (fault := check.fault(result.structured_content)):
             # The SDK would throw the result away; the data is worth more than its form.
-            self._warn(f"the output does not match its schema: {str(error).splitlines()[0]}", name)
+            self._warn(f"the output does not match its schema: {fault}", name)
 
     def lost(self, what: str | None = None, *, sent: bool = True) -> LinkLost:
         """The error that says why the session is over, and what that cut off."""

@@ -1,8 +1,8 @@
 """Stands between wire and SDK, so that one bad piece does not cost the whole answer.
 
-The SDK validates an answer as a whole: one tool with a broken definition, and the list is refused;
+The SDK validates an answer as a whole: one resource with a broken definition, and the list is refused;
 one content block of a kind it does not know, and the result is. The sieve takes such pieces out of
-lists, when asked to, and keeps unknown blocks as text.
+lists, when asked to, and keeps unknown blocks as text. Tools are listed without the SDK (`lean.py`).
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from toolbus.records import Quarantined
-
 LISTS = {
-    "tools/list": "tools",
     "resources/list": "resources",
     "resources/templates/list": "resourceTemplates",
     "prompts/list": "prompts",
@@ -33,9 +30,6 @@ class Sieve:
         self._inner = inner
         self.version: str | None = None
         self.sifting = False
-        self.quarantined: list[Quarantined] = []
-        self.listed: list[str] = []
-        """The names in the last tools page as sent: what the SDK leaves out of it in silence shows here."""
 
     async def run(
         self,
@@ -65,35 +59,17 @@ class Sieve:
     def _sift(self, method: str, answer: dict[str, Any]) -> None:
         key = LISTS[method]
         items = answer.get(key)
-        if not isinstance(items, list):
-            return
-        if self.sifting:
+        if self.sifting and isinstance(items, list):
             page = {name: value for name, value in answer.items() if name != "nextCursor"}
-            good: list[Any] = []
-            for item in cast("list[Any]", items):
-                reason = self._fault(method, page | {key: [item]})
-                if reason is None:
-                    good.append(item)
-                elif method == "tools/list":
-                    self.quarantined.append(Quarantined(tool=_name(item), reason=reason))
-            answer[key] = items = good
-        if method == "tools/list":
-            self.listed = [_name(item) for item in cast("list[Any]", items)]
+            answer[key] = [i for i in cast("list[Any]", items) if self._is_valid(method, page | {key: [i]})]
 
-    def _fault(self, method: str, page: dict[str, Any]) -> str | None:
+    def _is_valid(self, method: str, page: dict[str, Any]) -> bool:
         assert self.version is not None
         try:
             methods.parse_server_result(method, self.version, page)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = ".".join(str(part) for part in first["loc"][2:])
-            return f"{where}: {first['msg']}" if where else first["msg"]
-        return None
-
-
-def _name(item: Any) -> str:
-    name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
-    return name if isinstance(name, str) else "(no name)"
+        except ValidationError:
+            return False
+        return True
 
 
 def _keep_unknown_blocks(answer: dict[str, Any]) -> None:

@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import assert_never
+from typing import assert_never, cast
 
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from toolbus.records import (
     JSON,
+    NOTHING,
     Audio,
     Block,
     Embedded,
@@ -22,6 +23,7 @@ from toolbus.records import (
     PromptArgument,
     PromptMessage,
     PromptResult,
+    Quarantined,
     Resource,
     ResourceLink,
     ResourceTemplate,
@@ -36,18 +38,41 @@ def era(protocol: str) -> Era:
     return "modern" if protocol in MODERN_PROTOCOL_VERSIONS else "legacy"
 
 
-def tool_spec(server: str, tool: types.Tool) -> ToolSpec:
-    """A listed tool, still under the server's own name."""
+def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
+    """A tool as listed, still under the server's own name; or why it is of no use."""
+    if not isinstance(tool, dict):
+        return Quarantined(tool="(no name)", reason="the definition is no object")
+    item = cast("dict[str, JSON]", tool)
+    name = item.get("name")
+    if not isinstance(name, str) or not name.strip():
+        return Quarantined(tool="(no name)", reason="it has no name")
+    for key, kind, needed in _TOOL:
+        value = item.get(key)
+        if (value is None and needed) or (value is not None and not isinstance(value, kind)):
+            found = "is missing" if value is None else f"is no {_KINDS[kind]}"
+            return Quarantined(tool=name, reason=f"{key} {found}")
+    annotations: JSONObject = item.get("annotations") or NOTHING
     return ToolSpec(
-        name=tool.name,
-        origin=Origin(server, tool.name),
-        description=tool.description or "",
-        title=tool.title or (tool.annotations.title if tool.annotations else None),
-        input_schema=tool.input_schema,
-        output_schema=tool.output_schema,
-        annotations=_plain(tool.annotations) or {},
-        meta=tool.meta or {},
+        name=name,
+        origin=Origin(server, name),
+        description=item.get("description") or "",
+        title=item.get("title") or annotations.get("title"),
+        input_schema=item["inputSchema"],
+        output_schema=item.get("outputSchema"),
+        annotations=annotations,
+        meta=item.get("_meta") or NOTHING,
     )
+
+
+_TOOL: tuple[tuple[str, type, bool], ...] = (
+    ("inputSchema", dict, True),
+    ("description", str, False),
+    ("title", str, False),
+    ("outputSchema", dict, False),
+    ("annotations", dict, False),
+    ("_meta", dict, False),
+)
+_KINDS: dict[type, str] = {dict: "object", str: "text"}
 
 
 def resource(server: str, item: types.Resource) -> Resource:

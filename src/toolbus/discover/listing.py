@@ -11,13 +11,18 @@ from typing import Any, Literal, TypeAlias, cast
 
 import mcp_types as types
 from mcp import Client
+from mcp_types import INTERNAL_ERROR
 from pydantic import ValidationError
+from pydantic_core import to_json
 
 from toolbus.connect import Session, wire
+from toolbus.connect.output import OutputCheck
 from toolbus.errors import CallRejected, CallTimeout
 from toolbus.records import Quarantined, ToolSpec
 
 MOST_PAGES = 1_000
+HEADER = b"x-mcp-header"
+Page: TypeAlias = tuple[list[Any], str | None]
 
 Kind: TypeAlias = Literal["tools", "resources", "templates", "prompts"]
 KINDS: tuple[Kind, ...] = ("tools", "resources", "templates", "prompts")
@@ -34,13 +39,6 @@ class _List:
 
 
 _LISTS: dict[Kind, _List] = {
-    "tools": _List(
-        lambda client, cursor: client.list_tools(cursor=cursor),
-        lambda page: page.tools,
-        wire.tool_spec,
-        # Asked for in any case: servers have been seen that offer tools and forget to say so.
-        lambda _: True,
-    ),
     "resources": _List(
         lambda client, cursor: client.list_resources(cursor=cursor),
         lambda page: page.resources,
@@ -83,23 +81,20 @@ async def listed(session: Session, kinds: Iterable[Kind] = KINDS) -> dict[Kind, 
 
 
 async def _kind(session: Session, kind: Kind) -> Listing:
-    how = _LISTS[kind]
-    if not how.declared(session.client.server_capabilities):
+    # Tools are asked for in any case: servers have been seen that offer some and forget to say so.
+    if kind != "tools" and not _LISTS[kind].declared(session.client.server_capabilities):
         return Listing()
-    items: list[Any] = []
     listing = Listing()
-    quarantined: list[Quarantined] = []
+    records: list[Any] = []
     deadline = asyncio.get_running_loop().time() + session.config.timeouts.list
     cursor: str | None = None
     seen: set[str] = set()
     try:
         while True:
-            page = await _page(session, kind, cursor, deadline)
+            remaining = max(0.001, deadline - asyncio.get_running_loop().time())
+            page, cursor = await _PAGES.get(kind, _page)(session, kind, cursor, remaining)
             listing.pages += 1
-            items += how.items(page)
-            if kind == "tools":
-                quarantined += _left_out(session, page)
-            cursor = page.next_cursor
+            records += page
             if not cursor:
                 break
             if cursor in seen or listing.pages >= MOST_PAGES:
@@ -108,53 +103,72 @@ async def _kind(session: Session, kind: Kind) -> Listing:
             seen.add(cursor)
     except (CallRejected, CallTimeout) as error:
         listing.fault = f"{kind} could not be listed: {error.problem}"
-    records = [how.record(session.server, item) for item in items]
     if kind == "tools":
-        records, twice = _distinct(records)
-        quarantined += twice
-        session.listed = {tool.origin.tool for tool in records}
-    listing.records, listing.quarantined = tuple(records), tuple(quarantined)
+        records, listing.quarantined = _sorted_out(records)
+        session.outputs = {
+            tool.origin.tool: OutputCheck(tool.output_schema) for tool in records if tool.output_schema
+        }
+    listing.records = tuple(records)
     return listing
 
 
-async def _page(session: Session, kind: Kind, cursor: str | None, deadline: float) -> Any:
-    remaining = max(0.001, deadline - asyncio.get_running_loop().time())
-    what = f"the list of {kind}"
+async def _page(session: Session, kind: Kind, cursor: str | None, timeout: float) -> Page:
+    how, what = _LISTS[kind], f"the list of {kind}"
     try:
-        return await session.request(what, lambda client: _LISTS[kind].ask(client, cursor), remaining)
+        page = await session.request(what, lambda client: how.ask(client, cursor), timeout)
     except CallRejected as error:
         if session.sieve.sifting or not isinstance(error.__cause__, ValidationError):
             raise
         # The SDK refuses a page for one bad item: have the bad ones taken out, and ask again.
         session.sieve.sifting = True
-        return await session.request(what, lambda client: _LISTS[kind].ask(client, cursor), remaining)
+        page = await session.request(what, lambda client: how.ask(client, cursor), timeout)
+    return [how.record(session.server, item) for item in how.items(page)], page.next_cursor
 
 
-def _left_out(session: Session, page: types.ListToolsResult) -> list[Quarantined]:
-    sieve = session.sieve
-    left_out, sieve.quarantined = sieve.quarantined, []
-    kept = {tool.name for tool in page.tools}
-    # In the modern era the SDK must drop such tools, and does so in silence.
-    left_out += [
-        Quarantined(tool=name, reason="its x-mcp-header annotations are invalid")
-        for name in sieve.listed
-        if name not in kept
+async def _tools_page(session: Session, kind: Kind, cursor: str | None, timeout: float) -> Page:
+    page = await session.tools_page(cursor, timeout)
+    items = page.get("tools")
+    if not isinstance(items, list):
+        raise CallRejected(session.server, "the list of tools", INTERNAL_ERROR, "the answer holds no list")
+    following = page.get("nextCursor")
+    records = [wire.tool_spec(session.server, item) for item in cast("list[Any]", items)]
+    if session.era == "modern" and HEADER in to_json(items):
+        records = await _with_headers(session, records, cursor, timeout)
+    return records, following if isinstance(following, str) else None
+
+
+async def _with_headers(
+    session: Session, records: list[ToolSpec | Quarantined], cursor: str | None, timeout: float
+) -> list[ToolSpec | Quarantined]:
+    """Some arguments go into headers: have the SDK learn which, and leave out the tools it must not use."""
+    page = await session.request(
+        "the list of tools", lambda client: client.list_tools(cursor=cursor), timeout
+    )
+    usable = {tool.name for tool in page.tools}
+    return [
+        Quarantined(tool=record.name, reason="its x-mcp-header annotations are invalid")
+        if isinstance(record, ToolSpec) and record.name not in usable
+        else record
+        for record in records
     ]
-    return left_out
 
 
-def _distinct(tools: list[ToolSpec]) -> tuple[list[ToolSpec], list[Quarantined]]:
+_PAGES = {"tools": _tools_page}
+
+
+def _sorted_out(records: list[ToolSpec | Quarantined]) -> tuple[list[ToolSpec], tuple[Quarantined, ...]]:
     distinct: dict[str, ToolSpec] = {}
     bad: list[Quarantined] = []
-    for tool in tools:
-        name = tool.origin.tool
-        if not name.strip():
-            bad.append(Quarantined(tool="(no name)", reason="the name is empty"))
-        elif name in distinct:
+    for record in records:
+        if isinstance(record, Quarantined):
+            bad.append(record)
+        elif record.name in distinct:
             bad.append(
-                Quarantined(tool=name, reason="the server lists this name twice; the first one is used")
+                Quarantined(
+                    tool=record.name, reason="the server lists this name twice; the first one is used"
+                )
             )
         else:
-            distinct[name] = tool
+            distinct[record.name] = record
     # Sorted, because some servers list in another order every time, and prompt caches would miss.
-    return [distinct[name] for name in sorted(distinct)], bad
+    return [distinct[name] for name in sorted(distinct)], tuple(bad)

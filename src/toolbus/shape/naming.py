@@ -11,7 +11,6 @@ of any other server that spells it takes a digest of its origin.
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from hashlib import sha256
 
 from toolbus.records import Origin, ToolSpec
@@ -29,27 +28,28 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
     """
     words = {alias: _legal(alias if prefix is None else prefix) for alias, prefix in prefixes.items()}
     spaces = {alias: _space(template, word) for alias, word in words.items()}
+    longest_first = sorted(set(spaces.values()), key=len, reverse=True)
     order = {alias: place for place, alias in enumerate(words)}
 
     def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
-        wanted = {tool.origin: _wanted(template, words[tool.origin.server], tool.origin) for tool in tools}
-        taken: dict[str, Origin] = {}
-
-        def claim(origin: Origin) -> tuple[bool, bool, bool, int, str]:
+        claims: list[tuple[bool, bool, bool, int, str, str, ToolSpec]] = []
+        for tool in tools:
+            server, own = tool.origin.server, tool.origin.tool
+            name = _wanted(template, words[server], tool.origin)
+            owner = next((space for space in longest_first if name.startswith(space)), "")
+            stranger = len(spaces[server]) < len(owner)
             # The rightful owner of a name first; then tools that had it already; then by the order
             # of the config and the name, never by the order of arrival.
-            name, own = wanted[origin], origin.tool
-            stranger = len(spaces[origin.server]) < _longest_fit(name, spaces)
-            return stranger, _legal(own) != own, name != own, order[origin.server], own
-
-        for origin in sorted(wanted, key=claim):
-            stranger = claim(origin)[0]
-            name = _fitted(wanted[origin], origin, distinct=stranger)
+            claims.append((stranger, _legal(own) != own, name != own, order[server], own, name, tool))
+        names: dict[Origin, str] = {}
+        taken: set[str] = set()
+        for stranger, *_, wanted, tool in sorted(claims, key=lambda claim: claim[:5]):
+            name = _fitted(wanted, tool.origin, distinct=stranger)
             while name in taken:
-                name = _fitted(name, origin, distinct=True)
-            taken[name] = origin
-        final = {origin: name for name, origin in taken.items()}
-        return [replace(tool, name=final[tool.origin]) for tool in tools]
+                name = _fitted(name, tool.origin, distinct=True)
+            taken.add(name)
+            names[tool.origin] = name
+        return [tool.under(names[tool.origin]) for tool in tools]
 
     return name_all
 
@@ -79,10 +79,6 @@ def _space(template: str, word: str) -> str:
     if template == "auto":
         return f"{word}_" if word else ""
     return _legal(template.split("{tool}")[0].replace("{server}", word))
-
-
-def _longest_fit(name: str, spaces: Mapping[str, str]) -> int:
-    return max((len(space) for space in spaces.values() if name.startswith(space)), default=0)
 
 
 def _fitted(name: str, origin: Origin, *, distinct: bool) -> str:
