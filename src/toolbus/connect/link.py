@@ -15,6 +15,7 @@ this file.
 """
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -142,23 +143,20 @@ class Link:
         What was provably not sent is sent again; what may have taken effect only if `repeatable`. A
         link that is coming back is waited for; all of it within `timeout`.
         """
-        if (session := self._live_session) is not None:
-            try:
-                return await send(session, timeout)
-            except LinkLost as lost:
-                if self._closing or (lost.sent and not repeatable):
-                    raise
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout
-        repeats = 0
-        while True:
-            session = await self._came_back(deadline - loop.time())
+        deadline, remaining = loop.time() + timeout, timeout
+        for attempt in itertools.count():
+            session = self._live_session
+            if session is None:
+                session = await self._came_back(remaining)
+                remaining = max(0.001, deadline - loop.time())
             try:
-                return await send(session, max(0.001, deadline - loop.time()))
+                return await send(session, remaining)
             except LinkLost as lost:
-                repeats += 1
-                if self._closing or repeats >= MOST_REPEATS or (lost.sent and not repeatable):
+                if self._closing or attempt >= MOST_REPEATS or (lost.sent and not repeatable):
                     raise
+            remaining = max(0.001, deadline - loop.time())
+        raise AssertionError("every attempt returns or raises")
 
     async def _came_back(self, timeout: float) -> Session:
         demanded = False
