@@ -22,6 +22,7 @@ from bench.sides import ROOT, STOPPING
 
 BETWEEN_KILLS = 6.0
 """Seconds that a server lives on average."""
+STARTING = 10.0
 LONGEST_AWAY = 4.0
 """Seconds until an HTTP server is started again, at most: longer than the callers wait."""
 # Below those that the kernel gives to outgoing connections: one of them would take a dead server's port.
@@ -38,7 +39,6 @@ class Victim:
     log: str
     port: int = 0
     kills: int = 0
-    starts: int = 0
     process: asyncio.subprocess.Process | None = field(default=None, repr=False)
 
     @property
@@ -50,13 +50,16 @@ class Victim:
         return {"command": sys.executable, "args": args, "cwd": str(ROOT), "era": self.era}
 
     async def start(self) -> None:
-        """Start it if that is up to us; it ends with us in any case, because its input does."""
+        """Start it if that is up to us, until it listens; it ends with us, because its input does."""
         if self.kind == "http":
             command = [sys.executable, "-m", "bench.counting", "http", self.log, str(self.port)]
             self.process = await asyncio.create_subprocess_exec(
-                *command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL
+                *command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
             )
-            self.starts += 1
+            assert self.process.stdout is not None
+            async with asyncio.timeout(STARTING):
+                if not await self.process.stdout.readline():
+                    raise RuntimeError(f"the server {self.alias} of the soak did not start")
 
     async def kill(self) -> bool:
         """Kill it now; False if it is not up."""

@@ -176,7 +176,8 @@ class Toolbus:
         self._warn_of_unmatched()
         difference = fresh.since(before)
         if difference:
-            self._follow(self.tools())
+            if self._registrations:
+                self._follow(self.tools())
             self._hub.emit(
                 CatalogChanged(added=difference.added, removed=difference.removed, changed=difference.changed)
             )
@@ -242,8 +243,7 @@ class Toolbus:
             kind = type(name).__name__
             raise TypeError(f"a tool is called by its public name or 'server/tool', not by a {kind}")
         for alias, link in list(self._servers.down.items()):
-            unknown = link.state == "connecting" or (link.state == "idle" and link.config.lazy)
-            if unknown and self._may_have(alias, name):
+            if not self._servers.inventories[alias].tools and self._may_have(alias, name):
                 await link.open()
         spec = self._catalog.get(name)
         if spec is None:

@@ -7,7 +7,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import SERVERS, plain, web_server
 from tests.servers.recording import recording
-from toolbus import CallRejected, LinkLost, ServerDown, Toolbus, ToolResult
+from toolbus import CallRejected, LinkLost, ServerDown, Toolbus, ToolNotFound, ToolResult
 from toolbus.connect import backoff
 from toolbus.events import CatalogChanged, Event, Listening, StateChanged
 
@@ -298,3 +298,18 @@ async def test_states_are_told_as_events_with_their_reason() -> None:
         ("retrying", "ready", None),
         ("ready", "closed", None),
     ]
+
+
+async def test_a_server_that_was_down_at_the_start_is_tried_when_it_is_needed(tmp_path: Path) -> None:
+    with web_server("http", tmp_path) as port:
+        pass  # a port that was free a moment ago
+    config = {"servers": {"late": {"url": f"http://127.0.0.1:{port}/mcp"}, "good": plain()}}
+    async with Toolbus(config) as bus:
+        assert bus.servers["late"].state == "failed"
+        with web_server("http", tmp_path, port):
+            async with asyncio.timeout(10):
+                while "late_echo" not in bus.catalog:
+                    with suppress(ToolNotFound):
+                        await bus.call("late_echo", {"text": "x"})
+            assert (await bus.call("late_echo", {"text": "up"})).text == "up"
+            await bus.stop()

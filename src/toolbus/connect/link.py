@@ -47,6 +47,7 @@ DOWNLOADERS = frozenset(
     {"npx", "npm", "pnpm", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman"}
 )
 """Programs that may have to fetch the server first: their silence says nothing."""
+UNSETTLED = frozenset({"idle", "connecting", "retrying"})
 MOST_REPEATS = 3
 """How often one request may be sent again after a loss."""
 
@@ -116,10 +117,13 @@ class Link:
         return 0.0 if launcher or not self._learned.witness else self._learned.witness.quiet
 
     async def open(self) -> None:
-        """Connect; returns when that succeeded or failed, which the state tells. Never raises."""
-        if self.state == "idle":
-            self._demand()
-        while self.state in ("idle", "connecting") and not self._closing:
+        """Connect, or try again if that failed; returns when it is settled, which the state tells.
+
+        Never raises. Tries no more than once a second.
+        """
+        if self.state in ("idle", "failed", "auth_required") and not self._demand():
+            return
+        while (self.state in UNSETTLED or self._wanted.is_set()) and not self._closing:
             await self._turn.wait()
 
     async def close(self) -> None:
