@@ -44,6 +44,15 @@ async def test_headers_bearer_and_query_reach_the_server_and_no_log(
     assert "123456" not in caplog.text
 
 
+async def test_the_version_of_a_probe_that_failed_is_not_on_the_handshake(record: Recording) -> None:
+    async with connect_mcp(record.url) as mcp:
+        await mcp.call_tool("look")
+    versions = {method: headers.get("mcp-protocol-version") for _, _, headers, method in record.requests}
+    assert versions["server/discover"] == "2026-07-28"
+    assert versions["initialize"] is None
+    assert versions["notifications/initialized"] == versions["tools/call"] == "2025-06-18"
+
+
 async def test_user_and_password_in_the_url_become_basic_authorisation(record: Recording) -> None:
     url = f"http://ann:p%40ss@127.0.0.1:{record.port}/mcp"
     async with connect_mcp(url) as mcp:

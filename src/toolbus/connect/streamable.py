@@ -84,12 +84,16 @@ class _StreamablePeer(Peer):
             if session := response.headers.get(SESSION):
                 self._session[SESSION] = session
             if answer is not None:
-                self._agree(sent)
                 await self._receive(response, answer)
+                self._agree(sent, answer)
 
-    def _agree(self, sent: Mapping[str, str]) -> None:
-        """Remember the version that requests are stamped with, for those that are not."""
-        if version := sent.get(VERSION):
+    def _agree(self, sent: Mapping[str, str], answer: Answer) -> None:
+        """Remember the version that requests are stamped with, for those that are not.
+
+        Not that of a probe the server answered with an error: the handshake after it must not carry it.
+        """
+        version = sent.get(VERSION)
+        if version is not None and not answer.cancelled() and answer.exception() is None:
             self.tells_cancel = version not in MODERN_PROTOCOL_VERSIONS
             self._session[VERSION] = version
 

@@ -1,0 +1,34 @@
+"""When to try again: sooner, later, and not all at once."""
+
+from toolbus.connect import backoff
+from toolbus.connect.backoff import Backoff
+
+
+def test_pauses_grow_and_the_breaker_opens() -> None:
+    tries = Backoff()
+    assert tries.pause() == 0.0
+    pauses: list[float] = []
+    while not tries.open:
+        tries.failed()
+        pauses.append(tries.pause())
+    bounds = [backoff.FIRST * 2**n for n in range(backoff.TRIES - 1)]
+    for pause, longest in zip(pauses, bounds, strict=False):
+        assert longest / 2 <= pause <= longest
+    assert backoff.LATER / 2 <= pauses[-1] <= backoff.LATER
+
+
+def test_a_link_that_held_is_forgiven_and_one_that_did_not_is_not() -> None:
+    tries = Backoff(failures=3)
+    tries.held(backoff.STABLE - 1)
+    assert tries.failures == 3
+    tries.held(backoff.STABLE)
+    assert tries.failures == 0
+
+
+def test_the_pause_of_an_open_breaker_has_an_end() -> None:
+    tries = Backoff(failures=1000)
+    assert tries.pause() <= backoff.LATER_AT_MOST
+
+
+def test_many_links_lost_together_do_not_come_back_together() -> None:
+    assert len({Backoff(failures=4).pause() for _ in range(20)}) > 10
