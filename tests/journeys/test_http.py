@@ -53,6 +53,14 @@ async def test_the_version_of_a_probe_that_failed_is_not_on_the_handshake(record
     assert versions["notifications/initialized"] == versions["tools/call"] == "2025-06-18"
 
 
+async def test_a_server_of_the_old_transport_is_found_behind_a_url_for_the_new_one(
+    web_ports: dict[str, int],
+) -> None:
+    url = f"http://127.0.0.1:{web_ports['sse']}/sse"
+    async with connect_mcp(url=url, transport="http") as mcp:
+        assert (await mcp.call_tool("echo", {"text": "old"})).text == "old"
+
+
 async def test_user_and_password_in_the_url_become_basic_authorisation(record: Recording) -> None:
     url = f"http://ann:p%40ss@127.0.0.1:{record.port}/mcp"
     async with connect_mcp(url) as mcp:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.conftest import Place, plain
-from tests.processes import alive
+from tests.processes import alive, children
 from toolbus import BusClosed, LinkLost, McpConnection, Toolbus, ToolResult, connect_mcp
 from toolbus.sync import SyncToolbus
 
@@ -124,7 +124,9 @@ async def test_a_bus_that_nobody_stopped_is_ended_with_its_loop() -> None:
 
         asyncio.run(main())
 
+    before = children()
     await asyncio.to_thread(forgetful)
+    assert children() <= before
 
 
 async def test_grandchildren_are_gone_after_close() -> None:

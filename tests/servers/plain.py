@@ -36,6 +36,7 @@ class Plain:
         self.reorder = 0
         self.twice = False
         self.discovered = False
+        self.pings = False
 
     def do_modern(self) -> None:
         self.discovered = True
@@ -150,6 +151,9 @@ class Plain:
     def do_reorder(self) -> None:
         self.reorder = 2
 
+    def do_ping_back(self) -> None:
+        self.pings = True
+
     def do_answer_twice(self) -> None:
         self.twice = True
 
@@ -236,6 +240,9 @@ class Plain:
     def call(self, params: Message) -> Any:
         if self.result is not None:
             return self.result
+        if self.pings:
+            print(json.dumps({"jsonrpc": "2.0", "id": "from the server", "method": "ping"}), flush=True)
+            return {"content": [{"type": "text", "text": sys.stdin.readline()}]}
         return {"content": [{"type": "text", "text": str(params.get("arguments", {}).get("text"))}]}
 
 

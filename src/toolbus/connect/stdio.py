@@ -31,6 +31,7 @@ REAP_GRACE = 0.5
 LAST_OUTPUT = 0.2
 """Seconds that what a dead process has written may take to arrive."""
 POLL = 0.01
+TELL_SKIPPED = 0.5
 TRUST_STORES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
 """Paths, no secrets; without them nothing that `npx` or `uvx` downloads is trusted behind a company's CA."""
 
@@ -70,6 +71,7 @@ async def stdio_peer(
         grace = PATIENT
     finally:
         child.peer.close("the connection is closed")
+        child.tell_skipped()
         await asyncio.shield(asyncio.ensure_future(_stopped(transport, child, grace)))
 
 
@@ -141,6 +143,9 @@ class _Child(asyncio.SubprocessProtocol):
         self._writable = asyncio.Event()
         self._writable.set()
         self._stdin: asyncio.WriteTransport | None = None
+        self._telling: asyncio.TimerHandle | None = None
+        self._skipped = 0
+        self._first_skipped = ""
         self._turn_begun = False
         self._waiting: list[bytes] = []
         self.exited = asyncio.Event()
@@ -206,9 +211,19 @@ class _Child(asyncio.SubprocessProtocol):
         self._log.debug("%s", text)
 
     def _garbage(self, nth: int, data: bytes) -> None:
+        self._skipped = nth
         if nth == 1:
-            shown = self._values.redacted(data[:80].decode(errors="replace").strip())
-            self._warn(f"the server writes text that is no message to its standard output: {shown!r}")
+            self._first_skipped = self._values.redacted(data[:80].decode(errors="replace").strip())
+            # A moment later, so that one warning can say how many there were.
+            self._telling = asyncio.get_running_loop().call_later(TELL_SKIPPED, self.tell_skipped)
+
+    def tell_skipped(self) -> None:
+        """Warn of lines that were skipped, once."""
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
+            lines = "a line" if self._skipped == 1 else f"{self._skipped} lines"
+            self._warn(f"skipped {lines} on its standard output, no messages; first {self._first_skipped!r}")
 
     def _lost(self, reason: str) -> None:
         self.witness.lose(reason)
