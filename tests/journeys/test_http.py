@@ -2,6 +2,7 @@
 
 import datetime
 import ssl
+import time
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -59,6 +60,29 @@ async def test_a_server_of_the_old_transport_is_found_behind_a_url_for_the_new_o
     url = f"http://127.0.0.1:{web_ports['sse']}/sse"
     async with connect_mcp(url=url, transport="http") as mcp:
         assert (await mcp.call_tool("echo", {"text": "old"})).text == "old"
+
+
+FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 501])
+async def test_a_modern_server_that_refuses_to_send_notices_is_fine_and_asked_once(
+    record: Recording, status: int
+) -> None:
+    capabilities = {"tools": {"listChanged": True}}
+    record.results["server/discover"] = {
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": capabilities,
+        **FRESH,
+    }
+    record.results["tools/list"] = {**record.results["tools/list"], **FRESH}
+    record.statuses["subscriptions/listen"] = status
+    began = time.monotonic()
+    async with connect_mcp(record.url) as mcp:
+        assert time.monotonic() - began < 0.9  # the start did not wait for an acknowledgement
+        assert (await mcp.call_tool("look")).text == "seen"
+        assert mcp.bus.servers["mcp"].era == "modern"
+    assert [method for *_, method in record.requests].count("subscriptions/listen") == 1
 
 
 async def test_user_and_password_in_the_url_become_basic_authorisation(record: Recording) -> None:

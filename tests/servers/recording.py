@@ -28,6 +28,8 @@ class Recording:
         self.requests: list[tuple[str, str, dict[str, str], str | None]] = []
         self.statuses: dict[str, int] = {}
         """JSON-RPC method -> the HTTP status to refuse it with."""
+        self.results = dict(RESULTS)
+        """JSON-RPC method -> its result."""
         self.bodies: dict[int, bytes] = {}
         """HTTP status -> the JSON body to refuse with."""
         self.session: str | None = None
@@ -85,7 +87,7 @@ def _handler(record: Recording) -> type[BaseHTTPRequestHandler]:
             elif method in record.cut:
                 self.reply(200, b": nothing but a comment\n\n", **{"content-type": "text/event-stream"})
             else:
-                self.respond(message["id"], RESULTS.get(str(method)), record.greeting(method))
+                self.respond(message["id"], record.results.get(str(method)), record.greeting(method))
 
         def respond(self, number: Any, result: Any, headers: dict[str, str]) -> None:
             missing = {"error": {"code": -32601, "message": "no such method"}}

@@ -120,11 +120,10 @@ class Discovery:
                         pass  # each event also arrives as the notice of the legacy era
             except SubscriptionLost:
                 pass
-            except WireError as error:
-                if error.lost:
+            except MCPError as error:
+                if isinstance(error, WireError) and error.lost:
                     session.end(error.message)
                     return
-            except MCPError as error:
                 if error.code != CONNECTION_CLOSED:
                     self._listening.set()
                     logger.debug("server %r does not send change notices: %s", self._server, error)
