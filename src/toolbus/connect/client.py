@@ -47,6 +47,8 @@ async def opened_client(
         client_info=client_info,
         message_handler=message_handler,
         logging_callback=logging_callback,
+        # In the modern era a server tells its log only to who asks for it.
+        log_level="info",
         # Our catalog is the cache; the client's would copy every listing deeply, twice.
         cache=None,
     )
