@@ -299,3 +299,28 @@ def test_a_token_may_be_written_with_its_scheme() -> None:
     assert resolve({"url": "https://x.test", "auth": "Bearer abcd"}).headers == {
         "Authorization": "Bearer abcd"
     }
+
+
+def test_a_name_that_is_nowhere_else_may_be_a_variable_of_the_server_itself() -> None:
+    entry = {
+        "command": "npx",
+        "args": ["mcp-remote", "--header", "Authorization:${AUTH_HEADER}"],
+        "env": {"AUTH_HEADER": "Bearer abc123"},
+    }
+
+    assert resolve(entry).args == ("mcp-remote", "--header", "Authorization:Bearer abc123")
+    assert missing({"command": "x", "env": {"TOKEN": "${TOKEN}"}}).reference == "TOKEN"
+
+
+@pytest.mark.parametrize("header", ["Authorization", "Proxy-Authorization", "X-Api-Key"])
+def test_a_literal_in_a_header_for_credentials_is_a_secret(header: str) -> None:
+    real = resolve({"url": "https://h.test/mcp", "headers": {header: "Bearer abc123"}})
+
+    assert real.redacted("sent Bearer abc123, got abc123") == "sent ***, got ***"
+
+
+def test_a_header_that_names_an_author_is_no_secret() -> None:
+    assert (
+        resolve({"url": "https://h.test/mcp", "headers": {"X-Author": "Ann Lee"}}).redacted("Ann Lee")
+        == "Ann Lee"
+    )

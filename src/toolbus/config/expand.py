@@ -51,11 +51,12 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     known: dict[Reference, str] = {}
     sensitive: list[str] = []
     values: dict[str, str] = {}
-    for name, text in config.texts():
+    # Variables first: what is nowhere else may be one of the server's own.
+    for name, text in sorted(config.texts(), key=lambda item: not item[0].startswith("env.")):
         parts = parsed(text, server=config.alias, key=name)
         for part in parts:
             if isinstance(part, Reference) and part not in known:
-                found = await _found(part, name, config, secrets)
+                found = await _found(part, name, config, secrets, values)
                 known[part] = found.value
                 sensitive += [found.value] if found.is_secret else []
         values[name] = "".join(part if isinstance(part, str) else known[part] for part in parts)
@@ -81,8 +82,13 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     )
 
 
-async def _found(reference: Reference, name: str, config: ServerConfig, secrets: Secrets) -> Found:
+async def _found(
+    reference: Reference, name: str, config: ServerConfig, secrets: Secrets, values: Mapping[str, str]
+) -> Found:
     found = await secrets.find(reference)
+    own = values.get(f"env.{reference.body}") if reference.kind == "name" else None
+    if isinstance(found, Missing) and own is not None:
+        return Found(own)
     if isinstance(found, Missing):
         raise SecretMissing(config.alias, name, reference.label, found.reason)
     return found

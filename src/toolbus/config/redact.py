@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 from toolbus.config.reference import MASK
 
 _CREDENTIAL = re.compile(
-    r"token|secret|passw|passphrase|pwd|credential|auth(?!or)|api[-_]?key|access[-_]?key|private|cookie|bearer"
+    r"token|secret|passw|passphrase|pwd|credential|auth(?!or(?!iz))|api[-_]?key|access[-_]?key|private|cookie|bearer"
     r"|session|signature|(?:^|[-_.])(?:key|sig|pat|jwt|dsn)(?:$|[-_.])",
     re.IGNORECASE,
 )

@@ -1,0 +1,216 @@
+"""Find what other hosts have configured, and give it in our words, with no secret left in it.
+
+Nothing is written and nothing is started. One bad entry never stops the others: it is left out, with a note.
+"""
+
+import os.path
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from toolbus.config.entry import IGNORED, checked_timeouts, is_switched_off, long_form
+from toolbus.config.hosts import FILE, SET_IT, Listing, left_out, listing
+from toolbus.config.literals import TEXTS, Names, Secret, names_referred_to, referring
+from toolbus.config.load import load_config, load_server
+from toolbus.config.model import ServerConfig
+from toolbus.config.place import Place, is_list, is_mapping, near_miss
+from toolbus.config.read import read_document
+from toolbus.errors import ConfigError
+from toolbus.records import JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Editor:
+    """A host and its files: below the project's folder, and below the user's home.
+
+    `DATA` is where programs keep their data on a platform.
+    """
+
+    title: str
+    project: tuple[str, ...] = ()
+    user: tuple[str, ...] = ()
+    fills_in_dollars: bool = False
+    """Whether `$NAME` without braces is a reference there."""
+
+
+EDITORS: dict[str, Editor] = {
+    "claude": Editor(
+        title="Claude Desktop",
+        user=(
+            "DATA/Claude/claude_desktop_config.json",
+            # Where Windows keeps it when Claude came from its shop.
+            "AppData/Local/Packages/Claude_*/LocalCache/Roaming/Claude/claude_desktop_config.json",
+        ),
+    ),
+    "claude-code": Editor(title="Claude Code", project=(".mcp.json",), user=(".claude.json",)),
+    "cursor": Editor(title="Cursor", project=(".cursor/mcp.json",), user=(".cursor/mcp.json",)),
+    "vscode": Editor(
+        title="VS Code",
+        project=(".vscode/mcp.json", ".vscode/settings.json"),
+        user=("DATA/Code/User/mcp.json", "DATA/Code/User/settings.json"),
+    ),
+    "windsurf": Editor(title="Windsurf", user=(".codeium/windsurf/mcp_config.json",)),
+    "gemini": Editor(
+        title="Gemini CLI",
+        project=(".gemini/settings.json",),
+        user=(".gemini/settings.json",),
+        fills_in_dollars=True,
+    ),
+    "goose": Editor(
+        title="Goose",
+        user=(".config/goose/config.yaml", "DATA/Block/goose/config/config.yaml"),
+    ),
+}
+_DATA = {"darwin": "Library/Application Support", "win32": "AppData/Roaming"}
+_DATA_ELSEWHERE = ".config"
+
+# What an editor fills in from what is open in it.
+_EDITOR_ONLY = ("workspaceFolderBasename", "pathSeparator", "fileDirname", "execPath", "selectedText")
+# Keys that have been looked at when the rest of an entry is.
+_SETTLED = ("enabled", "disabled", "connection")
+_ABSOLUTE = re.compile(r"[/\\~$]|[A-Za-z]:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A file to import: whose it is, and the project it is looked at from."""
+
+    path: Path
+    editor: str = FILE
+    """A key of EDITORS, or `file` for a file in any dialect."""
+    folder: Path = Path()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The servers of a file in our words; the secrets that stood in them; what was left out or changed."""
+
+    source: Source
+    servers: Mapping[str, Mapping[str, JSON]] = field(repr=False)
+    secrets: tuple[Secret, ...]
+    notes: tuple[str, ...]
+
+
+def found_files(editor: str | None, *, home: Path, folder: Path, platform: str) -> list[Source]:
+    """The files of one editor, or of all, that exist; those of the project first, since they win there.
+
+    `platform` is as `sys.platform` has it. ConfigError if nobody knows the editor.
+    """
+    if editor is not None and editor not in EDITORS:
+        known = ", ".join(EDITORS)
+        raise ConfigError(f"unknown editor {editor!r}; known are {known}{near_miss(editor, EDITORS)}")
+    found: dict[Path, Source] = {}
+    for name in EDITORS if editor is None else (editor,):
+        for path in _paths(EDITORS[name], home, folder, platform):
+            found.setdefault(path, Source(editor=name, path=path, folder=folder))
+    return list(found.values())
+
+
+def imported(source: Source, *, taken: Mapping[str, str] | None = None) -> Imported:
+    """The servers of the file, ready to be written; ConfigError if it cannot be read.
+
+    `taken` are names that stand for a value already, such as those of files imported before: no reference
+    gets one of them for another value.
+    """
+    place = Place(file=str(source.path))
+    found = listing(read_document(source.path), host=source.editor, folder=source.folder, place=place)
+    notes = list(found.notes)
+    plain = _converted(found, source, place, notes)
+    names = Names({**(taken or {})})
+    referred = {alias: names_referred_to(entry) for alias, entry in plain.items()}
+    servers: dict[str, Mapping[str, JSON]] = {}
+    secrets: list[Secret] = []
+    for alias, entry in plain.items():
+        others = frozenset[str]().union(*(referred[other] for other in plain if other != alias))
+        servers[alias], new = referring(alias, entry, names, avoid=others)
+        secrets += new
+    return Imported(source=source, servers=servers, secrets=tuple(secrets), notes=tuple(notes))
+
+
+def _paths(editor: Editor, home: Path, folder: Path, platform: str) -> Iterator[Path]:
+    data = _DATA.get(platform, _DATA_ELSEWHERE)
+    for base, patterns in ((folder, editor.project), (home, editor.user)):
+        for pattern in patterns:
+            yield from sorted(path for path in base.glob(pattern.replace("DATA", data)) if path.is_file())
+
+
+def _converted(found: Listing, source: Source, place: Place, notes: list[str]) -> dict[str, dict[str, JSON]]:
+    """The entries in our words; those that are wrong are left out."""
+    settings = {key: value for key, value in found.settings.items() if value is not None}
+    if settings.pop("naming", "auto") != "auto":
+        notes.append("naming was left out: it is said once for all servers")
+    checked_timeouts(settings.get("timeouts", {}), place)
+    enabled = settings.pop("enabled_servers", None)
+    wanted = found.entries if enabled is None else place.names(enabled, "enabled_servers")
+    lists = place.mapping(settings.pop("tool_allowlist", {}), "tool_allowlist")
+    for name in (*wanted, *lists):
+        if name not in found.entries:  # a list that is for nobody would leave the tools of somebody open
+            raise place.error(f"no server has the alias {name!r}{near_miss(name, found.entries)}")
+    result: dict[str, dict[str, JSON]] = {}
+    for alias, entry in found.entries.items():
+        here = {**settings, "tool_allowlist": {alias: lists[alias]}} if alias in lists else settings
+        try:
+            flat = long_form(entry, Place())
+            is_off = alias in found.off or alias not in wanted or is_switched_off(flat, Place())
+            on = {key: value for key, value in flat.items() if key not in _SETTLED}
+            config = load_config({**here, "servers": {alias: on}}).servers[alias]
+        except ConfigError as error:
+            notes.append(left_out(alias, error))
+            continue
+        result[alias] = _plain(config, source, notes)
+        notes += _remarks(alias, flat, config, source)
+        if is_off:
+            result[alias]["enabled"] = False
+            notes.append(f"server {alias!r} is switched off, and stays so: enabled is false")
+    return result
+
+
+def _plain(config: ServerConfig, source: Source, notes: list[str]) -> dict[str, JSON]:
+    """The server as a person would write it: what follows from the rest, or is the default, is not said."""
+    dumped = config.model_dump(mode="json", exclude_defaults=True, exclude={"alias", "server"})
+    entry: dict[str, JSON] = {key: _whole_numbers(value) for key, value in dumped.items()}
+    said = entry.pop("transport")
+    if load_server(entry, alias=config.alias).transport != said:
+        entry = {"transport": said, **entry}
+    if isinstance(verify := entry.get("verify"), str):
+        entry["verify"] = os.path.join(source.path.absolute().parent, verify)
+    if source.editor in EDITORS and EDITORS[source.editor].fills_in_dollars:
+        braced = {key: _braced(entry[key]) for key in TEXTS if key in entry}
+        if any(braced[key] != entry[key] for key in braced):
+            notes.append(f"server {config.alias!r}: $NAME became ${{NAME}}, as it is written here")
+        entry |= braced
+    return entry
+
+
+def _remarks(alias: str, entry: Mapping[JSON, JSON], config: ServerConfig, source: Source) -> Iterator[str]:
+    """What somebody should know about a server that comes over."""
+    if unused := [key for key, value in entry.items() if key in IGNORED and value]:
+        yield f"server {alias!r}: left out what has no meaning here: {', '.join(unused)}"
+    texts = " ".join(text for _, text in config.texts())
+    for name in dict.fromkeys(re.findall(r"(?<!\$)\$\{input:([^}:]+)", texts)):
+        yield f"server {alias!r}: the editor asked for {name!r}; {SET_IT}"
+    for name in dict.fromkeys(re.findall(r"(?<!\$)\$\{(\w+)\}", texts)):
+        if name in _EDITOR_ONLY:
+            yield f"server {alias!r}: only an editor knows ${{{name}}}; write its value in its place"
+    for key, path in (("cwd", config.cwd), ("env_file", config.env_file)):
+        if source.editor == FILE and path and not _ABSOLUTE.match(path):
+            yield f"server {alias!r}: {key} is a relative path; it now starts at the folder of the new file"
+
+
+def _whole_numbers(value: JSON) -> JSON:
+    """30 for 30.0, also one level below."""
+    if is_mapping(value):
+        return {key: _whole_numbers(inner) for key, inner in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _braced(value: JSON) -> JSON:
+    """The texts with `${NAME}` for `$NAME`."""
+    if is_mapping(value):
+        return {key: _braced(inner) for key, inner in value.items()}
+    if is_list(value):
+        return [_braced(inner) for inner in value]
+    return re.sub(
+        r"\$\$\{|\$\{[^}]*\}|(?<!\$)\$([A-Za-z_]\w*)", lambda m: f"${{{m[1]}}}" if m[1] else m[0], value
+    )

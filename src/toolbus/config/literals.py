@@ -1,0 +1,219 @@
+"""Take the credentials that are written out in a server entry, and leave references in their place.
+
+What is taken is kept apart, and shown nowhere: not in a repr, not in a message.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, count
+
+from toolbus.config.place import is_list, is_mapping
+from toolbus.config.redact import names_credential
+from toolbus.config.reference import Reference, parsed
+from toolbus.records import JSON
+
+TEXTS = ("command", "args", "env", "env_file", "url", "headers", "auth", "cwd")
+"""The keys of an entry whose texts may hold references."""
+
+_REFERENCE = r"\$\$\{|\$\{[^}]*\}"
+# A reference, an escape, or one character of a literal: no match ends inside of one.
+_PIECE = rf"{_REFERENCE}|(?!\$\$?\{{)"
+# Prefixes that their issuers publish so that a leaked key can be found.
+_KEY = re.compile(
+    r"(?<![\w$-])(?:"
+    r"(?:sk|rk|pk)[-_](?=[\w-]*\d)[\w-]{16,}|gh[oprsu]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|xox[abeprs]-[\w-]{10,}|A[KS]IA[A-Z0-9]{12,}|AIza[\w-]{30,}|(?:hf|gsk|ntn|npm)_\w{20,}|dapi[0-9a-f]{32}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|(?<=Bearer )(?=\S*\d)[\w.~+/=-]{8,}"
+    r")"
+)
+_IN_TEXT = re.compile(
+    rf"(?<![\w+.-])(?P<scheme>[\w+.-]*)://(?P<user>(?:{_PIECE}[^/?#@\s:])*)"
+    rf"(?::(?P<password>(?:{_PIECE}[^/?#\s])*))?@"
+    rf"|(?P<head>[?&;](?P<name>[^=&;#\s?]+)=)(?P<value>(?:{_PIECE}[^&;#\s\"'])*)"
+    rf"|{_REFERENCE}"
+    rf"|(?P<key>{_KEY.pattern})"
+)
+_PAIR = re.compile(r"(?P<head>(?P<name>-{0,2}[\w.-]+)=)(?P<value>.+)", re.DOTALL)
+_HEADER = re.compile(r"(?P<head>(?:--?[\w-]+=)?(?P<name>[A-Za-z][\w-]*):[ \t]*)(?P<value>[^/].*)", re.DOTALL)
+_FLAG = re.compile(r"-{1,2}(?!no-)(?:[A-Za-z][\w-]*[-_])?(?P<word>[A-Za-z]\w*)")
+_SCHEME = re.compile(r"(?P<head>[A-Za-z][\w-]*[ \t]+)(?P<value>\S.*)", re.DOTALL)
+# Switches, and variables as a shell would write them: nothing anybody has to keep.
+_HARMLESS = re.compile(
+    r"|0|1|true|false|yes|no|on|off|none|null|\$[a-z_]\w*|%[a-z_]\w*%", re.IGNORECASE | re.ASCII
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Secret:
+    """A value that stood in an entry under `key`, and the `name` it is referred to by now."""
+
+    server: str
+    key: str
+    name: str
+    value: str = field(repr=False)
+
+
+@dataclass(slots=True, repr=False)
+class Names:
+    """Names for values, such that no name stands for two."""
+
+    taken: dict[str, str]
+
+    def name(self, wanted: str, server: str, value: str, *, avoid: frozenset[str]) -> str:
+        """The wanted name if it is free or stands for this very value, else one with the server in it."""
+        wanted, owner = _legal(wanted), shouted(server)
+        longer = wanted if wanted.startswith(f"{owner}_") else f"{owner}_{wanted}"
+        for name in chain((wanted, longer), (f"{longer}_{number}" for number in count(2))):
+            if name not in avoid and self.taken.setdefault(name, value) == value:
+                return name
+        raise AssertionError("numbers do not end")
+
+
+def referring(
+    server: str, entry: Mapping[str, JSON], names: Names, *, avoid: frozenset[str] = frozenset()
+) -> tuple[dict[str, JSON], tuple[Secret, ...]]:
+    """The entry, in our words, with a reference for every credential in it; and the credentials.
+
+    `avoid` are names that mean something else already: what the other servers refer to.
+    """
+    taking = _Taking(server=server, names=names, avoid=avoid, own=names_referred_to(entry))
+    result = dict(entry)
+    # Variables first: they have names already, and other texts may refer to them.
+    if env := entry.get("env"):
+        result["env"] = {name: taking.variable(name, text) for name, text in env.items()}
+    if args := entry.get("args"):
+        result["args"] = [
+            taking.argument(f"args[{index}]", taking.renamed(text), args[index - 1] if index else "")
+            for index, text in enumerate(args)
+        ]
+    if headers := entry.get("headers"):
+        result["headers"] = {
+            name: taking.header(f"headers.{name}", name, text) for name, text in headers.items()
+        }
+    for key in ("command", "url"):
+        if key in entry:
+            result[key] = taking.inside(key, entry[key])
+    if auth := entry.get("auth"):
+        result["auth"] = {**auth, "token": taking.whole("auth.token", auth["token"], "token")}
+    return result, tuple(taking.secrets)
+
+
+def names_referred_to(entry: Mapping[str, JSON]) -> frozenset[str]:
+    """Every name that a text of the entry refers to."""
+    return frozenset(
+        part.body
+        for key in TEXTS
+        for text in _texts(entry.get(key))
+        for part in parsed(text)
+        if isinstance(part, Reference) and part.kind == "name"
+    )
+
+
+def shouted(text: str) -> str:
+    """The text as the name of a variable: `my-server` becomes `MY_SERVER`."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text)
+    return _legal(re.sub(r"[^A-Za-z0-9]+", "_", words).strip("_").upper() or "SERVER")
+
+
+def _texts(value: JSON) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif is_mapping(value) or is_list(value):
+        for inner in value.values() if is_mapping(value) else value:
+            yield from _texts(inner)
+
+
+def _legal(name: str) -> str:
+    name = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"_{name}" if re.match(r"\d|(?:file|cmd)$", name) else name
+
+
+@dataclass(slots=True, kw_only=True, repr=False)
+class _Taking:
+    """One entry on its way: what was taken from it so far."""
+
+    server: str
+    names: Names
+    avoid: frozenset[str]
+    own: frozenset[str]
+    """What the entry itself refers to."""
+    secrets: list[Secret] = field(default_factory=list[Secret])
+
+    def variable(self, name: str, text: str) -> str:
+        key = f"env.{name}"
+        if names_credential(name) or _KEY.fullmatch(text):
+            return self._taken(key, text, name)
+        return self.inside(key, text)
+
+    def argument(self, key: str, text: str, before: str) -> str:
+        """An argument: `--token=X`, `TOKEN=X`, `Authorization: X`, or the X after `--token`."""
+        if (pair := _PAIR.fullmatch(text)) and names_credential(pair["name"]):
+            name = pair["name"]
+            wanted = name if name.isupper() and not name.startswith("-") else self._own(name)
+            return pair["head"] + self._taken(key, pair["value"], wanted)
+        if (header := _HEADER.fullmatch(text)) and _is_secret_header(header["name"]):
+            return header["head"] + self.header(key, header["name"], header["value"])
+        flag = _FLAG.fullmatch(before)
+        if flag and names_credential(flag["word"]) and not text.startswith("-"):
+            return self.whole(key, text, before)
+        return self.inside(key, text)
+
+    def header(self, key: str, name: str, text: str) -> str:
+        if not _is_secret_header(name):
+            return self.inside(key, text)
+        if not name.lower().endswith("authorization"):
+            return self.whole(key, text, re.sub(r"^x-", "", name, flags=re.IGNORECASE))
+        scheme = _SCHEME.fullmatch(text)
+        head, value = (scheme["head"], scheme["value"]) if scheme else ("", text)
+        return head + self.whole(key, value, "token")
+
+    def whole(self, key: str, text: str, word: str) -> str:
+        """A reference named after server and word for all of the text, unless it has one already."""
+        return self._taken(key, text, self._own(word))
+
+    def inside(self, key: str, text: str) -> str:
+        """The text with references for the credentials within: of URLs, and keys of a well-known shape."""
+
+        def replaced(match: re.Match[str]) -> str:
+            if match["key"]:
+                return self.whole(key, match["key"], "token")
+            if match["head"] and names_credential(match["name"]):
+                return match["head"] + self.whole(key, match["value"], match["name"])
+            if match["scheme"] is None:
+                return match[0]
+            user, password = match["user"], match["password"]
+            if password:
+                return f"{match['scheme']}://{user}:{self.whole(key, password, 'password')}@"
+            if user and match["scheme"].endswith(("http", "https")):  # `git` of ssh://git@... is no secret
+                end = match[0][len(match["scheme"]) + 3 + len(user) :]
+                return f"{match['scheme']}://{self.whole(key, user, 'token')}{end}"
+            return match[0]
+
+        return _IN_TEXT.sub(replaced, text)
+
+    def renamed(self, text: str) -> str:
+        """The text with references to a variable of this server under the name its value has now."""
+        for secret in self.secrets:
+            own = secret.key.removeprefix("env.")
+            text = re.sub(rf"(?<!\$)\$\{{{re.escape(own)}\}}", f"${{{secret.name}}}", text)
+        return text
+
+    def _own(self, word: str) -> str:
+        return f"{shouted(self.server)}_{shouted(word)}"
+
+    def _taken(self, key: str, text: str, wanted: str) -> str:
+        parts = parsed(text)
+        if _HARMLESS.fullmatch(text) or any(isinstance(part, Reference) for part in parts):
+            return text
+        value = "".join(part for part in parts if isinstance(part, str))
+        # A text that refers to a variable of the same server means this very value.
+        avoid = self.avoid if key == f"env.{wanted}" else self.avoid | self.own
+        name = self.names.name(wanted, self.server, value, avoid=avoid)
+        self.secrets.append(Secret(server=self.server, key=key, name=name, value=value))
+        return f"${{{name}}}"
+
+
+def _is_secret_header(name: str) -> bool:
+    # `names_credential` lets words with "author" pass.
+    return names_credential(name) or name.lower().endswith("authorization")
