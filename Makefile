@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # pyright otherwise asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: test check bench soak demo format clean
+.PHONY: test check bench soak demo docs format clean
 .SILENT:
 
 # make test ARGS="-k naming"
@@ -26,7 +26,10 @@ soak: .venv/.ready
 	python -m bench.soak $(ARGS)
 
 demo: .venv/.ready
-	python examples/quickstart.py
+	toolbus demo
+
+docs: .venv/.ready
+	python -m tests.cli.reference
 
 format: .venv/.ready
 	ruff format

@@ -15,13 +15,14 @@ from toolbus.call import Call, Caller, Hook, Progress
 from toolbus.catalog import Catalog
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, find_config, load_config, load_server
 from toolbus.connect import Link, Session
-from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolNotFound
+from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolbusError, ToolNotFound
 from toolbus.events import CatalogChanged, Emit, Hub, Listening, Warned
 from toolbus.home import Home
 from toolbus.records import (
     JSON,
     Embedded,
     Health,
+    Inventory,
     Prompt,
     PromptResult,
     Resource,
@@ -237,15 +238,20 @@ class Toolbus:
             raise self._missing(str(spec.origin))
         return await self._at_home(self._caller.call(Call(spec=spec, arguments=arguments)))
 
+    async def find(self, name: str) -> ToolSpec:
+        """The tool of that public name or `server/tool`; connects the idle servers that may have it."""
+        return await self._at_home(self._found(name))
+
     async def _found(self, name: str) -> ToolSpec:
-        """The tool of that name, if need be once the servers that may have it are up."""
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
             kind = type(name).__name__
             raise TypeError(f"a tool is called by its public name or 'server/tool', not by a {kind}")
-        for alias, link in list(self._servers.down.items()):
-            if not self._servers.inventories[alias].tools and self._may_have(alias, name):
-                await link.open()
         spec = self._catalog.get(name)
+        if spec is None:
+            away = (alias for alias in self._servers.down if not self._servers.inventories[alias].tools)
+            likely = [self._servers[alias] for alias in away if self._may_have(alias, name)]
+            await asyncio.gather(*(link.open() for link in likely))
+            spec = self._catalog.get(name)
         if spec is None:
             raise self._missing(name)
         return spec
@@ -265,6 +271,16 @@ class Toolbus:
     def servers(self) -> dict[str, ServerStatus]:
         """The state of every link, now."""
         return {alias: self._status(link) for alias, link in self._servers.links.items()}
+
+    @property
+    def failures(self) -> dict[str, ToolbusError]:
+        """Why each server that cannot be used cannot; `ConnectFailed` says how far it came."""
+        return {alias: link.error for alias, link in self._servers.links.items() if link.error}
+
+    @property
+    def inventories(self) -> dict[str, Inventory]:
+        """What each server offers, before anything is left out or renamed."""
+        return self._servers.inventories
 
     async def health(self) -> dict[str, Health]:
         """Ask every live link for a sign of life; no new connection is made."""

@@ -64,14 +64,17 @@ def _legal(text: str) -> str:
     return _ILLEGAL.sub("_", text)
 
 
-def _wanted(template: str, word: str, origin: Origin) -> str:
+def spelt(template: str, word: str, tool: str) -> str:
+    """The name that the template alone gives, legal or not; `word` stands for the server."""
     if template == "auto":
         prefix = f"{word}_" if word else ""
         # git's `git_log` says whose it is already.
-        name = origin.tool if origin.tool.startswith(prefix) else prefix + origin.tool
-    else:
-        name = template.replace("{server}", word).replace("{tool}", origin.tool)
-    return _legal(name) or "_"
+        return tool if tool.startswith(prefix) else prefix + tool
+    return template.replace("{server}", word).replace("{tool}", tool)
+
+
+def _wanted(template: str, word: str, origin: Origin) -> str:
+    return _legal(spelt(template, word, origin.tool)) or "_"
 
 
 def _space(template: str, word: str) -> str:

@@ -1,0 +1,217 @@
+"""The `toolbus` command: its words, and how every outcome becomes an exit code.
+
+0 done, 1 failed, 2 wrong usage or config; 130 and 143 when it was interrupted or terminated. An
+error is one line on stderr that ends in the next step; a traceback only with `--debug`.
+"""
+
+import sys
+from collections.abc import Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from toolbus.cli.completion import argument_names, editor_names, server_names, tool_names
+from toolbus.cli.options import Settings, with_settings
+
+app = typer.Typer(
+    help="Any MCP server, any agent, one catalog that stays alive.",
+    epilog="First steps: toolbus demo, toolbus init, toolbus tools.",
+    rich_markup_mode=None,  # plain help: it is there sooner, and reads the same everywhere
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Servers = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="SERVER", help="Only these servers.", autocompletion=server_names),
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        import toolbus
+
+        print(f"toolbus {toolbus.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+@with_settings
+def root(
+    settings: Settings,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Any MCP server, any agent, one catalog that stays alive."""
+
+
+@app.command()
+@with_settings
+def demo(
+    settings: Settings,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep what the demo makes in this folder.")
+    ] = None,
+) -> int:
+    """See it at work on servers that ship with it: no key, no network."""
+    from toolbus.cli.demo import run
+
+    return run(settings, out)
+
+
+@app.command()
+@with_settings
+def tools(
+    settings: Settings,
+    servers: Servers = None,
+    search: Annotated[
+        str | None, typer.Option("--search", metavar="WORDS", help="Only tools that have all these words.")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show every argument and annotation.")] = False,
+) -> int:
+    """List the servers and their tools."""
+    from toolbus.cli.tools import run
+
+    return run(settings, servers or [], search=search, full=full)
+
+
+@app.command()
+@with_settings
+def call(
+    settings: Settings,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="The tool's name, or SERVER/TOOL.", autocompletion=tool_names),
+    ],
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Arguments, read by the tool's schema: n=5, on=true, list=a,b or given twice, a.b=1 for "
+            "nested ones, text=@FILE for what a file holds; - reads a JSON object from stdin.",
+            autocompletion=argument_names,
+        ),
+    ] = None,
+    args: Annotated[
+        str | None, typer.Option("--args", metavar="JSON", help="The arguments as a JSON object.")
+    ] = None,
+    args_file: Annotated[
+        Path | None, typer.Option("--args-file", metavar="FILE", help="A file with that JSON object.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="S", help="Seconds the tool may take.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Save images and other blobs there.")
+    ] = None,
+) -> int:
+    """Call a tool and print what it says; exit 1 if it says error."""
+    from toolbus.cli.arguments import given
+    from toolbus.cli.call import run
+
+    return run(settings, name, given(words or [], args, args_file), timeout=timeout, out=out)
+
+
+@app.command()
+@with_settings
+def check(settings: Settings, servers: Servers = None) -> int:
+    """Find out what is wrong with a server, and what to do."""
+    from toolbus.cli.check import run
+
+    return run(settings, servers or [])
+
+
+@app.command()
+@with_settings
+def watch(settings: Settings, servers: Servers = None) -> int:
+    """Keep the servers up and show what happens, until Ctrl-C.
+
+    Follows changes of the config file: save it, and servers come and go.
+    """
+    from toolbus.cli.watch import run
+
+    return run(settings, servers or [])
+
+
+@app.command()
+@with_settings
+def init(
+    settings: Settings,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> int:
+    """Write a commented toolbus.yaml to start from."""
+    from toolbus.cli.init import run
+
+    return run(settings, force=force)
+
+
+@app.command("import")
+@with_settings
+def import_(
+    settings: Settings,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="EDITOR|FILE",
+            help="claude, claude-code, cursor, vscode, windsurf, gemini, goose, or a file; by default all "
+            "that are found.",
+            autocompletion=editor_names,
+        ),
+    ] = None,
+    write: Annotated[bool, typer.Option("--write", help="Write it; otherwise only show it.")] = False,
+    with_secrets: Annotated[
+        bool, typer.Option("--with-secrets", help="With --write: put literal secrets into .env.")
+    ] = False,
+) -> int:
+    """Take over the servers of an editor's or agent's config."""
+    from toolbus.cli.importing import run
+
+    return run(settings, source, write=write, with_secrets=with_secrets)
+
+
+@app.command()
+@with_settings
+def config(
+    settings: Settings,
+    redacted: Annotated[
+        bool, typer.Option("--redacted", help="Fill in every ${...}, and show secrets as ***.")
+    ] = False,
+) -> int:
+    """Show the config as toolbus understands it; never a secret."""
+    from toolbus.cli.config import run
+
+    return run(settings, expanded=redacted)
+
+
+def main() -> None:
+    """The program."""
+    sys.exit(exit_code(sys.argv[1:]))
+
+
+def exit_code(arguments: Sequence[str]) -> int:
+    """Run one command line; what goes wrong becomes a line on stderr."""
+    from typer.main import get_command
+
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character gets its code, not an error.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code: Any = get_command(app).main(
+            list(arguments) or ["--help"], prog_name="toolbus", standalone_mode=False
+        )
+        sys.stdout.flush()
+        return code or 0
+    except BrokenPipeError:
+        # Whoever read our output has left. Python would complain once more when it flushes at the end.
+        sys.stdout = None
+        return 1
+    except (Exception, typer.Abort) as error:  # the edge of the program: every error becomes a line
+        if "--debug" in arguments:
+            raise
+        from toolbus.cli.outcome import told
+
+        return told(error, as_json="--json" in arguments)

@@ -1,0 +1,237 @@
+"""`toolbus check`: what is wrong with a server, in plain words, and what to do about it."""
+
+import os.path
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from rich.text import Text
+
+from toolbus.cli.completion import remember
+from toolbus.cli.options import Settings
+from toolbus.cli.outcome import FAILED
+from toolbus.cli.screen import Screen, one_line, visible
+from toolbus.cli.session import checked, configured, opened
+from toolbus.cli.session import run as run_async
+from toolbus.config import BusConfig, ServerConfig
+from toolbus.errors import ConnectFailed, SecretMissing, ToolbusError
+from toolbus.events import Event, StateChanged, Warned
+from toolbus.records import JSON, Inventory, ServerStatus, ToolSpec
+from toolbus.shape import spelt
+
+if TYPE_CHECKING:
+    from toolbus.bus import Toolbus
+
+Severity = Literal["error", "warning", "info"]
+STYLES: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
+# What to do where the error itself does not say it, by the phase that failed.
+NEXT = {
+    "configure": "correct its entry in the config",
+    "spawn": "run the command by hand to see why",
+    "connect": "is it running, and is the address right?",
+    "handshake": "is it an MCP server? Run the command, or open the URL, by hand",
+    "list": "raise timeouts.list, or tell the author of the server",
+    "call": "try again",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One finding; an error is what a user must fix."""
+
+    severity: Severity
+    message: str
+    fix: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """All that is known about one server."""
+
+    config: ServerConfig
+    status: ServerStatus
+    inventory: Inventory
+    error: ToolbusError | None
+    problems: Sequence[Problem]
+    seconds: float | None
+    """From the start to the first list."""
+
+    @property
+    def ok(self) -> bool:
+        return all(problem.severity != "error" for problem in self.problems)
+
+
+class _Heard:
+    """What servers told while they were started."""
+
+    def __init__(self) -> None:
+        self.warnings: dict[str, list[Warned]] = defaultdict(list)
+        self._began: dict[str, float] = {}
+        self._took: dict[str, float] = {}
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case Warned():
+                self.warnings[event.server].append(event)
+            case StateChanged(state="connecting"):
+                self._began[event.server] = event.at
+            case StateChanged(state="ready"):
+                self._took.setdefault(event.server, event.at - self._began.get(event.server, event.at))
+            case _:
+                pass
+
+    def seconds(self, alias: str) -> float | None:
+        return self._took.get(alias)
+
+
+def run(settings: Settings, servers: Sequence[str]) -> int:
+    """Examine these servers, by default all; exit 1 if a user must fix anything."""
+    return run_async(lambda: _checked(settings, servers))
+
+
+async def _checked(settings: Settings, servers: Sequence[str]) -> int:
+    screen, config, heard = Screen(settings), configured(settings), _Heard()
+    wanted = checked(config, servers)
+    async with opened(screen, config, wanted, heard.hear) as bus:
+        findings = {alias: _finding(bus, config, alias, heard) for alias in wanted}
+        remember(config.file, bus.catalog, [alias for alias in wanted if findings[alias].ok])
+    ok = all(finding.ok for finding in findings.values())
+    if screen.as_json:
+        found = {alias: _json(finding) for alias, finding in findings.items()}
+        screen.json({"ok": ok, "servers": found})
+    else:
+        _show_all(screen, list(findings.values()), config.file)
+    return 0 if ok else FAILED
+
+
+def _finding(bus: "Toolbus", config: BusConfig, alias: str, heard: _Heard) -> Finding:
+    error = bus.failures.get(alias)
+    tools = [spec for spec in bus.catalog if spec.origin.server == alias]
+    return Finding(
+        config=config.servers[alias],
+        status=bus.servers[alias],
+        inventory=bus.inventories[alias],
+        error=error,
+        problems=[
+            *([_failure(error)] if error else []),
+            *map(_warning, heard.warnings[alias]),
+            *_renamed(tools, config, config.servers[alias]),
+        ],
+        seconds=heard.seconds(alias),
+    )
+
+
+def _failure(error: ToolbusError) -> Problem:
+    match error:
+        case ConnectFailed():
+            return Problem(
+                severity="error",
+                message=f"{error.phase} failed: {error.cause}",
+                fix=error.hint or ("see what it says on stderr" if error.stderr else NEXT[error.phase]),
+            )
+        case SecretMissing():
+            message, _, fix = error.problem.partition("; ")
+            return Problem(
+                severity="error", message=message, fix=fix or "correct the reference in the config"
+            )
+        case _:
+            message = getattr(error, "problem", None) or str(error)
+            return Problem(severity="error", message=message, fix="correct its entry in the config")
+
+
+def _warning(event: Warned) -> Problem:
+    if event.tool:
+        message, fix = (
+            f"tool {event.tool!r} {event.message}",
+            "tell the author of the server; the others work",
+        )
+    elif event.message.startswith("include:"):
+        message, fix = event.message, "correct the pattern: it is matched with the server's own names"
+    else:
+        message, fix = event.message, "tell the author of the server"
+    return Problem(severity="warning", message=message, fix=fix)
+
+
+def _renamed(tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig) -> Iterator[Problem]:
+    """Names that are not what the template gives: illegal, too long, or taken."""
+    word = server.alias if server.prefix is None else server.prefix
+    for spec in tools:
+        if spec.name != spelt(config.naming, word, spec.origin.tool):
+            yield Problem(
+                severity="info",
+                message=f"tool {spec.origin.tool!r} is called {spec.name!r}",
+                fix="nothing to do: models take 64 characters of A-Z a-z 0-9 _ - and no name twice",
+            )
+
+
+def _json(finding: Finding) -> JSON:
+    status = finding.status
+    return {
+        "ok": finding.ok,
+        "state": status.state,
+        "era": status.era,
+        "protocol": status.protocol,
+        "latency_ms": None if finding.seconds is None else round(finding.seconds * 1000, 1),
+        "tools": status.tools,
+        "problems": [
+            {"severity": problem.severity, "message": problem.message, "fix": problem.fix}
+            for problem in finding.problems
+        ],
+    }
+
+
+def _show_all(screen: Screen, findings: Sequence[Finding], file: str | None) -> None:
+    for finding in findings:
+        _show(screen, finding)
+    down = sum(not finding.ok for finding in findings)
+    verdict = f"{down} of {len(findings)} to fix" if down else f"all {len(findings)} fine"
+    where = f", as {os.path.relpath(file)} has them" if file else ""
+    screen.print(Text(verdict + where, style="dim"))
+
+
+def _show(screen: Screen, finding: Finding) -> None:
+    word, style = ("ok", "green") if finding.ok else ("failed", "bold red")
+    screen.print(Text.assemble((finding.config.alias, "bold"), "  ", (word, style)))
+    rows = [[Text(label, style="dim"), Text(one_line(text))] for label, text in _steps(finding)]
+    for problem in finding.problems:
+        rows.append([Text(problem.severity, style=STYLES[problem.severity]), Text(one_line(problem.message))])
+        if problem.severity == "error" and isinstance(finding.error, ConnectFailed):
+            rows += [[Text("stderr", style="dim"), Text(visible(line))] for line in finding.error.stderr]
+        if problem.fix and problem.severity != "info":
+            rows.append([Text("next step", style="bold"), Text(problem.fix)])
+    screen.rows(rows, cut=False)
+
+
+def _steps(finding: Finding) -> Iterator[tuple[str, str]]:
+    """How far it came, step by step."""
+    config, status, error = finding.config, finding.status, finding.error
+    phase = error.phase if isinstance(error, ConnectFailed) else "configure" if error else None
+    if phase == "configure":
+        return
+    if config.command is not None:
+        if phase == "spawn":
+            return
+        path = shutil.which(config.command)
+        yield (
+            "command",
+            f"{config.command}: found" + (f" ({path})" if path and path != config.command else ""),
+        )
+        yield "process", "started"
+    elif phase != "connect":
+        yield "address", "reached"
+        if status.state == "ready":
+            sends = config.auth is not None or any(name.lower() == "authorization" for name in config.headers)
+            yield "authorisation", "accepted" if sends else "none sent, none asked for"
+    if status.protocol and status.state == "ready":
+        yield "protocol", f"{status.protocol} ({status.era})"
+    if finding.seconds is not None:
+        pages = finding.inventory.pages
+        counted = f"{len(finding.inventory.tools)} tools on {pages} page{'' if pages == 1 else 's'}"
+        kept = (
+            ""
+            if status.tools == len(finding.inventory.tools)
+            else f", {status.tools} after include and exclude"
+        )
+        yield "list", f"{counted}{kept}, {finding.seconds:.2f} s after the start"

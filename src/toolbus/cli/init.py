@@ -1,0 +1,28 @@
+"""`toolbus init`: a file to start from."""
+
+from pathlib import Path
+
+from toolbus.cli.options import Settings
+from toolbus.cli.outcome import Usage
+from toolbus.cli.screen import Screen
+from toolbus.config.load import FILE_NAMES
+from toolbus.config.written import TEMPLATE
+
+
+def run(settings: Settings, *, force: bool) -> int:
+    """Write `toolbus.yaml`, or the file that `--config` names."""
+    screen = Screen(settings)
+    path = settings.config or Path("toolbus.yaml")
+    if path.suffix not in (".yaml", ".yml"):
+        raise Usage(f"{str(path)!r}: the file is YAML; name it *.yaml")
+    if path.exists() and not force:
+        raise Usage(f"{str(path)!r} is there already; --force replaces it")
+    path.write_text(TEMPLATE, encoding="utf-8")
+    if screen.as_json:
+        screen.json({"written": str(path)})
+        return 0
+    screen.print(f"wrote {path}; next: toolbus tools")
+    others = [name for name in FILE_NAMES if name != path.name and (path.parent / name).is_file()]
+    if others and settings.config is None:
+        screen.note(f"{', '.join(others)} is not looked at any more, since {path} comes first")
+    return 0

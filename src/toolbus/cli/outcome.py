@@ -1,0 +1,56 @@
+"""What to tell a person about an error: one line that ends in the next step, and the exit code."""
+
+import json
+import sys
+
+import typer
+
+from toolbus.cli.screen import visible
+from toolbus.errors import ConfigError, ServerNotFound, ToolbusError, ToolNotFound
+
+FAILED, WRONG_USAGE = 1, 2
+
+
+class Usage(Exception):
+    """The command line asks for something that cannot be; `details` are lines below the message."""
+
+    def __init__(self, message: str, details: tuple[str, ...] = ()) -> None:
+        self.details = details
+        super().__init__(message)
+
+
+def told(error: BaseException, *, as_json: bool) -> int:
+    """Print the error to stderr, with `as_json` also as the one document on stdout; gives the exit code."""
+    message, code = _described(error)
+    details = error.details if isinstance(error, Usage) else ()
+    print("\n".join([f"toolbus: {visible(message)}", *map(visible, details)]), file=sys.stderr)
+    if as_json:
+        kind = (
+            "Usage" if code == WRONG_USAGE and not isinstance(error, ToolbusError) else type(error).__name__
+        )
+        print(json.dumps({"error": {"type": kind, "message": message}}, ensure_ascii=False))
+    return code
+
+
+def _described(error: BaseException) -> tuple[str, int]:
+    match error:
+        case ConfigError() | Usage() | ServerNotFound():
+            return str(error), WRONG_USAGE
+        case ToolNotFound(close_matches=[]):
+            return f"{error}; 'toolbus tools' lists them", FAILED
+        case ToolbusError():
+            return str(error), FAILED
+        case typer.TyperException():
+            return _with_help(error), WRONG_USAGE
+        case OSError():
+            return f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""), FAILED
+        case _:
+            name = type(error).__name__
+            return f"a bug in toolbus: {name}: {error}; please report it with the output of --debug", FAILED
+
+
+def _with_help(error: typer.TyperException) -> str:
+    """A finding of the parser, and where to read on."""
+    command = getattr(getattr(error, "ctx", None), "command_path", "toolbus")
+    message = error.format_message().rstrip(".")
+    return f"{message[:1].lower()}{message[1:]}; see '{command} --help'"

@@ -1,0 +1,109 @@
+"""Where a command prints: results to stdout, what is only for the moment to stderr.
+
+On a terminal there is colour and movement; anywhere else plain lines, none of them cut. What a server
+wrote is never obeyed: control characters are shown, not sent to the terminal.
+"""
+
+import json
+import logging
+import re
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any
+
+from toolbus.cli.options import Settings
+from toolbus.records import JSON
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.text import Text
+
+    from toolbus.cli.moving import Moving
+
+# Controls but line feed and tab, C1, soft hyphen, zero width, bidi, interlinear, tags.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
+GAP = "  "
+
+
+def visible(text: str) -> str:
+    """The text with everything that a terminal would obey, or hide, written out."""
+    plain = text.replace("\r\n", "\n")
+    return _UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), plain)
+
+
+def one_line(text: str) -> str:
+    """The first line that says anything, fit for a table."""
+    return next((line.strip() for line in visible(text).splitlines() if line.strip()), "").replace("\t", " ")
+
+
+class Screen:
+    """Both streams, as one command uses them."""
+
+    def __init__(self, settings: Settings) -> None:
+        from rich.console import Console
+
+        options: Any = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
+        options["no_color"] = True if settings.no_color else None
+        self.out = Console(**options)
+        self.err = Console(stderr=True, **options)
+        self.as_json = settings.json
+        if settings.verbose:
+            _show_log(logging.DEBUG if settings.verbose > 1 else logging.INFO)
+
+    @property
+    def width(self) -> int | None:
+        """How wide a line may be; without a terminal as wide as it likes."""
+        return self.out.width if self.out.is_terminal else None
+
+    def print(self, *parts: "RenderableType") -> None:
+        """A line for people; with `--json` there are none."""
+        if not self.as_json:
+            self.out.print(*parts)
+
+    def note(self, text: str) -> None:
+        """A line for people that is no result."""
+        self.err.print(visible(text))
+
+    def json(self, value: JSON) -> None:
+        """The one document of `--json`."""
+        print(json.dumps(value, indent=2, ensure_ascii=False, default=str), flush=True)
+
+    def rows(self, rows: Sequence[Sequence["Text"]], indent: int = 2, *, cut: bool = True) -> None:
+        """Lines in columns; on a terminal the last column is cut to fit, or else goes on below."""
+        from rich.text import Text
+
+        widths = [max((cell.cell_len for cell in column), default=0) for column in zip(*rows, strict=True)]
+        for row in rows:
+            line = Text(" " * indent)
+            for cell, width in zip(row[:-1], widths[:-1], strict=True):
+                line += cell + Text(" " * (width - cell.cell_len) + GAP)
+            line += row[-1]
+            line.rstrip()
+            if cut and self.width is not None:
+                line.truncate(self.width, overflow="ellipsis")
+            self.print(line)
+
+    def moving(self, text: str) -> "AbstractContextManager[Moving]":
+        """A spinner on stderr while something takes time."""
+        from toolbus.cli.moving import moving
+
+        return moving(self.err, one_line(text))
+
+
+def _show_log(level: int) -> None:
+    """The library's log on stderr; at DEBUG also that of the SDK and the HTTP client below it."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_Visible("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S"))
+    for name in ("toolbus",) if level > logging.DEBUG else ("toolbus", "mcp", "client", "httpx2"):
+        logger = logging.getLogger(name)
+        logger.setLevel(level)
+        logger.addHandler(handler)
+
+
+class _Visible(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        return visible(super().format(record))

@@ -1,0 +1,153 @@
+"""A bus for the length of one command: the right servers up, and none left when it is over."""
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from toolbus.cli.options import Settings
+from toolbus.cli.screen import Screen, one_line
+from toolbus.config import BusConfig, find_config, load_config
+from toolbus.errors import ConfigError, ServerNotFound
+from toolbus.events import Event, StateChanged
+
+if TYPE_CHECKING:
+    from toolbus.bus import Toolbus
+    from toolbus.cli.moving import Moving
+
+NOT_YET = ("idle", "connecting")
+
+
+def run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run the work of a command; a signal ends it, and what it started, in order."""
+    return asyncio.run(_ended_by_signals(work()))
+
+
+async def _ended_by_signals(work: Coroutine[Any, Any, int]) -> int:
+    """Ctrl-C is asyncio's own matter; SIGTERM and a closed terminal end the work the same way."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(work)
+    received: list[int] = []
+
+    def end(number: int) -> None:
+        received.append(number)
+        task.cancel()
+
+    for name in ("SIGTERM", "SIGHUP"):
+        with suppress(AttributeError, NotImplementedError):  # Windows has neither
+            loop.add_signal_handler(getattr(signal, name), end, int(getattr(signal, name)))
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if received:
+            return 128 + received[0]
+        raise
+
+
+def configured(settings: Settings) -> BusConfig:
+    """The config that `--config` names, or the one that is found."""
+    try:
+        return load_config(settings.config or find_config())
+    except ConfigError as error:
+        if settings.config is None and error.file is None:
+            folder = str(Path.cwd())
+            raise ConfigError(
+                f"no config in {folder!r}; write one with 'toolbus init', take over an editor's with "
+                "'toolbus import', name one with --config, or try 'toolbus demo'"
+            ) from None
+        raise
+
+
+def checked(config: BusConfig, servers: Iterable[str]) -> list[str]:
+    """The servers meant, by default all; `ServerNotFound` if there is no such server."""
+    wanted = list(dict.fromkeys(servers))
+    for alias in wanted:
+        if alias not in config.servers:
+            raise ServerNotFound(alias, list(config.servers))
+    if not config.servers:
+        raise ConfigError("it names no server; add one under servers:", file=config.file)
+    return wanted or list(config.servers)
+
+
+@asynccontextmanager
+async def opened(
+    screen: Screen,
+    config: BusConfig,
+    servers: Collection[str],
+    on_event: Callable[[Event], None] | None = None,
+) -> "AsyncGenerator[Toolbus]":
+    """A bus on which these servers are up or have failed; the others stay idle.
+
+    They stay on the bus all the same: the names of tools do not depend on who was asked for.
+    """
+    with screen.moving("starting " + ", ".join(servers)) as moving:
+        # Here, under the spinner: importing the SDK takes longer than many a server.
+        from toolbus.bus import Toolbus
+
+        starting = _Starting(config, moving, on_event)
+        bus = Toolbus(with_only(config, servers), on_event=starting.hear)
+        try:
+            await bus.start()
+            await starting.settled(bus, servers)
+        except BaseException:
+            await bus.stop()
+            raise
+    try:
+        yield bus
+    finally:
+        await bus.stop()
+
+
+async def awaken(screen: Screen, bus: "Toolbus", config: BusConfig) -> None:
+    """Have the idle servers of the bus up too."""
+    idle = [alias for alias, status in bus.servers.items() if status.state == "idle"]
+    with screen.moving("starting " + ", ".join(idle)):
+        await bus.reload(with_only(config, config.servers))
+
+
+def with_only(config: BusConfig, servers: Collection[str]) -> BusConfig:
+    """The config with all but these servers waiting until they are needed, and none that stops the bus."""
+    changed = {
+        alias: server.model_copy(update={"lazy": alias not in servers, "required": False})
+        for alias, server in config.servers.items()
+    }
+    return config.model_copy(update={"servers": changed})
+
+
+class _Starting:
+    """Waits for servers, and tells which are being waited for."""
+
+    def __init__(
+        self, config: BusConfig, moving: "Moving", on_event: Callable[[Event], None] | None = None
+    ) -> None:
+        self._config = config
+        self._moving = moving
+        self._on_event = on_event
+        self._waiting: dict[str, None] = {}
+        self._turn = asyncio.Event()
+
+    def hear(self, event: Event) -> None:
+        if isinstance(event, StateChanged):
+            self._turn.set()
+            if event.state == "connecting":
+                self._waiting[event.server] = None
+            else:
+                self._waiting.pop(event.server, None)
+            if self._waiting:
+                self._moving.say(one_line("starting " + ", ".join(map(self._shown, self._waiting))))
+        if self._on_event is not None:
+            self._on_event(event)
+
+    async def settled(self, bus: "Toolbus", servers: Collection[str]) -> None:
+        """Bounded by the connect timeout of each server."""
+        while any(bus.servers[alias].state in NOT_YET for alias in servers):
+            self._turn.clear()
+            await self._turn.wait()
+
+    def _shown(self, alias: str) -> str:
+        from toolbus.connect.link import DOWNLOADERS
+
+        command = Path(self._config.servers[alias].command or "").stem
+        return f"{alias} ({command} may be downloading)" if command in DOWNLOADERS else alias

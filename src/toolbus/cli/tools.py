@@ -1,0 +1,157 @@
+"""`toolbus tools`: the servers and what they offer."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from toolbus.cli.arguments import described
+from toolbus.cli.completion import remember
+from toolbus.cli.options import Settings
+from toolbus.cli.outcome import FAILED
+from toolbus.cli.screen import Screen, one_line, visible
+from toolbus.cli.session import checked, configured, opened
+from toolbus.cli.session import run as run_async
+from toolbus.config import BusConfig
+from toolbus.records import JSON, ServerStatus, ToolSpec
+
+if TYPE_CHECKING:
+    from toolbus.bus import Toolbus
+
+STYLES = {"ready": "green", "failed": "red", "auth_required": "red", "retrying": "yellow", "idle": "dim"}
+
+
+def run(settings: Settings, servers: Sequence[str], *, search: str | None, full: bool) -> int:
+    """Print the tools of these servers, by default of all."""
+    return run_async(lambda: _listed(settings, servers, search, full))
+
+
+async def _listed(settings: Settings, servers: Sequence[str], search: str | None, full: bool) -> int:
+    screen, config = Screen(settings), configured(settings)
+    wanted = checked(config, servers)
+    async with opened(screen, config, wanted) as bus:
+        statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
+        listed = [spec for spec in bus.catalog if spec.origin.server in wanted]
+        warnings = {alias: _warnings(bus, alias) for alias in wanted}
+    remember(config.file, listed, [alias for alias in wanted if statuses[alias].state == "ready"])
+    found = listed if search is None else matching(listed, search)
+    if screen.as_json:
+        screen.json({"servers": servers_json(statuses), "tools": [_tool_json(spec) for spec in found]})
+    else:
+        for alias in wanted:
+            own = [spec for spec in found if spec.origin.server == alias]
+            if own or search is None:
+                show_server(screen, alias, statuses[alias], own, warnings[alias], full)
+        if search is not None:
+            screen.note(f"{len(found)} of {len(listed)} tools match {search!r}")
+    return _exit_code(config, statuses, servers)
+
+
+def servers_json(statuses: dict[str, ServerStatus]) -> JSON:
+    """The state of the servers, for programs."""
+    names = ("state", "era", "protocol", "tools", "error")
+    return {alias: {name: getattr(status, name) for name in names} for alias, status in statuses.items()}
+
+
+def matching(tools: Iterable[ToolSpec], words: str) -> list[ToolSpec]:
+    """The tools that have all the words somewhere; those that have them in the name first."""
+    wanted = words.lower().split()
+
+    def text(spec: ToolSpec) -> str:
+        arguments = " ".join(f"{name} {about}" for name, _, _, about in described(spec))
+        return f"{spec.name} {spec.origin} {spec.title or ''} {spec.description} {arguments}".lower()
+
+    found = [spec for spec in tools if all(word in text(spec) for word in wanted)]
+    return sorted(found, key=lambda spec: -sum(word in spec.name.lower() for word in wanted))
+
+
+def headline(alias: str, status: ServerStatus) -> Text:
+    """A server in one line: alias, state, era and version, number of tools."""
+    line = Text.assemble((alias, "bold"), "  ", (status.state, STYLES.get(status.state, "")))
+    if status.protocol:
+        line.append(f"  {status.protocol} ({status.era})", "dim")
+    if status.state == "ready":
+        line.append(f"  {status.tools} tool{'' if status.tools == 1 else 's'}", "dim")
+    return line
+
+
+def rows_of(tools: Iterable[ToolSpec]) -> list[list[Text]]:
+    """Each tool in one line: name, required arguments, what it does."""
+    return [
+        [
+            Text(spec.name, style="cyan"),
+            Text(" ".join(name for name, _, required, _ in described(spec) if required), style="yellow"),
+            Text(one_line(spec.description or spec.title or "")),
+        ]
+        for spec in tools
+    ]
+
+
+def show_server(
+    screen: Screen,
+    alias: str,
+    status: ServerStatus,
+    tools: Sequence[ToolSpec],
+    warnings: Sequence[str] = (),
+    full: bool = False,
+) -> None:
+    """A server and its tools."""
+    screen.print(headline(alias, status))
+    if status.error:
+        # Without the server's name, which stands in the line above.
+        reason = status.error.removeprefix(f"server {alias!r}: ")
+        screen.print(Text(f"  {visible(reason)}", style="red"))
+    for warning in warnings:
+        screen.print(Text(f"  {visible(warning)}", style="yellow"))
+    if full:
+        for spec in tools:
+            _show_tool(screen, spec)
+    else:
+        screen.rows(rows_of(tools))
+
+
+def _show_tool(screen: Screen, spec: ToolSpec) -> None:
+    """Everything about one tool."""
+    own = Text("" if spec.name == spec.origin.tool else f"  {visible(str(spec.origin))}", style="dim")
+    screen.print(Text("\n  ") + Text(spec.name, style="bold cyan") + own)
+    for line in visible(spec.description).strip().splitlines():
+        screen.print(Text(f"    {line}"))
+    screen.rows(
+        [
+            [
+                Text(name, style="yellow"),
+                Text(kind + (", required" if required else ""), style="dim"),
+                Text(one_line(" ".join(about.split()))),
+            ]
+            for name, kind, required, about in described(spec)
+        ],
+        indent=4,
+    )
+    hints = ", ".join(
+        f"{name}: {str(value).lower()}" for name, value in spec.annotations.items() if name != "title"
+    )
+    if hints:
+        screen.print(Text(f"    {visible(hints)}", style="dim"))
+
+
+def _tool_json(spec: ToolSpec) -> JSON:
+    return {
+        "name": spec.name,
+        "server": spec.origin.server,
+        "tool": spec.origin.tool,
+        "description": spec.description,
+        "input_schema": spec.input_schema,
+        "annotations": spec.annotations,
+    }
+
+
+def _warnings(bus: "Toolbus", alias: str) -> list[str]:
+    inventory = bus.inventories[alias]
+    return [f"left out: {bad.tool}: {bad.reason}" for bad in inventory.quarantined]
+
+
+def _exit_code(config: BusConfig, statuses: dict[str, ServerStatus], asked: Sequence[str]) -> int:
+    """A server that is down is a failure if somebody insists on it, or if nothing else is up."""
+    down = [alias for alias, status in statuses.items() if status.state != "ready"]
+    insisted = any(alias in asked or config.servers[alias].required for alias in down)
+    return FAILED if insisted or len(down) == len(statuses) else 0

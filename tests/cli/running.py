@@ -1,0 +1,105 @@
+"""Run the real `toolbus` executable, as a person would."""
+
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+TOOLBUS = str(Path(sys.executable).parent / "toolbus")
+SECONDS = 50
+"""How long one command may take."""
+SCRIPTED = Path(__file__).parent / "servers" / "scripted.py"
+
+Done = subprocess.CompletedProcess[str]
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """What a command sees: a home of its own, and nothing of the terminal that runs the tests."""
+    kept = {
+        name: os.environ[name] for name in ("LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT") if name in os.environ
+    }
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {**kept, "PATH": path, "HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), **more}
+
+
+def toolbus(
+    *arguments: str, folder: Path, input: str | None = None, env: Mapping[str, str] | None = None
+) -> Done:
+    """Run one command in that folder, to its end; its home is the folder's parent."""
+    return subprocess.run(
+        [TOOLBUS, *arguments],
+        cwd=folder,
+        env=environment(folder.parent, **(env or {})),
+        input=input if input is not None else "",
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+def together(commands: Mapping[str, Sequence[str]], folder: Path) -> dict[str, Done]:
+    """Run several commands at a time, since each of them mostly waits for imports; by their keys."""
+    with ThreadPoolExecutor(3) as pool:
+        runs = {key: pool.submit(toolbus, *words, folder=folder) for key, words in commands.items()}
+        return {key: run.result() for key, run in runs.items()}
+
+
+def write_config(folder: Path, servers: Mapping[str, Any], **settings: Any) -> Path:
+    """A `toolbus.yaml` with these servers."""
+    file = folder / "toolbus.yaml"
+    file.write_text(json.dumps({"servers": servers, **settings}, indent=1))
+    return file
+
+
+def scripted(folder: Path, alias: str, **script: Any) -> dict[str, Any]:
+    """An entry for a server that follows a script; see `servers/scripted.py`."""
+    file = folder / f"{alias}.script"
+    file.write_text(json.dumps(script))
+    return {"command": sys.executable, "args": [str(SCRIPTED), str(file)]}
+
+
+class Fifo:
+    """A FIFO between a test and a server: neither waits for the other to open it."""
+
+    def __init__(self, path: Path) -> None:
+        os.mkfifo(path)
+        self.path = str(path)
+        self._end = os.open(path, os.O_RDWR)
+
+    def __enter__(self) -> "Fifo":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        os.close(self._end)
+
+    def say(self, line: str) -> None:
+        """Tell whoever reads it."""
+        os.write(self._end, f"{line}\n".encode())
+
+    def line(self) -> str:
+        """The next line that was written to it."""
+        line = b""
+        while not line.endswith(b"\n"):
+            ready, _, _ = select.select([self._end], [], [], SECONDS)
+            assert ready, f"nothing came over {self.path}"
+            line += os.read(self._end, 1)
+        return line.decode().strip()
+
+
+def mentioning(text: str) -> set[int]:
+    """The processes that have the text in their command line, whoever their parent is by now."""
+    found: set[int] = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if text.encode() in (entry / "cmdline").read_bytes():
+                    found.add(int(entry.name))
+            except OSError:
+                continue  # it ended while we looked
+    return found

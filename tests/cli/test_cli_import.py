@@ -1,0 +1,123 @@
+"""`toolbus import` and `toolbus init`: a config to start from, without a secret in it."""
+
+import json
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from dotenv import dotenv_values
+
+from tests.cli.running import toolbus
+
+SECRET = "s3cr3t-'quoted'-\\value"
+CURSOR: dict[str, Any] = {
+    "mcpServers": {
+        "hub": {"command": "npx", "args": ["-y", "hub"], "env": {"HUB_TOKEN": SECRET, "REGION": "${REGION}"}},
+        "web": {"url": "https://example.com/mcp", "autoApprove": ["x"], "disabled": True},
+    }
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A project that Cursor has a config for, in a home of its own."""
+    folder = tmp_path / "home" / "project"
+    (folder / ".cursor").mkdir(parents=True)
+    (folder / ".cursor" / "mcp.json").write_text(json.dumps(CURSOR))
+    return folder
+
+
+def test_an_import_only_shows_what_it_would_do(project: Path) -> None:
+    done = toolbus("import", folder=project)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "HUB_TOKEN: ${HUB_TOKEN}" in done.stdout
+    assert "REGION: ${REGION}" in done.stdout
+    assert "hub: env.HUB_TOKEN held a secret; ${HUB_TOKEN} stands for it" in done.stdout
+    assert done.stdout.endswith("would add 2 servers to toolbus.yaml; --write does it\n")
+    assert SECRET not in done.stdout
+    assert [path.name for path in project.iterdir()] == [".cursor"]
+
+
+def test_a_written_import_loads_and_has_the_secrets_in_env_when_asked(project: Path) -> None:
+    done = toolbus("import", "cursor", "--write", "--with-secrets", "--json", folder=project)
+
+    report = json.loads(done.stdout)
+    assert (report["written"], report["target"]) == (True, "toolbus.yaml")
+    assert report["secrets"] == [{"server": "hub", "key": "env.HUB_TOKEN", "name": "HUB_TOKEN"}]
+    written = yaml.safe_load((project / "toolbus.yaml").read_text())
+    assert written["servers"]["hub"]["env"] == {"HUB_TOKEN": "${HUB_TOKEN}", "REGION": "${REGION}"}
+    assert written["servers"]["web"] == {"url": "https://example.com/mcp", "enabled": False}
+    assert dotenv_values(project / ".env") == {"HUB_TOKEN": SECRET}
+    assert stat.S_IMODE((project / ".env").stat().st_mode) == 0o600
+    assert SECRET not in done.stdout + done.stderr + (project / "toolbus.yaml").read_text()
+
+
+def test_an_import_leaves_what_is_there_and_keeps_comments(project: Path) -> None:
+    (project / "toolbus.yaml").write_text("# mine\nservers:\n  hub:  # the first\n    command: other\n")
+    (project / ".env").write_text("OTHER=1")
+
+    done = toolbus("import", "--write", folder=project)
+
+    assert "hub: toolbus.yaml has a server of that name; it stays as it is" in done.stdout
+    text = (project / "toolbus.yaml").read_text()
+    assert text.startswith("# mine\nservers:\n  hub:  # the first\n    command: other\n")
+    assert list(yaml.safe_load(text)["servers"]) == ["hub", "web"]
+    assert (project / ".env").read_text() == "OTHER=1"
+
+
+def test_a_name_that_env_has_for_another_value_is_not_taken(project: Path) -> None:
+    (project / ".env").write_text("HUB_TOKEN=another")
+
+    toolbus("import", "--write", "--with-secrets", folder=project)
+
+    reference = yaml.safe_load((project / "toolbus.yaml").read_text())["servers"]["hub"]["env"]["HUB_TOKEN"]
+    values = dotenv_values(project / ".env")
+    assert values["HUB_TOKEN"] == "another"
+    assert values[reference.removeprefix("${").removesuffix("}")] == SECRET
+
+
+def test_the_user_config_of_another_program_is_found_in_the_home(project: Path) -> None:
+    (project.parent / ".claude.json").write_text(
+        json.dumps({"projects": {str(project): {"mcpServers": {"here": {"command": "run"}}}}})
+    )
+
+    done = toolbus("import", "claude-code", "--json", folder=project)
+
+    assert json.loads(done.stdout)["servers"] == {"here": {"command": "run"}}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["import", "goose"], "no config of Goose found here or in your home; name the file itself"),
+        (["import", "nope.json"], "'nope.json' is neither a file nor one of claude, "),
+        (["import", "--with-secrets"], "--with-secrets does nothing without --write"),
+        (["import", "--config", "x.json"], "'x.json': servers are added to a YAML file"),
+        (["init", "--config", "x.json"], "'x.json': the file is YAML; name it *.yaml"),
+    ],
+)
+def test_what_cannot_be_imported_is_said_in_one_line(
+    arguments: list[str], message: str, project: Path
+) -> None:
+    done = toolbus(*arguments, folder=project)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_fresh_folder_has_tools_after_init(project: Path) -> None:
+    made = toolbus("init", folder=project)
+    again = toolbus("init", folder=project)
+    listed = toolbus("tools", "--json", folder=project)
+
+    assert made.stdout == "wrote toolbus.yaml; next: toolbus tools\n"
+    assert (again.returncode, again.stderr) == (
+        2,
+        "toolbus: 'toolbus.yaml' is there already; --force replaces it\n",
+    )
+    names = [tool["name"] for tool in json.loads(listed.stdout)["tools"]]
+    assert "demo_notes_add" in names
