@@ -28,14 +28,17 @@ def environment(home: Path, **more: str) -> dict[str, str]:
 
 
 def toolbus(
-    *arguments: str, folder: Path, input: str | None = None, env: Mapping[str, str] | None = None
+    *arguments: str,
+    folder: Path,
+    input: str = "",  # noqa: A002  the name that subprocess has for it
+    env: Mapping[str, str] | None = None,
 ) -> Done:
     """Run one command in that folder, to its end; its home is the folder's parent."""
     return subprocess.run(
         [TOOLBUS, *arguments],
         cwd=folder,
         env=environment(folder.parent, **(env or {})),
-        input=input if input is not None else "",
+        input=input,
         capture_output=True,
         text=True,
         timeout=SECONDS,
@@ -92,13 +95,13 @@ class Fifo:
         return line.decode().strip()
 
 
-def mentioning(text: str) -> set[int]:
-    """The processes that have the text in their command line, whoever their parent is by now."""
+def living_at(home: Path) -> set[int]:
+    """The processes that have this home: a command, and all it started, whoever their parent is by now."""
     found: set[int] = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                if text.encode() in (entry / "cmdline").read_bytes():
+                if f"HOME={home}".encode() in (entry / "environ").read_bytes().split(b"\0"):
                     found.add(int(entry.name))
             except OSError:
                 continue  # it ended while we looked

@@ -4,8 +4,10 @@
 error is one line on stderr that ends in the next step; a traceback only with `--debug`.
 """
 
+import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any
@@ -195,6 +197,7 @@ def exit_code(arguments: Sequence[str]) -> int:
     """Run one command line; what goes wrong becomes a line on stderr."""
     from typer.main import get_command
 
+    _ensure_streams()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets its code, not an error.
         if isinstance(stream, TextIOWrapper):
@@ -206,12 +209,30 @@ def exit_code(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
         return code or 0
     except BrokenPipeError:
-        # Whoever read our output has left. Python would complain once more when it flushes at the end.
-        sys.stdout = None
+        _give_up_stdout()
         return 1
     except (Exception, typer.Abort) as error:  # the edge of the program: every error becomes a line
-        if "--debug" in arguments:
-            raise
         from toolbus.cli.outcome import told
 
-        return told(error, as_json="--json" in arguments)
+        if "--debug" in arguments:
+            import traceback
+
+            traceback.print_exception(error)
+        try:
+            return told(error, as_json="--json" in arguments)
+        finally:
+            if isinstance(error, OSError) and error.errno is not None:
+                _give_up_stdout()
+
+
+def _ensure_streams() -> None:
+    """A stream that was closed before we came is None, and printing would fail for the wrong reason."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  open until the end
+
+
+def _give_up_stdout() -> None:
+    """Whoever read our output has left, or the disk is full: Python must not try again at the end."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -44,7 +44,7 @@ def read(given: Given, tool: ToolSpec) -> dict[str, JSON]:
     single: dict[str, JSON] = {}
     for key, text in given.single:
         _put(single, key, text, root)
-    arguments = {**given.whole, **single}
+    arguments = _merged(given.whole, single)
     _refuse_missing(arguments, tool)
     return arguments
 
@@ -52,10 +52,21 @@ def read(given: Given, tool: ToolSpec) -> dict[str, JSON]:
 def described(tool: ToolSpec) -> list[tuple[str, str, bool, str]]:
     """Each argument of a tool: its name, its type in words, whether it is required, what it is for."""
     root = Schema(tool.input_schema, tool.input_schema)
+    known = root.properties
+    undescribed = {name: Schema({}, {}) for name in root.required if name not in known}
     return [
         (name, child.words, name in root.required, child.description)
-        for name, child in root.properties.items()
+        for name, child in {**known, **undescribed}.items()
     ]
+
+
+def _merged(whole: Mapping[str, JSON], single: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Single values on top of the whole, in nested objects too."""
+    result = dict(whole)
+    for name, value in single.items():
+        below = result.get(name)
+        result[name] = _merged(below, value) if is_mapping(below) and is_mapping(value) else value
+    return result
 
 
 def _object(name: str, source: str | Callable[[], bytes]) -> Mapping[str, JSON]:

@@ -4,7 +4,7 @@ import os.path
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
@@ -44,6 +44,13 @@ class Problem:
     severity: Severity
     message: str
     fix: str = ""
+    stderr: Sequence[str] = ()
+    """The last lines that the server wrote there."""
+
+    @property
+    def tail(self) -> str:
+        """Those lines as the end of the message."""
+        return f"; on stderr: {' | '.join(self.stderr)}" if self.stderr else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,9 +60,10 @@ class Finding:
     config: ServerConfig
     status: ServerStatus
     inventory: Inventory
+    tools: Sequence[ToolSpec]
     error: ToolbusError | None
-    problems: Sequence[Problem]
-    seconds: float | None
+    problems: Sequence[Problem] = ()
+    seconds: float | None = None
     """From the start to the first list."""
 
     @property
@@ -95,8 +103,12 @@ async def _checked(settings: Settings, servers: Sequence[str]) -> int:
     screen, config, heard = Screen(settings), configured(settings), _Heard()
     wanted = checked(config, servers)
     async with opened(screen, config, wanted, heard.hear) as bus:
-        findings = {alias: _finding(bus, config, alias, heard) for alias in wanted}
-        remember(config.file, bus.catalog, [alias for alias in wanted if findings[alias].ok])
+        findings = {alias: _finding(bus, config, alias) for alias in wanted}
+    # Only now: some warnings come with the end of a server.
+    findings = {alias: _judged(finding, config, heard) for alias, finding in findings.items()}
+    for alias, finding in findings.items():
+        if finding.ok:
+            remember(config.file, finding.tools, [alias])
     ok = all(finding.ok for finding in findings.values())
     if screen.as_json:
         found = {alias: _json(finding) for alias, finding in findings.items()}
@@ -106,21 +118,24 @@ async def _checked(settings: Settings, servers: Sequence[str]) -> int:
     return 0 if ok else FAILED
 
 
-def _finding(bus: "Toolbus", config: BusConfig, alias: str, heard: _Heard) -> Finding:
-    error = bus.failures.get(alias)
-    tools = [spec for spec in bus.catalog if spec.origin.server == alias]
+def _finding(bus: "Toolbus", config: BusConfig, alias: str) -> Finding:
     return Finding(
         config=config.servers[alias],
         status=bus.servers[alias],
         inventory=bus.inventories[alias],
-        error=error,
-        problems=[
-            *([_failure(error)] if error else []),
-            *map(_warning, heard.warnings[alias]),
-            *_renamed(tools, config, config.servers[alias]),
-        ],
-        seconds=heard.seconds(alias),
+        tools=[spec for spec in bus.catalog if spec.origin.server == alias],
+        error=bus.failures.get(alias),
     )
+
+
+def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
+    alias = finding.config.alias
+    problems = [
+        *([_failure(finding.error)] if finding.error else []),
+        *map(_warning, heard.warnings[alias]),
+        *_renamed(finding.tools, config, finding.config),
+    ]
+    return replace(finding, problems=problems, seconds=heard.seconds(alias))
 
 
 def _failure(error: ToolbusError) -> Problem:
@@ -130,6 +145,7 @@ def _failure(error: ToolbusError) -> Problem:
                 severity="error",
                 message=f"{error.phase} failed: {error.cause}",
                 fix=error.hint or ("see what it says on stderr" if error.stderr else NEXT[error.phase]),
+                stderr=error.stderr,
             )
         case SecretMissing():
             message, _, fix = error.problem.partition("; ")
@@ -176,7 +192,7 @@ def _json(finding: Finding) -> JSON:
         "latency_ms": None if finding.seconds is None else round(finding.seconds * 1000, 1),
         "tools": status.tools,
         "problems": [
-            {"severity": problem.severity, "message": problem.message, "fix": problem.fix}
+            {"severity": problem.severity, "message": problem.message + problem.tail, "fix": problem.fix}
             for problem in finding.problems
         ],
     }
@@ -197,8 +213,7 @@ def _show(screen: Screen, finding: Finding) -> None:
     rows = [[Text(label, style="dim"), Text(one_line(text))] for label, text in _steps(finding)]
     for problem in finding.problems:
         rows.append([Text(problem.severity, style=STYLES[problem.severity]), Text(one_line(problem.message))])
-        if problem.severity == "error" and isinstance(finding.error, ConnectFailed):
-            rows += [[Text("stderr", style="dim"), Text(visible(line))] for line in finding.error.stderr]
+        rows += [[Text("stderr", style="dim"), Text(visible(line))] for line in problem.stderr]
         if problem.fix and problem.severity != "info":
             rows.append([Text("next step", style="bold"), Text(problem.fix)])
     screen.rows(rows, cut=False)
@@ -227,11 +242,11 @@ def _steps(finding: Finding) -> Iterator[tuple[str, str]]:
     if status.protocol and status.state == "ready":
         yield "protocol", f"{status.protocol} ({status.era})"
     if finding.seconds is not None:
-        pages = finding.inventory.pages
-        counted = f"{len(finding.inventory.tools)} tools on {pages} page{'' if pages == 1 else 's'}"
-        kept = (
-            ""
-            if status.tools == len(finding.inventory.tools)
-            else f", {status.tools} after include and exclude"
-        )
+        stock = finding.inventory
+        counted = f"{_count(len(stock.tools), 'tool')} on {_count(stock.pages, 'page')}"
+        kept = "" if status.tools == len(stock.tools) else f", {status.tools} after include and exclude"
         yield "list", f"{counted}{kept}, {finding.seconds:.2f} s after the start"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -16,6 +16,7 @@ from toolbus.records import ToolSpec
 
 Choices = list[tuple[str, str]]
 Known = dict[str, dict[str, Any]]
+KEYS = {"server", "description", "arguments"}
 
 
 def remember(config: str | None, tools: Iterable[ToolSpec], servers: Iterable[str]) -> None:
@@ -97,8 +98,9 @@ def _config_of(ctx: typer.Context) -> str | None:
 
 def _known(config: str | None) -> Known:
     try:
-        return json.loads(_file(config).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        tools: Known = json.loads(_file(config).read_text(encoding="utf-8"))
+        return {name: tool for name, tool in tools.items() if set(tool) >= KEYS}
+    except (OSError, ValueError, AttributeError, TypeError):  # damaged: as if there were none
         return {}
 
 

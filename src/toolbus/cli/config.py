@@ -1,18 +1,21 @@
 """`toolbus config`: the config as toolbus understands it. A secret is never shown."""
 
 import asyncio
+import re
 from collections.abc import Callable
 
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen
 from toolbus.cli.session import configured
 from toolbus.config import BusConfig, Secrets, ServerConfig, resolved
-from toolbus.config.literals import Names, referring
+from toolbus.config.literals import literal_secrets
 from toolbus.config.place import is_list, is_mapping
 from toolbus.config.redact import names_credential, redacted, shown_url, spellings
 from toolbus.config.reference import MASK
 from toolbus.errors import ToolbusError
 from toolbus.records import JSON
+
+_DEFAULT = re.compile(r"(\$\{[^}]*?:-)[^}]*\}")
 
 
 def run(settings: Settings, *, expanded: bool) -> int:
@@ -42,8 +45,10 @@ def _as_written(server: ServerConfig) -> JSON:
     values = _said(server)
     if server.auth is not None:
         values["auth"] = {"type": server.auth.type, "token": server.auth.token}
-    _, secrets = referring(server.alias, values, Names({}))
-    hidden = spellings(secret.value for secret in secrets)
+    for name in ("env", "headers", "auth"):
+        if name in values:
+            values[name] = {key: _without_default(key, text) for key, text in values[name].items()}
+    hidden = spellings(secret.value for secret in literal_secrets(server))
     return _every_text(values, lambda text: redacted(text, hidden))
 
 
@@ -54,7 +59,6 @@ async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
     except ToolbusError as error:
         return {**_as_written(server), "problem": str(error)}
     values = _said(server)
-    values.pop("auth", None)
     for name in ("command", "url", "cwd"):
         if (text := getattr(real, name)) is not None:
             values[name] = real.redacted(shown_url(text) if name == "url" else text)
@@ -66,6 +70,11 @@ async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
                 key: MASK if names_credential(key) else real.redacted(text) for key, text in mapping.items()
             }
     return values
+
+
+def _without_default(key: str, text: str) -> str:
+    """A reference under the name of a credential may hold one as its default."""
+    return _DEFAULT.sub(rf"\g<1>{MASK}}}", text) if names_credential(key) else text
 
 
 def _said(server: ServerConfig) -> dict[str, JSON]:

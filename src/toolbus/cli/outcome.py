@@ -1,12 +1,11 @@
 """What to tell a person about an error: one line that ends in the next step, and the exit code."""
 
-import json
 import sys
 
 import typer
 
-from toolbus.cli.screen import visible
-from toolbus.errors import ConfigError, ServerNotFound, ToolbusError, ToolNotFound
+from toolbus.cli.screen import escaped_json, visible
+from toolbus.errors import CallTimeout, ConfigError, ServerNotFound, ToolbusError, ToolNotFound
 
 FAILED, WRONG_USAGE = 1, 2
 
@@ -28,7 +27,7 @@ def told(error: BaseException, *, as_json: bool) -> int:
         kind = (
             "Usage" if code == WRONG_USAGE and not isinstance(error, ToolbusError) else type(error).__name__
         )
-        print(json.dumps({"error": {"type": kind, "message": message}}, ensure_ascii=False))
+        print(escaped_json({"error": {"type": kind, "message": message}}), flush=True)
     return code
 
 
@@ -36,6 +35,8 @@ def _described(error: BaseException) -> tuple[str, int]:
     match error:
         case ConfigError() | Usage() | ServerNotFound():
             return str(error), WRONG_USAGE
+        case CallTimeout():
+            return f"{error}; give it more time with --timeout, or timeouts.call in the config", FAILED
         case ToolNotFound(close_matches=[]):
             return f"{error}; 'toolbus tools' lists them", FAILED
         case ToolbusError():

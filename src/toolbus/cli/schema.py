@@ -10,15 +10,18 @@ from toolbus.config.place import is_list, is_mapping
 from toolbus.records import JSON, JSONObject
 
 _DEEPEST = 32
-"""How many references in a row, or alternatives in one another, are followed."""
+"""How many references in a row are followed, and how deep lists are described."""
+_CHOICES = 4
+"""How deep alternatives in one another are looked at: their number grows with every step."""
 
 
 class Schema:
     """A schema in its document, so that references can be followed."""
 
-    def __init__(self, own: JSON, document: JSONObject, depth: int = 0) -> None:
+    def __init__(self, own: JSON, document: JSONObject, depth: int = 0, choices: int = 0) -> None:
         self._document = document
         self._depth = depth
+        self._nested = choices
         self.own: JSONObject = self._followed(own)
 
     @property
@@ -34,15 +37,17 @@ class Schema:
 
     @property
     def items(self) -> "Schema":
-        """What a list holds."""
-        return self._inner(self.own.get("items"))
+        """What a list holds, also one that is an alternative."""
+        lists = (shape.own["items"] for shape in (self, *self.choices) if "items" in shape.own)
+        return self._inner(next(lists, None))
 
     @property
     def choices(self) -> "list[Schema]":
         """The alternatives."""
-        if self._depth > _DEEPEST:
+        if self._nested >= _CHOICES:
             return []
-        return [self._inner(own) for key in ("anyOf", "oneOf") for own in self._listed(key)]
+        found = [own for key in ("anyOf", "oneOf") for own in self._listed(key)]
+        return [Schema(own, self._document, self._depth, self._nested + 1) for own in found]
 
     @property
     def types(self) -> tuple[str, ...]:

@@ -35,6 +35,12 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), plain)
 
 
+def escaped_json(value: JSON, indent: int | None = None) -> str:
+    """JSON in which what a terminal would obey, or hide, is written out."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    return _UNSEEN.sub(lambda found: json.dumps(found.group())[1:-1], text)
+
+
 def one_line(text: str) -> str:
     """The first line that says anything, fit for a table."""
     return next((line.strip() for line in visible(text).splitlines() if line.strip()), "").replace("\t", " ")
@@ -70,7 +76,7 @@ class Screen:
 
     def json(self, value: JSON) -> None:
         """The one document of `--json`."""
-        print(json.dumps(value, indent=2, ensure_ascii=False, default=str), flush=True)
+        print(escaped_json(value, indent=2), flush=True)
 
     def rows(self, rows: Sequence[Sequence["Text"]], indent: int = 2, *, cut: bool = True) -> None:
         """Lines in columns; on a terminal the last column is cut to fit, or else goes on below."""

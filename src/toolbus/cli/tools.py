@@ -80,11 +80,15 @@ def rows_of(tools: Iterable[ToolSpec]) -> list[list[Text]]:
     return [
         [
             Text(spec.name, style="cyan"),
-            Text(" ".join(name for name, _, required, _ in described(spec) if required), style="yellow"),
+            Text(visible(" ".join(_required(spec))), style="yellow"),
             Text(one_line(spec.description or spec.title or "")),
         ]
         for spec in tools
     ]
+
+
+def _required(spec: ToolSpec) -> list[str]:
+    return [name for name, _, required, _ in described(spec) if required]
 
 
 def show_server(
@@ -119,8 +123,8 @@ def _show_tool(screen: Screen, spec: ToolSpec) -> None:
     screen.rows(
         [
             [
-                Text(name, style="yellow"),
-                Text(kind + (", required" if required else ""), style="dim"),
+                Text(visible(name), style="yellow"),
+                Text(visible(kind) + (", required" if required else ""), style="dim"),
                 Text(one_line(" ".join(about.split()))),
             ]
             for name, kind, required, about in described(spec)

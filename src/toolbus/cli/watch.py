@@ -19,7 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolbus.cli.options import Settings
-from toolbus.cli.screen import Screen, one_line
+from toolbus.cli.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import checked, configured, opened, with_only
 from toolbus.cli.session import run as run_async
 from toolbus.cli.tools import STYLES
@@ -82,7 +82,7 @@ async def _reloaded(bus: "Toolbus", file: Path, view: "_View", servers: Sequence
         await bus.reload(with_only(fresh, servers or fresh.servers))
         view.say("config", f"{file.name} was changed and is in force")
     except ToolbusError as error:
-        view.say("config", f"kept as it was: {error}", "red")
+        view.say("config", f"kept as it was: {str(error).removeprefix(f'{file}: ')}", "red")
 
 
 def _stamp(file: Path | None) -> object:
@@ -104,7 +104,7 @@ class _View:
     def hear(self, event: Event) -> None:
         if self._screen.as_json:
             value = {"event": type(event).__name__, **asdict(event)}
-            print(json.dumps(value, ensure_ascii=False, default=str), flush=True)
+            print(escaped_json(value), flush=True)
         else:
             self.say(*_told(event), at=event.at)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from toolbus.config.literals import literal_secrets
 from toolbus.config.lookup import Found, Missing, Secrets, dotenv
 from toolbus.config.model import ServerConfig
 from toolbus.config.redact import names_credential, redacted, shown_url, spellings, url_secrets
@@ -70,6 +71,7 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         sensitive.append(token)
         headers["Authorization"] = f"Bearer {token}"
     url, cwd = values.get("url"), values.get("cwd")
+    sensitive += [secret.value for secret in literal_secrets(config)]
     return Resolved(
         command=values.get("command"),
         args=tuple(values[f"args[{index}]"] for index in range(len(config.args))),

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 
+from toolbus.config.model import ServerConfig
 from toolbus.config.place import is_list, is_mapping
 from toolbus.config.redact import names_credential
 from toolbus.config.reference import Reference, parsed
@@ -97,6 +98,12 @@ def referring(
     if auth := entry.get("auth"):
         result["auth"] = {**auth, "token": taking.whole("auth.token", auth["token"], "token")}
     return result, tuple(taking.secrets)
+
+
+def literal_secrets(config: ServerConfig) -> tuple[Secret, ...]:
+    """The credentials that are written out in a config."""
+    entry = config.model_dump(include={*TEXTS}, exclude_defaults=True)
+    return referring(config.alias, entry, Names({}))[1]
 
 
 def names_referred_to(entry: Mapping[str, JSON]) -> frozenset[str]:

@@ -308,6 +308,7 @@ class Link:
         previous, self.state = self.state, state
         self.error, self.since = error, time.time()
         message = str(error) if error else None
+        logger.info("server %r: %s -> %s", self.config.alias, previous, state)
         self._emit(StateChanged(server=self.config.alias, state=state, previous=previous, error=message))
         turn, self._turn = self._turn, asyncio.Event()
         turn.set()

@@ -1,0 +1,117 @@
+"""A server in plain JSON-RPC over stdio that does what a script says; it starts in no time.
+
+Run it: `python scripted.py SCRIPT.json`. The keys of the script, none of them needed:
+
+`tools` what it lists (a tool without schema takes anything); `results` tool -> its result (else the
+arguments, as JSON text); `hangs` tools that never answer; `steps` tool -> how many steps of progress it
+reports, each before the next `go`; `marker` a file or FIFO that gets a line at each start and at each call
+that hangs; `waits` whether it answers nothing before the first `go`; `stays`
+whether it stays when its input ends, and ignores SIGTERM; `stderr` and `stdout` what it says at the start;
+`control` a FIFO to tell it, while it runs, `go`, `grow NAME` or `die`.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+Message = dict[str, Any]
+
+
+class Scripted:
+    """The script, and what was said over the control FIFO."""
+
+    def __init__(self, script: Message) -> None:
+        self._script = script
+        self._tools = [{"inputSchema": {"type": "object"}, **tool} for tool in script.get("tools", ())]
+        self._go = threading.Semaphore(0)
+        self._writing = threading.Lock()
+
+    def run(self) -> None:
+        """Serve until the input ends."""
+        script = self._script
+        if script.get("stays"):
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        self._mark("started")
+        sys.stderr.write(script.get("stderr", ""))
+        sys.stderr.flush()
+        sys.stdout.write(script.get("stdout", ""))
+        sys.stdout.flush()
+        if "control" in script:
+            threading.Thread(target=self._obey, args=(script["control"],), daemon=True).start()
+        if script.get("waits"):
+            self._go.acquire()
+        for line in sys.stdin:
+            message: Message = json.loads(line)
+            if "id" in message and "method" in message:
+                self._answer(message)
+        while script.get("stays"):
+            signal.pause()
+
+    def _mark(self, word: str) -> None:
+        if "marker" in self._script:
+            with Path(self._script["marker"]).open("a") as file:
+                print(word, file=file)
+
+    def _obey(self, fifo: str) -> None:
+        while True:
+            with open(fifo) as words:
+                for line in words:
+                    match line.split():
+                        case ["go"]:
+                            self._go.release()
+                        case ["grow", name]:
+                            self._tools.append({"name": name, "inputSchema": {"type": "object"}})
+                            self._send({"method": "notifications/tools/list_changed"})
+                        case _:
+                            os._exit(5)
+
+    def _answer(self, message: Message) -> None:
+        params: Message = message.get("params") or {}
+        match message["method"]:
+            case "initialize":
+                result: Message = {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {"listChanged": True}},
+                    "serverInfo": {"name": "scripted", "version": "1"},
+                }
+            case "tools/list":
+                result = {"tools": self._tools}
+            case "tools/call":
+                if params["name"] in self._script.get("hangs", ()):
+                    self._mark("called")
+                    return
+                self._report_steps(params)
+                said = json.dumps(params.get("arguments", {}), ensure_ascii=False)
+                plain = {"content": [{"type": "text", "text": said}]}
+                result = self._script.get("results", {}).get(params["name"], plain)
+            case "ping":
+                result = {}
+            case method:
+                refusal = {"code": -32601, "message": f"no {method} here"}
+                self._send({"id": message["id"], "error": refusal})
+                return
+        self._send({"id": message["id"], "result": result})
+
+    def _report_steps(self, params: Message) -> None:
+        count = self._script.get("steps", {}).get(params["name"], 0)
+        for step in range(1, count + 1):
+            report = {
+                "progressToken": params["_meta"]["progressToken"],
+                "progress": step,
+                "total": count,
+                "message": f"step number {step}",
+            }
+            self._send({"method": "notifications/progress", "params": report})
+            self._go.acquire()
+
+    def _send(self, message: Message) -> None:
+        with self._writing:
+            print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+
+if __name__ == "__main__":
+    Scripted(json.loads(Path(sys.argv[1]).read_text())).run()

@@ -1,0 +1,190 @@
+"""`toolbus call`: the arguments reach the tool as it asks for them, and what cannot be called says why."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Done, scripted, together, toolbus, write_config
+
+pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
+KINDS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer"},
+        "x": {"type": "number"},
+        "on": {"type": "boolean"},
+        "off": {"type": "boolean"},
+        "commas": {"type": "array", "items": {"type": "integer"}},
+        "twice": {"type": "array", "items": {"type": "string"}},
+        "list": {"type": "array"},
+        "nested": {"$ref": "#/$defs/Point"},
+        "text": {"type": "string"},
+        "literal": {"type": "string"},
+        "blob": {"type": "string", "contentEncoding": "base64"},
+        "nothing": {"type": ["integer", "null"]},
+        "colour": {"enum": ["red", "green"]},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "any": {},
+    },
+    "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "integer"}}}},
+}
+SEND: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "to": {"type": "string", "description": "Whom it goes to."},
+        "copies": {"type": "integer", "description": "How many."},
+    },
+    "required": ["to", "copies"],
+}
+TYPED = (
+    "n=5 x=2.5 on=yes off=off commas=1,2 twice=a twice=b list=[true] nested.x=1 text=@letter.txt "
+    "literal=@@home blob=@blob nothing=null colour=red either=12a any=[1]"
+)
+SENT: dict[str, Any] = {
+    "n": 5,
+    "x": 2.5,
+    "on": True,
+    "off": False,
+    "commas": [1, 2],
+    "twice": ["a", "b"],
+    "list": [True],
+    "nested": {"x": 1},
+    "text": "Dear friend, \u00fc\n",
+    "literal": "@home",
+    "blob": base64.b64encode(b"\xff\x00").decode(),
+    "nothing": None,
+    "colour": "red",
+    "either": "12a",
+    "any": [1],
+}
+COMMANDS = {
+    "every kind": ["call", "post_kinds", *TYPED.split()],
+    "object": ["call", "post_kinds", "n=2", "--args", '{"n": 1, "unknown": {"a": null}}', "--json"],
+    "file": ["call", "post_kinds", "--args-file", "args.json", "n=2"],
+    "missing": ["call", "post_send", "copies=1"],
+    "misspelt": ["call", "post_send", "too=me", "--json"],
+    "mistyped": ["call", "post_send", "to=me", "copies=two"],
+    "unreadable": ["call", "post_send", "to=@none.txt", "copies=1"],
+    "malformed": ["call", "post_send", "to"],
+    "unknown": ["call", "post_sent"],
+    "unknown server": ["call", "pots/send", "--json"],
+    "origin": ["call", "post/send", "to=me", "copies=1"],
+    "failing": ["call", "post_fail"],
+    "too long": ["--json", "call", "post_hang", "--timeout", "0.2"],
+}
+FAILURE = {"content": [{"type": "text", "text": "the box is full"}], "isError": True}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("call")
+    (folder / "letter.txt").write_text(SENT["text"])
+    (folder / "blob").write_bytes(b"\xff\x00")
+    (folder / "args.json").write_text('{"text": "from a file"}')
+    tools = [{"name": "kinds", "inputSchema": KINDS}, {"name": "send", "inputSchema": SEND}]
+    tools += [{"name": "fail"}, {"name": "hang"}]
+    post = scripted(folder, "post", tools=tools, results={"fail": FAILURE}, hangs=["hang"])
+    other = scripted(folder, "other", tools=[{"name": "send"}], marker=str(folder / "other_started"))
+    write_config(folder, {"post": post, "other": other})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path) -> dict[str, Done]:
+    return together(COMMANDS, folder)
+
+
+def test_every_kind_of_value_arrives_as_the_schema_asks(runs: dict[str, Done]) -> None:
+    run = runs["every kind"]
+    assert json.loads(run.stdout) == SENT
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_single_values_lie_on_top_of_an_object_and_json_tells_everything(runs: dict[str, Done]) -> None:
+    told = json.loads(runs["object"].stdout)
+    assert told.pop("elapsed_ms") > 0
+    text = '{"n": 2, "unknown": {"a": null}}'
+    assert told == {
+        "name": "post_kinds",
+        "server": "post",
+        "tool": "kinds",
+        "is_error": False,
+        "text": text,
+        "content": [{"type": "text", "text": text}],
+        "structured": None,
+    }
+    assert (runs["object"].returncode, runs["object"].stderr) == (0, "")
+
+
+def test_the_object_may_come_from_a_file_or_from_stdin(runs: dict[str, Done], folder: Path) -> None:
+    assert json.loads(runs["file"].stdout) == {"text": "from a file", "n": 2}
+    piped = toolbus("call", "post_kinds", "-", "n=3", folder=folder, input='{"text": "from stdin"}')
+    assert json.loads(piped.stdout) == {"text": "from stdin", "n": 3}
+
+
+WRONG_USAGE = {
+    "missing": ["post_send needs to=...", "  to  string: Whom it goes to."],
+    "misspelt": ["too: no such argument; did you mean 'to'? (--args passes on anything)"],
+    "mistyped": ["copies: expected integer, not 'two'"],
+    "unreadable": ["to: cannot read 'none.txt': No such file or directory; check the path"],
+    "malformed": ["'to' is not KEY=VALUE; write for example text='buy tea'"],
+}
+
+
+@pytest.mark.parametrize(("name", "lines"), WRONG_USAGE.items(), ids=list(WRONG_USAGE))
+def test_arguments_that_cannot_be_meant_are_wrong_usage(
+    runs: dict[str, Done], name: str, lines: list[str]
+) -> None:
+    run = runs[name]
+    assert run.stderr == "toolbus: " + "\n".join(lines) + "\n"
+    assert run.returncode == 2
+    document = {"error": {"type": "Usage", "message": lines[0]}}
+    assert run.stdout == (json.dumps(document) + "\n" if "--json" in COMMANDS[name] else "")
+
+
+def test_an_unknown_tool_names_the_one_that_was_meant(runs: dict[str, Done]) -> None:
+    run = runs["unknown"]
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr.startswith("toolbus: no tool named 'post_sent' among 5; did you mean 'post_send'")
+    assert run.stderr.count("\n") == 1
+    run = runs["unknown server"]
+    message = json.loads(run.stdout)["error"]["message"]
+    assert json.loads(run.stdout) == {"error": {"type": "ToolNotFound", "message": message}}
+    assert (run.returncode, run.stderr) == (1, f"toolbus: {message}\n")
+
+
+def test_a_tool_is_known_by_its_origin_too(runs: dict[str, Done]) -> None:
+    assert json.loads(runs["origin"].stdout) == {"to": "me", "copies": 1}
+
+
+def test_only_the_server_that_may_have_the_tool_is_started(folder: Path) -> None:
+    marker = folder / "other_started"
+    marker.unlink(missing_ok=True)  # an unknown tool may have had all of them up
+    run = toolbus("call", "post_kinds", folder=folder)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "{}\n", "")
+    assert not marker.exists()
+
+
+def test_a_tool_that_says_error_is_a_failure_and_its_text_a_result(runs: dict[str, Done]) -> None:
+    run = runs["failing"]
+    assert (run.returncode, run.stdout, run.stderr) == (1, "the box is full\n", "")
+
+
+def test_a_tool_that_takes_too_long_is_a_failure_in_one_line(runs: dict[str, Done]) -> None:
+    run = runs["too long"]
+    message = (
+        "server 'post': tool 'hang' gave no answer in 0.2 s; "
+        "give it more time with --timeout, or timeouts.call in the config"
+    )
+    assert json.loads(run.stdout) == {"error": {"type": "CallTimeout", "message": message}}
+    assert (run.returncode, run.stderr) == (1, f"toolbus: {message}\n")
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "soon"])
+def test_a_timeout_must_be_a_number_of_seconds(folder: Path, seconds: str) -> None:
+    run = toolbus("call", "post_kinds", "--timeout", seconds, folder=folder)
+    assert (run.returncode, run.stdout, run.stderr.count("\n")) == (2, "", 1)
+    assert "--timeout" in run.stderr

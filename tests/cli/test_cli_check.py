@@ -1,0 +1,225 @@
+"""`toolbus check`: what is wrong with each server, in words, and what to do about it."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Done, scripted, together, toolbus, write_config
+from tests.conftest import plain
+from tests.servers.recording import recording
+
+pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
+LONG = "l" * 70
+BAD_TOOLS = [{"name": "good"}, {"name": "no_good", "inputSchema": "text"}]
+ODD_NAMES = [{"name": "a.b"}, {"name": LONG}]
+COMMANDS = {
+    "text": ["check"],
+    "json": ["check", "--json"],
+    "fine": ["check", "good", "pages"],
+    "junk": ["check", "junk", "--json"],
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Done]]:
+    folder = tmp_path_factory.mktemp("check")
+    one = [{"name": "x"}]
+    with recording() as locked, recording() as web:
+        locked.statuses = {"initialize": 401, "server/discover": 401}
+        write_config(
+            folder,
+            {
+                "good": scripted(folder, "good", tools=one),
+                "pages": plain("three_pages"),
+                "web": {"url": web.url},
+                "missing": {"command": "no-such-program"},
+                "exits": plain("exit_at_once"),
+                "locked": {"url": locked.url},
+                "nobody": {"url": "http://127.0.0.1:9/mcp"},
+                "unset": {"command": sys.executable, "env": {"TOKEN": "${NOT_SET}"}},
+                "bad": scripted(folder, "bad", tools=BAD_TOOLS),
+                "pattern": scripted(folder, "pattern", tools=one) | {"include": ["y*", "x"]},
+                "names": scripted(folder, "names", tools=ODD_NAMES),
+                "junk": scripted(folder, "junk", tools=one, stdout="Welcome!\n"),
+                "silent": plain("never_answer", timeouts={"connect": 1}),
+                "empty": plain("no_tools"),
+            },
+        )
+        yield together(COMMANDS, folder)
+
+
+def problem(severity: str, message: str, fix: str) -> dict[str, str]:
+    return {"severity": severity, "message": message, "fix": fix}
+
+
+AUTHOR = "tell the author of the server; the others work"
+NAMES = "nothing to do: models take 64 characters of A-Z a-z 0-9 _ - and no name twice"
+SHORTENED = f"names_{'l' * 49}_"
+FINDINGS: dict[str, list[dict[str, str]]] = {
+    "good": [],
+    "pages": [],
+    "web": [],
+    "missing": [
+        problem(
+            "error",
+            "spawn failed: command 'no-such-program' not found",
+            "install it, or give its full path",
+        )
+    ],
+    "locked": [
+        problem(
+            "error",
+            "handshake failed: HTTP 401 Unauthorized",
+            "give it valid credentials: headers, or auth: {type: bearer, token: ...}",
+        )
+    ],
+    "nobody": [
+        problem(
+            "error",
+            "connect failed: cannot connect: All connection attempts failed",
+            "is the server running, at http://127.0.0.1:9/mcp?",
+        )
+    ],
+    "unset": [
+        problem(
+            "error",
+            "env.TOKEN: secret 'NOT_SET' is not set",
+            "set it in the environment or in a .env beside the config",
+        )
+    ],
+    "bad": [problem("warning", "tool 'no_good' left out: inputSchema is no object", AUTHOR)],
+    "pattern": [
+        problem(
+            "warning",
+            "include: no tool matches 'y*'",
+            "correct the pattern: it is matched with the server's own names",
+        )
+    ],
+    "silent": [
+        problem(
+            "error",
+            "handshake failed: no answer in 1 s",
+            "if a first start downloads something, raise timeouts.connect",
+        )
+    ],
+}
+
+
+def found(runs: dict[str, Done], alias: str) -> dict[str, Any]:
+    return json.loads(runs["json"].stdout)["servers"][alias]
+
+
+def steps(runs: dict[str, Done], alias: str) -> dict[str, str]:
+    """What the text says about a server, by the words at the left."""
+    lines = runs["text"].stdout.splitlines()
+    own: dict[str, str] = {}
+    for line in lines[[line.split()[0] for line in lines].index(alias) + 1 :]:
+        if not line.startswith(" "):
+            break
+        label = line.strip().partition("  ")
+        own[label[0]] = label[2].strip()
+    return own
+
+
+@pytest.mark.parametrize("alias", FINDINGS)
+def test_every_problem_is_named_with_its_fix(runs: dict[str, Done], alias: str) -> None:
+    assert found(runs, alias)["problems"] == FINDINGS[alias]
+
+
+def test_json_tells_everything(runs: dict[str, Done]) -> None:
+    assert (runs["json"].returncode, runs["json"].stderr) == (1, "")
+    assert json.loads(runs["json"].stdout)["ok"] is False
+    good = found(runs, "good")
+    assert 0 < good.pop("latency_ms") < 30_000
+    facts: dict[str, Any] = {"state": "ready", "era": "legacy", "protocol": "2025-06-18", "tools": 1}
+    assert good == {"ok": True, **facts, "problems": []}
+    down = found(runs, "missing")
+    del down["problems"]
+    nothing = {"era": None, "protocol": None, "latency_ms": None, "tools": 0}
+    assert down == {"ok": False, "state": "failed", **nothing}
+    assert found(runs, "locked")["state"] == "auth_required"
+
+
+def test_every_error_has_a_fix_and_only_errors_are_a_failure(runs: dict[str, Done]) -> None:
+    for server in json.loads(runs["json"].stdout)["servers"].values():
+        errors = [each for each in server["problems"] if each["severity"] == "error"]
+        assert all(each["fix"] for each in server["problems"])
+        assert server["ok"] == (not errors) == (server["state"] == "ready")
+
+
+def test_a_process_that_ends_at_once_shows_its_exit_code_and_its_last_words(runs: dict[str, Done]) -> None:
+    assert list(steps(runs, "exits").items())[1:] == [
+        ("process", "started"),
+        ("error", "handshake failed: the process ended with exit code 3"),
+        ("stderr", "cannot open the database"),
+        ("next step", "see what it says on stderr"),
+    ]
+    assert "cannot open the database" in json.dumps(found(runs, "exits"))
+
+
+def test_a_name_that_had_to_change_is_told(runs: dict[str, Done]) -> None:
+    dotted, shortened = found(runs, "names")["problems"]
+    assert dotted == problem("info", "tool 'a.b' is called 'names_a_b'", NAMES)
+    name = shortened["message"].removeprefix(f"tool {LONG!r} is called ").strip("'")
+    assert (name[: len(SHORTENED)], len(name)) == (SHORTENED, 64)
+    assert "a.b" in steps(runs, "names")["info"] or LONG in steps(runs, "names")["info"]
+
+
+def test_how_far_a_server_came_is_shown_step_by_step(runs: dict[str, Done]) -> None:
+    assert steps(runs, "pages")["list"].startswith("3 tools on 3 pages, ")
+    assert steps(runs, "pages") | {"list": ""} == {
+        "command": f"{sys.executable}: found",
+        "process": "started",
+        "protocol": "2025-06-18 (legacy)",
+        "list": "",
+    }
+    assert list(steps(runs, "web")) == ["address", "authorisation", "protocol", "list"]
+    assert steps(runs, "web")["authorisation"] == "none sent, none asked for"
+    assert list(steps(runs, "locked")) == ["address", "error", "next step"]
+    assert list(steps(runs, "nobody")) == ["error", "next step"]
+    assert steps(runs, "good")["list"].startswith("1 tool on 1 page, ")
+
+
+def test_words_on_standard_output_that_are_no_messages_are_told(runs: dict[str, Done]) -> None:
+    message = "skipped a line on its standard output, no messages; first 'Welcome!'"
+    told = json.loads(runs["junk"].stdout)["servers"]["junk"]["problems"]
+    assert told == [problem("warning", message, "tell the author of the server")]
+
+
+def test_a_server_without_tools_says_so(runs: dict[str, Done]) -> None:
+    assert [each["severity"] for each in found(runs, "empty")["problems"]] == ["warning"]
+    assert found(runs, "empty")["ok"] is True
+
+
+def test_the_last_line_is_the_verdict(runs: dict[str, Done]) -> None:
+    assert runs["text"].stdout.splitlines()[-1] == "6 of 14 to fix, as toolbus.yaml has them"
+    assert (runs["text"].returncode, runs["text"].stderr) == (1, "")
+    assert runs["fine"].stdout.splitlines()[-1] == "all 2 fine, as toolbus.yaml has them"
+    assert (runs["fine"].returncode, runs["fine"].stderr) == (0, "")
+
+
+def test_a_secret_of_a_server_is_nowhere_on_the_screen(tmp_path: Path) -> None:
+    secrets = [f"s3cr3t-number-{number}" for number in range(7)]
+    with recording() as locked:
+        locked.statuses = {"initialize": 401, "server/discover": 401}
+        ends = plain("show_secret", "exit_at_once")["args"]
+        servers = {
+            "env": plain("show_secret", env={"TOKEN": secrets[0]}),
+            "reference": plain("show_secret", env={"TOKEN": "x${KEPT}"}),
+            "argument": {"command": sys.executable, "args": [*ends, "--key", "${KEPT}"]},
+            "literal": {"command": sys.executable, "args": [*ends, f"--token={secrets[2]}"]},
+            "apart": {"command": sys.executable, "args": [*ends, "--api-key", secrets[3]]},
+            "headers": {"url": locked.url, "headers": {"Authorization": f"Bearer {secrets[4]}"}},
+            "query": {"url": f"{locked.url}?token={secrets[5]}"},
+            "user": {"url": locked.url.replace("//", f"//me:{secrets[6]}@")},
+        }
+        write_config(tmp_path, servers)
+        for words in (["check", "-vv"], ["check", "--json"]):
+            run = toolbus(*words, folder=tmp_path, env={"KEPT": secrets[1]})
+            assert run.returncode == 1
+            seen = run.stdout + run.stderr
+            assert [secret for secret in secrets if secret in seen] == []

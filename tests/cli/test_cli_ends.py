@@ -1,0 +1,151 @@
+"""However a command ends, it ends soon, with the right exit code, and no process of its remains."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import SECONDS, TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
+from tests.conftest import plain
+from tests.processes import alive
+
+SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+pytestmark = pytest.mark.timeout(180)
+
+MOMENTS: dict[str, tuple[list[str], list[str]]] = {
+    "start": (["tools"], ["started"]),
+    "call": (["call", "own_hang"], ["started", "called"]),
+    "watch": (["watch"], ["started"]),
+    "demo": (["demo", "--out", "made"], []),
+}
+# The demo takes long, and ends by the same code.
+CASES = [
+    (moment, sign) for moment in MOMENTS for sign in SIGNALS if (moment, sign) != ("demo", signal.SIGHUP)
+]
+PRINTS = {"watch": "connecting -> ready", "demo": "broken"}
+"""What a command prints when it is where we want it."""
+SOON = 10.0
+"""Seconds between the signal and the end, on a busy machine and with a server that has to be killed."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended that was sent a signal."""
+
+    code: int
+    seconds: float
+    err: str
+    left: set[int]
+
+
+Ends = Mapping[tuple[str, signal.Signals], Ended]
+
+
+@contextmanager
+def running(words: Sequence[str], folder: Path) -> Generator[subprocess.Popen[str]]:
+    """A command under way; killed if it is still there afterwards."""
+    with subprocess.Popen(
+        [TOOLBUS, *words],
+        cwd=folder,
+        env=environment(folder.parent),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
+def under_way(home: Path, moment: str) -> Generator[subprocess.Popen[str]]:
+    """A command that has come to that moment, with a server that ignores all requests to end."""
+    words, marks = MOMENTS[moment]
+    folder = home / "work"
+    folder.mkdir(parents=True)
+    with Fifo(folder / "marker") as marker:
+        script: dict[str, Any] = {"tools": [{"name": "hang"}], "hangs": ["hang"], "stays": True}
+        own = scripted(folder, "own", **script, marker=marker.path, waits=moment == "start")
+        write_config(folder, {"own": own})
+        with running(words, folder) as process:
+            assert [marker.line() for _ in marks] == marks
+            assert process.stdout is not None
+            if moment in PRINTS:
+                assert any(PRINTS[moment] in line for line in process.stdout)
+            assert living_at(home) > {process.pid}
+            yield process
+
+
+def remaining(home: Path, seconds: float) -> set[int]:
+    """The processes that are still there after that time."""
+    deadline = time.monotonic() + seconds
+    while (left := {pid for pid in living_at(home) if alive(pid)}) and time.monotonic() < deadline:
+        os.sched_yield()
+    return left
+
+
+def interrupted(home: Path, moment: str, sign: signal.Signals) -> Ended:
+    with under_way(home, moment) as process:
+        began = time.monotonic()
+        process.send_signal(sign)
+        _, err = process.communicate(timeout=SECONDS)
+        return Ended(process.returncode, time.monotonic() - began, err, remaining(home, 0))
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory: pytest.TempPathFactory) -> Ends:
+    folder = tmp_path_factory.mktemp("ends")
+    with ThreadPoolExecutor(3) as pool:
+        runs = {
+            (moment, sign): pool.submit(interrupted, folder / f"{moment}-{sign.name}", moment, sign)
+            for moment, sign in CASES
+        }
+        return {case: run.result() for case, run in runs.items()}
+
+
+@pytest.mark.parametrize(("moment", "sign"), CASES, ids=[f"{moment}-{sign.name}" for moment, sign in CASES])
+def test_a_signal_ends_the_command_and_all_it_started(ends: Ends, moment: str, sign: signal.Signals) -> None:
+    end = ends[moment, sign]
+    assert (end.code, end.left, end.err) == (SIGNALS[sign], set(), "")
+    assert end.seconds < SOON
+
+
+def test_one_who_does_not_stop_pressing_ctrl_c_leaves_nothing_either(tmp_path: Path) -> None:
+    with under_way(tmp_path, "call") as process:
+        deadline = time.monotonic() + SOON
+        while process.poll() is None and time.monotonic() < deadline:
+            process.send_signal(signal.SIGINT)
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(0.1)
+        _, err = process.communicate(timeout=SECONDS)
+        assert remaining(tmp_path, SOON) == set()
+        assert process.returncode in (130, -signal.SIGINT)  # a shell says 130 to both
+        assert err == ""
+
+
+def test_nothing_remains_when_toolbus_is_killed(tmp_path: Path) -> None:
+    with under_way(tmp_path, "watch") as process:
+        process.kill()
+        assert process.wait(SECONDS) == -signal.SIGKILL
+        assert remaining(tmp_path, SOON) == set()
+
+
+def test_nothing_remains_after_success_and_failure(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    stays = scripted(tmp_path, "stays", tools=[{"name": "x"}], stays=True)
+    silent = scripted(tmp_path, "silent", waits=True, stays=True) | {"timeouts": {"connect": 0.5}}
+    write_config(tmp_path / "work", {"stays": stays, "silent": silent, "child": plain("leave_child")})
+    for words, code in ((["call", "child_echo"], 0), (["check"], 1)):
+        run = toolbus(*words, folder=tmp_path / "work")
+        assert (run.returncode, run.stderr) == (code, "")
+        assert remaining(tmp_path, 0) == set()

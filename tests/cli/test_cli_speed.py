@@ -1,0 +1,63 @@
+"""The command line answers at once: what a command does not need is not imported."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from statistics import median
+
+from tests.cli.running import SECONDS, TOOLBUS, environment
+
+RUNS = 5
+AT_MOST = 0.35
+"""Of the time that importing the SDK takes."""
+HEAVY = {"mcp", "mcp_types", "pydantic", "httpx", "httpx2", "anyio", "rich", "yaml", "asyncio"}
+LOADED = (
+    "import sys\n"
+    "from toolbus.cli.app import exit_code\n"
+    "exit_code(sys.argv[1:])\n"
+    "print('loaded:', *sys.modules)\n"
+)
+
+
+def seconds(home: Path, *command: str) -> float:
+    began = time.perf_counter()
+    subprocess.run(command, env=environment(home), capture_output=True, timeout=SECONDS, check=True)
+    return time.perf_counter() - began
+
+
+def test_help_takes_a_fraction_of_what_importing_the_sdk_takes(tmp_path: Path) -> None:
+    # In turn, so that whatever else the machine does slows down both.
+    times = [
+        (seconds(tmp_path, TOOLBUS, "--help"), seconds(tmp_path, sys.executable, "-c", "import mcp"))
+        for _ in range(RUNS)
+    ]
+    ours, theirs = (median(column) for column in zip(*times, strict=True))
+    assert ours <= AT_MOST * theirs, f"{ours:.2f} s, the import of mcp {theirs:.2f} s"
+
+
+def loaded(home: Path, *words: str) -> set[str]:
+    """The packages that a command has imported when it ends."""
+    run = subprocess.run(
+        [sys.executable, "-c", LOADED, *words],
+        env=environment(home),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in run.stdout.rpartition("loaded:")[2].split()}
+
+
+def test_help_and_mistakes_import_nothing_heavy(tmp_path: Path) -> None:
+    assert loaded(tmp_path, "--help") & HEAVY == set()
+    assert loaded(tmp_path, "--version") & HEAVY == set()
+    # typer itself takes pydantic to read the words of a command.
+    assert loaded(tmp_path, "call", "--help") & (HEAVY - {"pydantic"}) == set()
+    assert loaded(tmp_path, "tolls") & (HEAVY - {"pydantic"}) == set()
+
+
+def test_a_command_that_starts_no_server_does_not_import_the_sdk(tmp_path: Path) -> None:
+    (tmp_path / "toolbus.yaml").write_text("servers: {a: {command: x}}")
+    words = ["config", "--config", str(tmp_path / "toolbus.yaml")]
+    assert loaded(tmp_path, *words) & {"mcp", "mcp_types", "httpx2"} == set()

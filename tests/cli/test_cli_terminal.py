@@ -1,0 +1,110 @@
+"""On a terminal: movement while one waits, colours unless one minds, lines that fit, and a clean Ctrl-C."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import SCRIPTED, Fifo, scripted, write_config
+from tests.cli.terminal import COLOUR, terminal
+
+LONG = {"name": "long", "description": "\u6f22\u5b57 wide words " * 20}
+
+BAR, REST = "\u2501", "\u257a"
+
+
+def fake_npx(folder: Path) -> str:
+    """A PATH on which `npx SCRIPT` starts a scripted server."""
+    (folder / "bin").mkdir()
+    npx = folder / "bin" / "npx"
+    npx.write_text(f'#!/bin/sh\nexec python {SCRIPTED} "$@"\n')
+    npx.chmod(0o755)
+    return os.pathsep.join([str(npx.parent), os.environ["PATH"]])
+
+
+def test_while_servers_start_a_spinner_names_those_that_are_waited_for(tmp_path: Path) -> None:
+    path = fake_npx(tmp_path)
+    with Fifo(tmp_path / "slow.fifo") as slow, Fifo(tmp_path / "fetched.fifo") as fetched:
+        own = scripted(tmp_path, "slow", waits=True, control=slow.path)
+        script = scripted(tmp_path, "fetched", waits=True, control=fetched.path)["args"][1]
+        write_config(tmp_path, {"slow": own, "fetched": {"command": "npx", "args": [script]}})
+        # The interpreter of the tests stays on the PATH, for the fake npx.
+        env = {"PATH": os.pathsep.join([path, str(Path(sys.executable).parent)])}
+        with terminal("tools", folder=tmp_path, env=env) as screen:
+            screen.until("starting slow, fetched (npx may be downloading)")
+            assert not screen.shows_cursor
+            slow.say("go")
+            screen.until("starting fetched (npx may be downloading)")
+            fetched.say("go")
+            screen.until("slow  ready", "fetched  ready")
+            assert screen.ended() == 0
+            assert screen.shows_cursor
+            # The line of the spinner was erased before the result came.
+            assert "\x1b[2K" in screen.raw.partition("ready")[0]
+
+
+def test_the_progress_of_a_call_moves(tmp_path: Path) -> None:
+    with Fifo(tmp_path / "fifo") as fifo:
+        script = scripted(tmp_path, "own", tools=[{"name": "count"}], steps={"count": 3}, control=fifo.path)
+        write_config(tmp_path, {"own": script})
+        with terminal("call", "own_count", folder=tmp_path) as screen:
+            for step, bar in enumerate((BAR * 10 + REST, BAR * 20 + REST, BAR * 30), 1):
+                screen.until(f"step number {step} {bar}")
+                fifo.say("go")
+            screen.until("{}")
+            assert screen.ended() == 0
+            assert screen.shows_cursor
+
+
+@pytest.mark.parametrize("way", ["plain", "option", "variable"])
+def test_there_is_colour_unless_one_minds(tmp_path: Path, way: str) -> None:
+    write_config(tmp_path, {"own": scripted(tmp_path, "own", tools=[LONG])})
+    words = ["tools", "--no-color"] if way == "option" else ["tools"]
+    env = {"NO_COLOR": "1"} if way == "variable" else {}
+    with terminal(*words, folder=tmp_path, width=40, env=env) as screen:
+        assert screen.ended() == 0
+        assert bool(COLOUR.search(screen.raw)) is (way == "plain")
+        # Wide characters count twice: 8 cells of indent, name and gap, 9 of these, and the ellipsis.
+        assert (
+            screen.plain.splitlines()[-1] == "  own_long    \u6f22\u5b57 wide words \u6f22\u5b57 wide\u2026"
+        )
+
+
+def test_ctrl_c_while_a_server_starts_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
+    with Fifo(tmp_path / "fifo") as marker:
+        own = scripted(tmp_path, "own", waits=True, marker=marker.path, control=marker.path + ".none")
+        write_config(tmp_path, {"own": own})
+        with terminal("tools", folder=tmp_path) as screen:
+            screen.until("starting own")
+            assert marker.line() == "started"
+            screen.press("\x03")
+            assert screen.ended() == 130
+            assert screen.shows_cursor
+            assert "Traceback" not in screen.plain
+            assert "ready" not in screen.plain
+
+
+def test_watch_shows_what_happens_to_the_servers(tmp_path: Path) -> None:
+    with Fifo(tmp_path / "fifo") as fifo:
+        own = scripted(tmp_path, "own", tools=[{"name": "x"}], control=fifo.path)
+        write_config(tmp_path, {"own": own})
+        with terminal("watch", folder=tmp_path, width=250) as screen:
+            drawn = screen.until("own", "ready", "2025-06-18 (legacy)", "Ctrl-C ends it")
+            for title in ("server", "state", "protocol", "tools", "restarts", "answers in", "error"):
+                assert title in drawn
+            fifo.say("grow extra")
+            screen.until("catalog", "+own_extra")
+            fifo.say("die")
+            screen.until("ready -> retrying", "exit code 5")
+            screen.until("-> ready")
+            write_config(tmp_path, {"own": own, "new": scripted(tmp_path, "new", tools=[{"name": "y"}])})
+            screen.until("+new_y")
+            (tmp_path / "toolbus.yaml").write_text("servers: [")
+            screen.until("toolbus.yaml", "line")
+            write_config(tmp_path, {"own": own})
+            screen.until("-new_y")
+            screen.press("\x03")
+            assert screen.ended() == 130
+            assert screen.shows_cursor
+            assert "Traceback" not in screen.plain

@@ -1,0 +1,174 @@
+"""`toolbus tools`: what it lists, for people and programs, and when a server that is down is a failure."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Done, scripted, together, write_config
+
+pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
+LONG = "word " * 100
+SEND = {
+    "name": "send",
+    "description": "Send a letter.\n\nIt takes days.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {
+            "to": {"type": "string", "description": "Whom it goes to."},
+            "speed": {"enum": ["slow", "fast"]},
+        },
+        "required": ["to"],
+    },
+    "annotations": {"title": "Post", "readOnlyHint": False, "openWorldHint": True},
+}
+READ = {"name": "read", "description": "Read what others send.", "inputSchema": {"type": "object"}}
+BROKEN = {"command": "no-such-program"}
+NOT_FOUND = "spawn failed: command 'no-such-program' not found; install it, or give its full path"
+PROTOCOL = {"era": "legacy", "protocol": "2025-06-18"}
+
+COMMANDS = {
+    "text": ["tools"],
+    "json": ["--json", "tools"],
+    "full": ["tools", "post", "--full"],
+    "search": ["tools", "--search", "SEND others"],
+    "two names": ["tools", "--search", "send", "--json"],
+    "narrowed": ["tools", "attic", "--json", "-vv"],
+    "named broken": ["tools", "post", "broken"],
+    "all broken": ["tools", "--config", "broken.json"],
+    "required broken": ["--config", "required.json", "tools", "--json"],
+    "verbose": ["tools", "-v", "--no-color"],
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    folder = tmp_path_factory.mktemp("tools")
+    post = scripted(folder, "post", tools=[READ, SEND])
+    attic = scripted(folder, "attic", stderr="dust\n", tools=[{"name": "read", "description": LONG}])
+    write_config(folder, {"post": post, "broken": BROKEN, "attic": attic})
+    (folder / "broken.json").write_text(json.dumps({"servers": {"a": BROKEN, "b": BROKEN}}))
+    required = {"servers": {"post": post, "broken": BROKEN | {"required": True}}}
+    (folder / "required.json").write_text(json.dumps(required))
+    return together(COMMANDS, folder)
+
+
+def shown(run: Done) -> dict[str, Any]:
+    return json.loads(run.stdout)
+
+
+def test_servers_and_tools_are_listed_and_one_broken_server_is_no_failure(runs: dict[str, Done]) -> None:
+    run = runs["text"]
+    assert run.stdout.splitlines() == [
+        "post  ready  2025-06-18 (legacy)  2 tools",
+        "  post_read      Read what others send.",
+        "  post_send  to  Send a letter.",
+        "broken  failed",
+        f"  {NOT_FOUND}",
+        "attic  ready  2025-06-18 (legacy)  1 tool",
+        f"  attic_read    {LONG.strip()}",
+    ]
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_json_tells_everything(runs: dict[str, Done]) -> None:
+    run = runs["json"]
+    assert shown(run) == {
+        "servers": {
+            "post": {"state": "ready", **PROTOCOL, "tools": 2, "error": None},
+            "broken": {
+                "state": "failed",
+                "era": None,
+                "protocol": None,
+                "tools": 0,
+                "error": f"server 'broken': {NOT_FOUND}",
+            },
+            "attic": {"state": "ready", **PROTOCOL, "tools": 1, "error": None},
+        },
+        "tools": [
+            {
+                "name": f"{server}_{tool}",
+                "server": server,
+                "tool": tool,
+                "description": description,
+                "input_schema": schema,
+                "annotations": annotations,
+            }
+            for server, tool, description, schema, annotations in [
+                ("post", "read", READ["description"], READ["inputSchema"], {}),
+                ("post", "send", SEND["description"], SEND["inputSchema"], SEND["annotations"]),
+                ("attic", "read", LONG, {"type": "object"}, {}),
+            ]
+        ],
+    }
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_full_shows_every_argument_and_annotation(runs: dict[str, Done]) -> None:
+    assert runs["full"].stdout.splitlines() == [
+        "post  ready  2025-06-18 (legacy)  2 tools",
+        "",
+        "  post_read  post/read",
+        "    Read what others send.",
+        "",
+        "  post_send  post/send",
+        "    Send a letter.",
+        "    ",
+        "    It takes days.",
+        "    to     string, required  Whom it goes to.",
+        "    speed  slow or fast",
+        "    readOnlyHint: false, openWorldHint: true",
+    ]
+
+
+def test_search_wants_all_words_in_any_case(runs: dict[str, Done]) -> None:
+    run = runs["search"]
+    assert run.stdout.splitlines() == [
+        "post  ready  2025-06-18 (legacy)  2 tools",
+        "  post_read    Read what others send.",
+    ]
+    assert (run.returncode, run.stderr) == (0, "1 of 3 tools match 'SEND others'\n")
+
+
+def test_search_puts_names_first(runs: dict[str, Done]) -> None:
+    assert [tool["name"] for tool in shown(runs["two names"])["tools"]] == ["post_send", "post_read"]
+
+
+def test_a_server_by_its_name_alone_gives_its_tools_the_same_names(runs: dict[str, Done]) -> None:
+    run = runs["narrowed"]
+    assert list(shown(run)["servers"]) == ["attic"]
+    assert [tool["name"] for tool in shown(run)["tools"]] == ["attic_read"]
+    assert run.returncode == 0
+
+
+def test_a_broken_server_is_a_failure_if_it_was_asked_for(runs: dict[str, Done]) -> None:
+    run = runs["named broken"]
+    assert run.stdout.splitlines()[3:] == ["broken  failed", f"  {NOT_FOUND}"]
+    assert run.returncode == 1
+
+
+def test_it_is_a_failure_if_no_server_is_up(runs: dict[str, Done]) -> None:
+    run = runs["all broken"]
+    assert run.stdout.splitlines() == ["a  failed", f"  {NOT_FOUND}", "b  failed", f"  {NOT_FOUND}"]
+    assert run.returncode == 1
+
+
+def test_a_required_server_that_is_down_is_a_failure_and_the_others_are_listed(runs: dict[str, Done]) -> None:
+    run = runs["required broken"]
+    states = {alias: server["state"] for alias, server in shown(run)["servers"].items()}
+    assert states == {"post": "ready", "broken": "failed"}
+    assert [tool["name"] for tool in shown(run)["tools"]] == ["post_read", "post_send"]
+    assert run.returncode == 1
+
+
+def test_the_log_goes_to_stderr_only(runs: dict[str, Done]) -> None:
+    assert runs["verbose"].stdout == runs["text"].stdout
+    log = [line[8:] for line in runs["verbose"].stderr.splitlines()]
+    assert f" toolbus WARNING server 'broken': {NOT_FOUND}" in log
+    assert " toolbus INFO server 'post': connecting -> ready" in log
+    twice = [line[8:] for line in runs["narrowed"].stderr.splitlines()]
+    assert " toolbus.stderr.attic DEBUG dust" in twice
+
+
+def test_without_a_terminal_there_is_no_escape_code(runs: dict[str, Done]) -> None:
+    assert [name for name, run in runs.items() if "\x1b" in run.stdout + run.stderr] == []
