@@ -68,7 +68,9 @@ class Catalog:
     def missing(self, name: str, down: Sequence[str] = (), likely: str | None = None) -> ToolNotFound:
         """The error for a name that is not here: near misses, servers `down`, the `likely` reason."""
         known = list(self._by_origin if "/" in name else self._by_name)
-        return ToolNotFound(name, known, down=down, likely=likely)
+        # Most likely meant by who says `read_file` where the tool is `files_read_file`.
+        alike = [spec.name for spec in self if spec.origin.tool == name]
+        return ToolNotFound(name, known, alike=alike, down=down, likely=likely)
 
     def since(self, before: "Catalog") -> Difference:
         """What changed from `before` to this one."""

@@ -64,18 +64,24 @@ class ToolNotFound(ToolbusError, LookupError):
     """No tool of that name is in the catalog."""
 
     def __init__(
-        self, name: str, known: Sequence[str], *, down: Sequence[str] = (), likely: str | None = None
+        self,
+        name: str,
+        known: Sequence[str],
+        *,
+        alike: Sequence[str] = (),
+        down: Sequence[str] = (),
+        likely: str | None = None,
     ) -> None:
         self.name = name
         self.down = tuple(down)
         self.likely = likely
         """Why the server that would have a tool of that name is not connected, if that is so."""
         # Then a tool of another server that is spelt alike is no help: a model would take it.
-        self.close_matches = [] if likely else get_close_matches(name, known, n=3)
+        self.close_matches = [] if likely else list(alike[:3]) or get_close_matches(name, known, n=3)
         reason = f": {likely}" if likely else ""
         hint = f"; did you mean {' or '.join(map(repr, self.close_matches))}?" if self.close_matches else ""
         missing = f"; not connected: {', '.join(self.down)}" if self.down and not likely else ""
-        super().__init__(f"no tool named {name!r} among {len(known)}{reason}{hint}{missing}")
+        super().__init__(f"no tool named {name!r} among {len(known)}{reason}{missing}{hint}")
 
 
 class ArgumentsError(ToolbusError, TypeError):

@@ -38,35 +38,56 @@ no server.
 """
 
 NOTES = {
+    "demo": """\
+JSON: `{"servers": {...} as in tools, "calls": [{"name", "is_error", "text", "content", "progress"}],
+"events": [...]}`
+""",
+    "watch": """\
+Without a terminal it prints a line per event. JSON: a document per line, `{"event", "at", ...}` with the
+facts of [the event](bus.md).
+""",
+    "init": """\
+The server in it keeps notes in a file, so that there is something to call. JSON: `{"written"}`.
+""",
     "tools": """\
-A server that is down stands in the list with its reason. That is a failure (exit 1) only if it was asked for
-by name, is `required`, or if no server is up.
+Each server is shown with its state and the version of the protocol that was agreed on: `modern` is
+2026-07-28 and later, `legacy` the handshake before it. Arguments in brackets are optional; `--full` tells
+more about each.
+
+A server that is down stands in the list with its reason. That is a failure (exit 1) only if it was asked
+for by name, is `required`, or if no server is up.
 
 JSON: `{"servers": {alias: {"state", "era", "protocol", "tools", "error"}}, "tools": [{"name", "server",
 "tool", "description", "input_schema", "annotations"}]}`
 """,
     "call": """\
-Only the servers that may have the tool are started. A value is read by the tool's schema: text stays text, a
-number must be a number, `a,b` is a list where a list is asked for; where the schema says nothing, a value
-that is JSON is taken as JSON. `@FILE` is what the file holds (as base64 if the tool asks for that), `@@` a
+Only the servers that may have the tool are started, and they end with the call: what they keep in memory is
+gone then. A value is read by the tool's schema: text stays text, a number must be a number, `a,b` is a list
+where a list is asked for; single values lie on top of `--args`; where the schema says nothing, a value that
+is JSON is taken as JSON. `@FILE` is what the file holds (as base64 if the tool asks for that), `@@` a
 literal `@`. Blobs never overwrite a file.
 
-JSON: `{"name", "server", "tool", "is_error", "text", "content": [...], "structured", "elapsed_ms"}`. A block
-of `content` has its `type` (`text`, `image`, `audio`, `resource_link`, `embedded`) and its facts; a blob is
-`data` in base64, or with `--out` the `path` of its file.
+JSON: `{"name", "server", "tool", "is_error", "text", "content": [...], "structured", "elapsed_ms"}`. A
+block of `content` has its `type` (`text`, `image`, `audio`, `resource_link`, `embedded`) and its facts; a
+blob is `data` in base64, or with `--out` the `path` of its file.
 """,
     "check": """\
 JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "problems":
-[{"severity", "message", "fix"}]}}}`; `latency_ms` is the time from the start of the server to its first list,
-`severity` is `error`, `warning` or `info`. Errors are what you must fix.
+[{"severity", "message", "fix"}]}}}`; `latency_ms` is the time from the start of the server to its first
+list, `severity` is `error`, `warning` or `info`. Errors are what you must fix.
 """,
     "import": """\
-References such as `${TOKEN}` stay as they are. A literal secret is never copied into the config: a reference
-takes its place, and the output says which name to set; `--with-secrets` puts the value into `.env`, readable
-by you alone.
+References such as `${TOKEN}` stay as they are. A literal secret is never copied into the config: a
+reference takes its place, and the output says which name to set; `--with-secrets` puts the value into
+`.env`, readable by you alone. The servers go to stdout, remarks to stderr.
+
+JSON: `{"target", "written", "sources": [{"editor", "path"}], "servers", "secrets": [{"server", "key",
+"name"}], "notes"}`
 """,
     "config": """\
 Whatever came from a reference, and whatever is kept under a name such as `token`, is shown as `***`.
+
+JSON: `{"file", "naming", "servers": {alias: entry}}`
 """,
 }
 

@@ -127,7 +127,7 @@ def test_the_object_may_come_from_a_file_or_from_stdin(runs: dict[str, Done], fo
 
 WRONG_USAGE = {
     "missing": ["post_send needs to=...", "  to  string: Whom it goes to."],
-    "misspelt": ["too: no such argument; did you mean 'to'? (--args passes on anything)"],
+    "misspelt": ["too: no such argument; did you mean 'to'? (--args passes on any name)"],
     "mistyped": ["copies: expected integer, not 'two'"],
     "unreadable": ["to: cannot read 'none.txt': No such file or directory; check the path"],
     "malformed": ["'to' is not KEY=VALUE; write for example text='buy tea'"],

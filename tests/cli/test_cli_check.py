@@ -196,9 +196,9 @@ def test_a_server_without_tools_says_so(runs: dict[str, Done]) -> None:
 
 
 def test_the_last_line_is_the_verdict(runs: dict[str, Done]) -> None:
-    assert runs["text"].stdout.splitlines()[-1] == "6 of 14 to fix, as toolbus.yaml has them"
+    assert runs["text"].stdout.splitlines()[-1] == "14 servers of toolbus.yaml: 6 to fix"
     assert (runs["text"].returncode, runs["text"].stderr) == (1, "")
-    assert runs["fine"].stdout.splitlines()[-1] == "all 2 fine, as toolbus.yaml has them"
+    assert runs["fine"].stdout.splitlines()[-1] == "2 servers of toolbus.yaml: all fine"
     assert (runs["fine"].returncode, runs["fine"].stderr) == (0, "")
 
 

@@ -67,7 +67,7 @@ def test_a_config_without_servers_or_with_a_wrong_key_says_what_to_do(tmp_path: 
 
 
 USAGE = {
-    "tolls": "no such command 'tolls'. Did you mean 'tools'?; see 'toolbus --help'",
+    "tolls": "no such command 'tolls'. Did you mean 'tools'? See 'toolbus --help'",
     "tools --serch x": "no such option: --serch (Possible options: --search); see 'toolbus tools --help'",
     "call": "missing argument 'NAME'; see 'toolbus call --help'",
     "tools mani": "server 'mani': not on the bus; did you mean 'many'?",
@@ -133,6 +133,6 @@ def test_a_server_that_floods_both_its_outputs_leaves_the_screen_clean(tmp_path:
         "noisy  ready  2025-06-18 (legacy)  1 tool",
         "  noisy_x",
         "talks  ready  2025-06-18 (legacy)  1 tool",
-        "  talks_echo    Say it again.",
+        "  talks_echo  [text]  Say it again.",
     ]
     assert (run.returncode, run.stderr) == (0, "")

@@ -32,12 +32,14 @@ def project(tmp_path: Path) -> Path:
 def test_an_import_only_shows_what_it_would_do(project: Path) -> None:
     done = toolbus("import", folder=project)
 
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "HUB_TOKEN: ${HUB_TOKEN}" in done.stdout
-    assert "REGION: ${REGION}" in done.stdout
-    assert "hub: env.HUB_TOKEN held a secret; ${HUB_TOKEN} stands for it" in done.stdout
-    assert done.stdout.endswith("would add 2 servers to toolbus.yaml; --write does it\n")
-    assert SECRET not in done.stdout
+    assert done.returncode == 0
+    assert yaml.safe_load(done.stdout)["servers"]["hub"]["env"] == {
+        "HUB_TOKEN": "${HUB_TOKEN}",
+        "REGION": "${REGION}",
+    }
+    assert "hub: env.HUB_TOKEN held a secret; ${HUB_TOKEN} stands for it" in done.stderr
+    assert done.stderr.endswith("would add 2 servers to toolbus.yaml; --write does it\n")
+    assert SECRET not in done.stdout + done.stderr
     assert [path.name for path in project.iterdir()] == [".cursor"]
 
 
@@ -61,7 +63,7 @@ def test_an_import_leaves_what_is_there_and_keeps_comments(project: Path) -> Non
 
     done = toolbus("import", "--write", folder=project)
 
-    assert "hub: toolbus.yaml has a server of that name; it stays as it is" in done.stdout
+    assert "hub: toolbus.yaml has a server of that name; it stays as it is" in done.stderr
     text = (project / "toolbus.yaml").read_text()
     assert text.startswith("# mine\nservers:\n  hub:  # the first\n    command: other\n")
     assert list(yaml.safe_load(text)["servers"]) == ["hub", "web"]
@@ -121,3 +123,19 @@ def test_a_fresh_folder_has_tools_after_init(project: Path) -> None:
     )
     names = [tool["name"] for tool in json.loads(listed.stdout)["tools"]]
     assert "demo_notes_add" in names
+    toolbus("call", "demo_notes_add", "text=buy tea", folder=project)
+    found = toolbus("call", "demo_notes_search", "words=tea", "--json", folder=project)
+    assert [note["text"] for note in json.loads(found.stdout)["structured"]["notes"]] == ["buy tea"]
+
+
+def test_init_works_where_another_python_comes_first(project: Path) -> None:
+    other = project.parent / "bin"
+    other.mkdir()
+    (other / "python").write_text("#!/bin/sh\necho 'no toolbus here' >&2; exit 1\n")
+    (other / "python").chmod(0o755)
+    env = {"PATH": f"{other}:/usr/bin:/bin"}
+
+    toolbus("init", folder=project, env=env)
+    listed = toolbus("tools", "--json", folder=project, env=env)
+
+    assert json.loads(listed.stdout)["servers"]["demo_notes"]["state"] == "ready"

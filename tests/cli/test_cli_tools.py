@@ -61,8 +61,8 @@ def test_servers_and_tools_are_listed_and_one_broken_server_is_no_failure(runs: 
     run = runs["text"]
     assert run.stdout.splitlines() == [
         "post  ready  2025-06-18 (legacy)  2 tools",
-        "  post_read      Read what others send.",
-        "  post_send  to  Send a letter.",
+        "  post_read              Read what others send.",
+        "  post_send  to [speed]  Send a letter.",
         "broken  failed",
         f"  {NOT_FOUND}",
         "attic  ready  2025-06-18 (legacy)  1 tool",

@@ -14,7 +14,10 @@ from toolbus.config.written import TEMPLATE, aliases_in, as_yaml, with_servers
 from toolbus.errors import ConfigError
 
 DEMO = ServerConfig(
-    alias="demo_notes", transport="stdio", command="python", args=("-m", "toolbus.demo.notes")
+    alias="demo_notes",
+    transport="stdio",
+    command="python",
+    args=("-m", "toolbus.demo.notes", "--db", "notes.db"),
 )
 NEW: dict[str, Any] = {"new": {"command": "npx", "args": ["-y", "pkg"]}}
 

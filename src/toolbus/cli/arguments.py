@@ -113,8 +113,9 @@ def _child(schema: Schema, name: str, key: str) -> Schema:
     if child is None:
         known = [known for shape in (schema, *schema.choices) for known in shape.properties]
         close = get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]!r}?" if close else f"there is {either(known, 'and')}"
-        raise Usage(f"{key}: no such argument; {hint} (--args passes on anything)")
+        there = f"there is {either(known, 'and')}" if known else "there is none"
+        hint = f"did you mean {close[0]!r}?" if close else there
+        raise Usage(f"{key}: no such argument; {hint} (--args passes on any name)")
     return child
 
 

@@ -29,9 +29,9 @@ STYLES: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "dim
 # What to do where the error itself does not say it, by the phase that failed.
 NEXT = {
     "configure": "correct its entry in the config",
-    "spawn": "run the command by hand to see why",
+    "spawn": "correct command, args or cwd in the config",
     "connect": "is it running, and is the address right?",
-    "handshake": "is it an MCP server? Run the command, or open the URL, by hand",
+    "handshake": "is it an MCP server? Look at what it says when run by hand",
     "list": "raise timeouts.list, or tell the author of the server",
     "call": "try again",
 }
@@ -44,7 +44,7 @@ class Problem:
     severity: Severity
     message: str
     fix: str = ""
-    stderr: Sequence[str] = ()
+    stderr: tuple[str, ...] = ()
     """The last lines that the server wrote there."""
 
     @property
@@ -130,11 +130,13 @@ def _finding(bus: "Toolbus", config: BusConfig, alias: str) -> Finding:
 
 def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
     alias = finding.config.alias
-    problems = [
-        *([_failure(finding.error)] if finding.error else []),
-        *map(_warning, heard.warnings[alias]),
-        *_renamed(finding.tools, config, finding.config),
-    ]
+    warnings = [_warning(event) for event in heard.warnings[alias]]
+    failure = [_failure(finding.error)] if finding.error else []
+    if failure and any("standard output" in warning.message for warning in warnings):
+        fix = "it writes text to its standard output, where only messages belong: is it an MCP server?"
+        failure = [replace(failure[0], fix=fix)]
+    renamed = _renamed(finding.tools, config, finding.config)
+    problems = list(dict.fromkeys([*failure, *warnings, *renamed]))
     return replace(finding, problems=problems, seconds=heard.seconds(alias))
 
 
@@ -202,9 +204,10 @@ def _show_all(screen: Screen, findings: Sequence[Finding], file: str | None) -> 
     for finding in findings:
         _show(screen, finding)
     down = sum(not finding.ok for finding in findings)
-    verdict = f"{down} of {len(findings)} to fix" if down else f"all {len(findings)} fine"
-    where = f", as {os.path.relpath(file)} has them" if file else ""
-    screen.print(Text(verdict + where, style="dim"))
+    where = f" of {os.path.relpath(file)}" if file else ""
+    all_of_them = f"{len(findings)} server{'' if len(findings) == 1 else 's'}{where}"
+    verdict = f"{all_of_them}: {f'{down} to fix' if down else 'all fine'}"
+    screen.print(Text(verdict, style="dim"))
 
 
 def _show(screen: Screen, finding: Finding) -> None:

@@ -5,6 +5,7 @@ Nothing here is staged: every line is what the bus reported or a tool answered.
 
 import asyncio
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
@@ -63,9 +64,10 @@ async def _shown(settings: Settings, out: Path | None) -> int:
         show.quiet = True
     if screen.as_json:
         screen.json(show.report)
-    screen.print(Text(f"\nAll servers are down again; what they made is in {folder}", style="dim"))
+    me = "toolbus" if shutil.which("toolbus") else sys.argv[0]
+    screen.print(Text(f"\nAll servers are stopped; what they made is in {folder}", style="dim"))
     screen.print(
-        Text("Now yours: toolbus init writes a config, toolbus import takes over an editor's.", style="bold")
+        Text(f"Now yours: {me} init writes a config, {me} import takes over an editor's.", style="bold")
     )
     return 0
 
@@ -108,11 +110,10 @@ async def _a_new_tool(show: "_Show", bus: "Toolbus") -> None:
 
 
 async def _a_crash(show: "_Show", bus: "Toolbus", worker: "_WebServer") -> None:
-    show.title("A server is killed and started again; the link heals by itself")
+    show.title("A server is killed; a call made meanwhile waits until it is back")
     await worker.kill()
-    await worker.start()
-    await show.call(bus, "worker_divide", {"a": 42, "b": 6})
-    show.say(f"worker: {bus.servers['worker'].restarts} restart, no client code for it")
+    await asyncio.gather(show.call(bus, "worker_divide", {"a": 42, "b": 6}), worker.start())
+    show.say(f"worker: back, restarted {bus.servers['worker'].restarts} time")
 
 
 async def _mistakes(show: "_Show", bus: "Toolbus") -> None:
@@ -133,7 +134,7 @@ class _Show:
 
     def hear(self, event: Event) -> None:
         match event:
-            case StateChanged():
+            case StateChanged() if event.state != event.previous:
                 told = f"{event.server}: {event.previous} -> {event.state}"
             case CatalogChanged():
                 self.catalog_changes += 1
@@ -150,7 +151,9 @@ class _Show:
     def table(self, bus: "Toolbus") -> None:
         self.quiet = False
         self.report["servers"] = servers_json(bus.servers)
-        self.title("Servers, over stdio and HTTP, in both eras of the protocol; one is broken")
+        self.title(
+            "Five servers in both eras of MCP: two over stdio, two over HTTP (worker, pictures), one broken"
+        )
         for alias, status in bus.servers.items():
             show_server(self._screen, alias, status, [s for s in bus.catalog if s.origin.server == alias])
 
@@ -183,7 +186,7 @@ class _Show:
         files: results.Saved = {} if out is None else results.saved(result, out, name)
         results.show(self._screen, result, files)
         if steps:
-            self.say(f"{steps} notices of progress in {time.perf_counter() - began:.1f} s")
+            self.say(f"progress was reported {steps} times in {time.perf_counter() - began:.1f} s")
         self.report["calls"].append(
             {
                 "name": name,

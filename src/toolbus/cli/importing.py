@@ -154,15 +154,16 @@ def _show(screen: Screen, plan: Plan, written: bool, with_secrets: bool) -> None
     if plan.servers:
         screen.print(Text(visible(as_yaml(plan.servers))))
     for note in plan.notes:
-        screen.print(Text(visible(note), style="yellow"))
+        screen.note(note)
     for secret in plan.secrets:
         where = "is in .env now" if written and with_secrets else "set it in the environment or in .env"
-        told = f"{secret.server}: {secret.key} held a secret; ${{{secret.name}}} stands for it: {where}"
-        screen.print(Text(visible(told), style="yellow"))
+        screen.note(f"{secret.server}: {secret.key} held a secret; ${{{secret.name}}} stands for it: {where}")
+    if written and with_secrets and plan.secrets and Path(".git").exists():
+        screen.note("keep .env out of version control: put it into .gitignore")
     count = f"{len(plan.servers)} server{'' if len(plan.servers) == 1 else 's'}"
     if not plan.servers:
-        screen.print("nothing to take over")
+        screen.note("nothing to take over")
     elif written:
-        screen.print(f"wrote {count} to {plan.target}; next: toolbus check")
+        screen.note(f"wrote {count} to {plan.target}; next: toolbus check")
     else:
-        screen.print(f"would add {count} to {plan.target}; --write does it")
+        screen.note(f"would add {count} to {plan.target}; --write does it")

@@ -1,5 +1,9 @@
 """`toolbus init`: a file to start from."""
 
+import json
+import os.path
+import shutil
+import sys
 from pathlib import Path
 
 from toolbus.cli.options import Settings
@@ -17,7 +21,7 @@ def run(settings: Settings, *, force: bool) -> int:
         raise Usage(f"{str(path)!r}: the file is YAML; name it *.yaml")
     if path.exists() and not force:
         raise Usage(f"{str(path)!r} is there already; --force replaces it")
-    path.write_text(TEMPLATE, encoding="utf-8")
+    path.write_text(TEMPLATE.replace("command: python\n", f"command: {_python()}\n"), encoding="utf-8")
     if screen.as_json:
         screen.json({"written": str(path)})
         return 0
@@ -26,3 +30,10 @@ def run(settings: Settings, *, force: bool) -> int:
     if others and settings.config is None:
         screen.note(f"{', '.join(others)} is not looked at any more, since {path} comes first")
     return 0
+
+
+def _python() -> str:
+    """The interpreter that has toolbus: by its name if that is the one that is found."""
+    found = shutil.which("python")
+    same = found is not None and os.path.dirname(found) == os.path.dirname(sys.executable)
+    return "python" if same else json.dumps(sys.executable)

@@ -54,4 +54,5 @@ def _with_help(error: typer.TyperException) -> str:
     """A finding of the parser, and where to read on."""
     command = getattr(getattr(error, "ctx", None), "command_path", "toolbus")
     message = error.format_message().rstrip(".")
-    return f"{message[:1].lower()}{message[1:]}; see '{command} --help'"
+    gap = " See" if message.endswith("?") else "; see"
+    return f"{message[:1].lower()}{message[1:]}{gap} '{command} --help'"

@@ -87,7 +87,9 @@ class Schema:
             if name in shape.properties:
                 return shape.properties[name]
         extra = self.own.get("additionalProperties")
-        is_open = is_mapping(extra) or not any(shape.properties for shape in shapes)
+        if self.types and "object" not in self.types:
+            return None
+        is_open = is_mapping(extra) or extra is True or not any("properties" in shape.own for shape in shapes)
         return self._inner(extra) if is_open else None
 
     def _inner(self, own: JSON) -> "Schema":

@@ -1,7 +1,6 @@
 """`toolbus tools`: the servers and what they offer."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from rich.text import Text
 
@@ -12,12 +11,12 @@ from toolbus.cli.outcome import FAILED
 from toolbus.cli.screen import Screen, one_line, visible
 from toolbus.cli.session import checked, configured, opened
 from toolbus.cli.session import run as run_async
-from toolbus.config import BusConfig
-from toolbus.records import JSON, ServerStatus, ToolSpec
+from toolbus.config import BusConfig, ServerConfig
+from toolbus.records import JSON, Inventory, ServerStatus, ToolSpec
+from toolbus.shape import unmatched
 
-if TYPE_CHECKING:
-    from toolbus.bus import Toolbus
-
+OPTIONAL = 3
+"""How many optional arguments stand in a line."""
 STYLES = {"ready": "green", "failed": "red", "auth_required": "red", "retrying": "yellow", "idle": "dim"}
 
 
@@ -32,7 +31,7 @@ async def _listed(settings: Settings, servers: Sequence[str], search: str | None
     async with opened(screen, config, wanted) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
         listed = [spec for spec in bus.catalog if spec.origin.server in wanted]
-        warnings = {alias: _warnings(bus, alias) for alias in wanted}
+        warnings = {alias: _remarks(bus.inventories[alias], config.servers[alias]) for alias in wanted}
     remember(config.file, listed, [alias for alias in wanted if statuses[alias].state == "ready"])
     found = listed if search is None else matching(listed, search)
     if screen.as_json:
@@ -76,19 +75,34 @@ def headline(alias: str, status: ServerStatus) -> Text:
 
 
 def rows_of(tools: Iterable[ToolSpec]) -> list[list[Text]]:
-    """Each tool in one line: name, required arguments, what it does."""
+    """Each tool in one line: name, arguments, what it does."""
     return [
         [
             Text(spec.name, style="cyan"),
-            Text(visible(" ".join(_required(spec))), style="yellow"),
+            Text(visible(_usage(spec)), style="yellow"),
             Text(one_line(spec.description or spec.title or "")),
         ]
         for spec in tools
     ]
 
 
-def _required(spec: ToolSpec) -> list[str]:
-    return [name for name, _, required, _ in described(spec) if required]
+def _remarks(stock: Inventory, server: ServerConfig) -> list[str]:
+    """Why tools that one might look for are not there."""
+    missed = unmatched(stock.tools, server.include) if stock.tools else []
+    return [
+        *(f"left out: {bad.tool}: {bad.reason}" for bad in stock.quarantined),
+        *(f"include: no tool matches {pattern!r}" for pattern in missed),
+    ]
+
+
+def _usage(spec: ToolSpec) -> str:
+    """The arguments: required ones, then optional ones in brackets."""
+    arguments = described(spec)
+    optional = [name for name, _, is_required, _ in arguments if not is_required]
+    shown = optional if len(optional) <= OPTIONAL else [f"{len(optional)} more"]
+    return " ".join(
+        [name for name, _, required, _ in arguments if required] + [f"[{name}]" for name in shown]
+    )
 
 
 def show_server(
@@ -147,11 +161,6 @@ def _tool_json(spec: ToolSpec) -> JSON:
         "input_schema": spec.input_schema,
         "annotations": spec.annotations,
     }
-
-
-def _warnings(bus: "Toolbus", alias: str) -> list[str]:
-    inventory = bus.inventories[alias]
-    return [f"left out: {bad.tool}: {bad.reason}" for bad in inventory.quarantined]
 
 
 def _exit_code(config: BusConfig, statuses: dict[str, ServerStatus], asked: Sequence[str]) -> int:

@@ -24,6 +24,8 @@ _TRAILING_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|,(?=\s*[}\]])', re.DOTALL)
 def read_document(path: Path) -> Mapping[JSON, JSON]:
     """The mapping that the file holds; its format follows from the ending of its name."""
     place = Place(file=str(path))
+    if path.is_dir():
+        raise place.error("is a folder; name the file in it")
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
         raise place.error(f"unknown file format; name it with one of {', '.join(_PARSERS)}")

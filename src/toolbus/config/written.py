@@ -23,7 +23,7 @@ TEMPLATE = """\
 servers:
   demo_notes:                        # needs no key and no network; here to try, delete it when you like
     command: python
-    args: ["-m", "toolbus.demo.notes"]
+    args: ["-m", "toolbus.demo.notes", "--db", "notes.db"]
 
   # files:                           # a program on this machine
   #   command: npx

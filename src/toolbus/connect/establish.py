@@ -28,6 +28,15 @@ from toolbus.errors import AuthRequired, ConnectFailed, ToolbusError
 NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
 """What a server of the old SSE transport may answer to a streamable HTTP request."""
 
+# What to ask, by a word in the reason why there is no connection.
+_QUESTIONS = {
+    "SSL": "is it https, with a certificate to trust",
+    "Name or service not known": "is the host name right",
+    "nodename nor servname": "is the host name right",
+    "getaddrinfo": "is the host name right",
+}
+_HINTS = {404: "check the path of the URL", 429: "it wants fewer requests: wait, then try again"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ears:
@@ -135,11 +144,11 @@ def _described(error: BaseException, server: str, witness: Witness, values: Reso
     if status in (401, 403):
         return AuthRequired(server, witness.phase, status)
     if status is not None:
-        hint = "check the path of the URL" if status == 404 else ""
+        hint = _HINTS.get(status, "look at the server's own log" if status >= 500 else "")
         cause = phrase(status) if status >= 400 else cause
         return ConnectFailed(server, witness.phase, cause, hint=hint, status=status)
     if isinstance(error, WireError) and not error.sent and witness.exit_code is None:
-        question = "is it https, with a certificate to trust" if "SSL" in cause else "is the server running"
+        question = next((q for word, q in _QUESTIONS.items() if word in cause), "is the server running")
         hint = f"{question}, at {values.public_url}?"
         return ConnectFailed(server, "connect", cause, hint=hint)
     if witness.lost is not None and witness.exit_code is not None:
