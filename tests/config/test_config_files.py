@@ -158,7 +158,7 @@ def test_a_missing_file_a_folder_and_foreign_bytes_are_errors(tmp_path: Path) ->
     assert failure(tmp_path / "none.yaml").problem == "no such file; check the path"
     assert failure(tmp_path / "latin.yaml").problem == "is not UTF-8; save it as UTF-8"
     assert failure(tmp_path / "folder.yaml").problem == (
-        "cannot be read (IsADirectoryError); check path and permissions"
+        "is a folder; name the file in it"
     )
 
 
