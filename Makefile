@@ -5,18 +5,22 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # pyright otherwise asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: test check bench soak demo docs format clean
+.PHONY: test check shapes bench soak demo docs format clean
 .SILENT:
 
-# make test ARGS="-k naming"
+# make test ARGS="-k naming"; most tests wait for servers, so two run at a time
 test: .venv/.ready .interop/.ready
-	python -m pytest $(ARGS)
+	python -m pytest -n 2 --dist loadfile $(ARGS)
 
 check: .venv/.ready
 	ruff format --check
 	ruff check
 	pyright
 	python -m pytest -q tests/test_architecture.py tests/test_public_api.py
+
+# How the real tool definitions below TOOLBUS_CORPUS fare in every dialect.
+shapes: .venv/.ready
+	python -m tests.shape.table
 
 bench: .venv/.ready .interop/.ready
 	python -m bench

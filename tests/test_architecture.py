@@ -17,13 +17,14 @@ PACKAGE = "toolbus"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 # Which part may import which. A part is a file or folder directly below src/toolbus.
-BASE = {"errors", "records"}
+BASE = {"errors", "records", "visible"}
 STAGES = BASE | {"events", "config", "catalog", "shape", "connect", "discover", "call"}
-BUS = {"home", "tool", "registry", "servers", "bus"}
-FACE = BASE | {"bus", "connection", "tool", "catalog", "events", "config"}
+BUS = {"home", "tool", "registry", "servers", "shaping", "bus"}
+FACE = BASE | {"bus", "connection", "tool", "catalog", "events", "config", "shape"}
 FACES = {"agent", "adapters", "extension", "gateway", "console"}
 ALLOWED: dict[str, set[str]] = {
-    "errors": set(),
+    "visible": {"records"},
+    "errors": {"visible"},
     "records": set(),
     "home": {"errors"},
     "events": BASE,
@@ -32,10 +33,11 @@ ALLOWED: dict[str, set[str]] = {
     "shape": BASE,
     "connect": BASE | {"config", "events"},
     "discover": BASE | {"config", "events", "connect"},
-    "call": BASE | {"events", "catalog", "connect"},
-    "tool": BASE,
+    "call": BASE | {"events", "catalog", "connect", "shape"},
+    "tool": BASE | {"shape"},
     "registry": BASE | {"tool"},
     "servers": STAGES,
+    "shaping": BASE | {"config", "shape"},
     "bus": STAGES | BUS,
     "connection": STAGES | BUS,
     "sync": STAGES | BUS,

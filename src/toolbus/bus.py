@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from toolbus.call import Call, Caller, Hook, Progress
+from toolbus.call import READ_RESULT, Call, Caller, Hook, Progress, without_hidden
 from toolbus.catalog import Catalog
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, find_config, load_config, load_server
 from toolbus.connect import Link, Session
@@ -33,7 +33,8 @@ from toolbus.records import (
 )
 from toolbus.registry import Registration, Registry
 from toolbus.servers import Servers, closed, opened
-from toolbus.shape import Shaper, may_name, named, selected, shaped, unmatched
+from toolbus.shape import Shaper
+from toolbus.shaping import Shaping
 from toolbus.tool import Tool
 
 T = TypeVar("T")
@@ -56,7 +57,8 @@ class Toolbus:
         """Read the config, by default the one `find_config` finds; nothing is started yet."""
         self._config = load_config(find_config() if config is None else config)
         self._get_secret = get_secret
-        self._shapers = tuple(shapers)
+        self._own_shapers = tuple(shapers)
+        self._shaping = Shaping(self._config, self._own_shapers)
         self._hub = Hub()
         if on_event is not None:
             self._hub.on(on_event)
@@ -65,7 +67,7 @@ class Toolbus:
         self._caller = Caller(self._servers.links, self._hub, hooks)
         self._registrations: list[Registration] = []
         self._catalog = Catalog()
-        self._warned: set[tuple[str, str]] = set()
+        self._warned: set[tuple[str, str | None, str]] = set()
         self._shaper_failed: ShaperFailed | None = None
         self._home: Home | None = None
         self._closed = False
@@ -147,7 +149,8 @@ class Toolbus:
         wanted = [servers] if isinstance(servers, str) else servers
         for alias in wanted:
             _ = self._servers[alias]
-        return [Tool(spec, self) for spec in self._catalog if spec.origin.server in wanted]
+        of_these = {*wanted, READ_RESULT.origin.server}
+        return [Tool(spec, self) for spec in self._catalog if spec.origin.server in of_these]
 
     def register_into(self, registry: Registry, tools: Iterable[Tool | str] | None = None) -> None:
         """Put the tools into anything with `add_tool`, and keep it in step until the bus stops.
@@ -160,21 +163,16 @@ class Toolbus:
         self._registrations.append(registration)
 
     def _rebuild(self) -> None:
-        servers = self._config.servers
-        shapers: list[Shaper] = [
-            selected({alias: (server.include, server.exclude) for alias, server in servers.items()}),
-            *self._shapers,
-            named(self._config.naming, self._prefixes),
-        ]
-        tools = [tool for inventory in self._servers.inventories.values() for tool in inventory.tools]
+        inventories = self._servers.inventories
         try:
-            fresh = Catalog(shaped(tools, shapers))
+            fresh = Catalog(self._shaping.tools(inventories), self._own_tools())
         except ShaperFailed as failed:
             self._shaper_failed = failed
             logger.error("%s", failed)
             return
         before, self._catalog, self._shaper_failed = self._catalog, fresh, None
-        self._warn_of_unmatched()
+        for server, tool, message in self._shaping.warnings(inventories, fresh.specs):
+            self.warn(server, tool, message)
         difference = fresh.since(before)
         if difference:
             if self._registrations:
@@ -183,20 +181,16 @@ class Toolbus:
                 CatalogChanged(added=difference.added, removed=difference.removed, changed=difference.changed)
             )
 
-    @property
-    def _prefixes(self) -> dict[str, str | None]:
-        return {alias: server.prefix for alias, server in self._config.servers.items()}
+    def _own_tools(self) -> list[ToolSpec]:
+        """What the bus itself offers: to read on in a result that was cut, once there is one."""
+        return [READ_RESULT] if self._caller.results.has_kept else []
 
-    def _warn_of_unmatched(self) -> None:
-        for alias, inventory in self._servers.inventories.items():
-            if not inventory.tools:
-                continue
-            for pattern in unmatched(inventory.tools, self._config.servers[alias].include):
-                if (alias, pattern) not in self._warned:
-                    self._warned.add((alias, pattern))
-                    message = f"include: no tool matches {pattern!r}"
-                    logger.warning("server %r: %s", alias, message)
-                    self._hub.emit(Warned(server=alias, message=message))
+    def warn(self, server: str, tool: str | None, message: str) -> None:
+        """Tell the listeners and the log, once."""
+        if (server, tool, message) not in self._warned:
+            self._warned.add((server, tool, message))
+            logger.warning("server %r: %s%s", server, f"tool {tool!r}: " if tool else "", message)
+            self._hub.emit(Warned(server=server, tool=tool, message=message))
 
     def _follow(self, tools: list[Tool]) -> None:
         for registration in self._registrations:
@@ -236,7 +230,21 @@ class Toolbus:
         self._running()
         if str(spec.origin) not in self._catalog:
             raise self._missing(str(spec.origin))
-        return await self._at_home(self._caller.call(Call(spec=spec, arguments=arguments)))
+        return await self._at_home(self._for_model(Call(spec=spec, arguments=arguments)))
+
+    async def _for_model(self, call: Call) -> ToolResult:
+        """As `call`, but clean and within the tool's budget."""
+        result = await self._caller.call(call)
+        clean = without_hidden(result)
+        origin, results = call.spec.origin, self._caller.results
+        if clean is not result:
+            removed = "invisible or control characters were removed from a result"
+            self.warn(origin.server, origin.tool, removed)
+        first = not results.has_kept
+        fitting = results.fitted(clean, self._shaping.budget(origin))
+        if first and results.has_kept:
+            self._rebuild()
+        return fitting
 
     async def find(self, name: str) -> ToolSpec:
         """The tool of that public name or `server/tool`; connects the idle servers that may have it."""
@@ -249,7 +257,7 @@ class Toolbus:
         spec = self._catalog.get(name)
         if spec is None:
             away = (alias for alias in self._servers.down if not self._servers.inventories[alias].tools)
-            likely = [self._servers[alias] for alias in away if self._may_have(alias, name)]
+            likely = [self._servers[alias] for alias in away if self._shaping.may_have(alias, name)]
             await asyncio.gather(*(link.open() for link in likely))
             spec = self._catalog.get(name)
         if spec is None:
@@ -258,12 +266,9 @@ class Toolbus:
 
     def _missing(self, name: str) -> ToolNotFound:
         down = self._servers.down
-        likely = next((link for alias, link in down.items() if self._may_have(alias, name)), None)
+        likely = next((link for alias, link in down.items() if self._shaping.may_have(alias, name)), None)
         reason = f"server {likely.config.alias!r} is not connected ({likely.state})" if likely else None
         return self._catalog.missing(name, list(down), reason)
-
-    def _may_have(self, alias: str, name: str) -> bool:
-        return name.startswith(f"{alias}/") or may_name(self._config.naming, self._prefixes, alias, name)
 
     # Servers
 
@@ -324,7 +329,7 @@ class Toolbus:
             except BaseException:
                 await closed(links)
                 raise
-            self._config = new
+            self._config, self._shaping = new, Shaping(new, self._own_shapers)
             gone = self._servers.put(fresh, list(new.servers))
             self._rebuild()
             await closed(server.link for server in gone.values())

@@ -28,8 +28,12 @@ class Catalog:
 
     __slots__ = ("_by_name", "_by_origin")
 
-    def __init__(self, specs: Iterable[ToolSpec] = ()) -> None:
+    def __init__(self, specs: Iterable[ToolSpec] = (), own: Iterable[ToolSpec] = ()) -> None:
+        """`own` are tools of the bus itself: they give way when a server's tool has the name."""
         self._by_name = {spec.name: spec for spec in specs}
+        for spec in own:
+            name = f"{spec.origin.server}_{spec.name}" if spec.name in self._by_name else spec.name
+            self._by_name[name] = spec.under(name)
         self._by_origin = {str(spec.origin): spec for spec in self._by_name.values()}
 
     @property

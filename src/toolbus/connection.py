@@ -9,7 +9,7 @@ from toolbus.call import Progress
 from toolbus.config import BusConfig, ServerConfig, load_server
 from toolbus.errors import BusClosed
 from toolbus.records import JSON, ToolResult
-from toolbus.shape import named
+from toolbus.shape import prefixed
 from toolbus.tool import Tool
 
 
@@ -27,8 +27,7 @@ class McpConnection:
         tools = self.bus.tools(self.server)
         if prefix is None:
             return tools
-        name = named("{server}_{tool}", {self.server: prefix})
-        return [Tool(spec, self.bus) for spec in name([tool.spec for tool in tools])]
+        return [Tool(spec, self.bus) for spec in prefixed(prefix)([tool.spec for tool in tools])]
 
     async def call_tool(
         self,

@@ -24,6 +24,8 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Literal
 
+from toolbus.visible import cleaned
+
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call"]
 """How far a connection came: values resolved, process started, address reached, era agreed, and so on."""
 
@@ -106,8 +108,9 @@ class ServerError(ToolbusError):
 
     def __init__(self, server: str, problem: str) -> None:
         self.server = server
-        self.problem = problem
-        super().__init__(f"server {server!r}: {problem}")
+        # It may quote the server, and may be shown in a terminal or to a model.
+        self.problem = cleaned(problem)
+        super().__init__(f"server {server!r}: {self.problem}")
 
 
 class ServerNotFound(ServerError, LookupError):

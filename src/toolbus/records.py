@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 JSON: TypeAlias = Any
 """A JSON value; the one place where `Any` is meant."""
@@ -27,6 +27,37 @@ class Origin:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a shaper did to a tool: the fields that were other before."""
+
+    shaper: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentMap:
+    """How the arguments that a model gives become those that the server takes."""
+
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The model's name to the server's."""
+    defaults: JSONObject = field(default_factory=lambda: NOTHING)
+    """What is sent unless the model gives it, by the server's name."""
+    fixed: JSONObject = field(default_factory=lambda: NOTHING)
+    """What is always sent, whatever the model gives."""
+    hidden: frozenset[str] = frozenset()
+    """What the model cannot give, by the server's name."""
+
+    def sent(self, arguments: JSONObject) -> dict[str, JSON]:
+        """The arguments for the server."""
+        given = {
+            self.renamed.get(name, name): value
+            for name, value in arguments.items()
+            if name in self.renamed or name not in self.hidden
+        }
+        return {**self.defaults, **given, **self.fixed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """One tool as a model should see it; `origin` says whom a call goes to."""
 
@@ -41,8 +72,22 @@ class ToolSpec:
     options: JSONObject = field(default_factory=lambda: NOTHING)
     """Provider options, by provider."""
     meta: JSONObject = field(default_factory=lambda: NOTHING)
+    maps: tuple[ArgumentMap, ...] = ()
+    """How arguments are mapped back to the server's, the last one first."""
+    server_schema: JSONObject | None = None
+    """What the server takes, if that is not `input_schema`."""
+    history: tuple[Change, ...] = ()
+    """What was done to it on the way from the server."""
+    definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
+    """A memo of what this spec became in each dialect; kept by `toolbus.shape.dialects`."""
 
-    def under(self, name: str) -> "ToolSpec":
+    def sent(self, arguments: JSONObject) -> JSONObject:
+        """The arguments as the server takes them."""
+        for step in reversed(self.maps):
+            arguments = step.sent(arguments)
+        return arguments
+
+    def under(self, name: str, *past: Change) -> "ToolSpec":
         """The same tool under another name; much faster than `dataclasses.replace`."""
         return ToolSpec(
             name=name,
@@ -54,6 +99,9 @@ class ToolSpec:
             annotations=self.annotations,
             options=self.options,
             meta=self.meta,
+            maps=self.maps,
+            server_schema=self.server_schema,
+            history=past or self.history,
         )
 
 
@@ -197,10 +245,38 @@ class ToolResult:
         """The text blocks, joined by line breaks."""
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
 
+    def noting(self, **facts: JSON) -> "ToolResult":
+        """The same result with facts of ours in its meta, under `toolbus`."""
+        ours = {**self.meta.get("toolbus", {}), **facts}
+        return ToolResult(
+            content=self.content,
+            structured=self.structured,
+            is_error=self.is_error,
+            meta={**self.meta, "toolbus": ours},
+        )
+
     @classmethod
     def failure(cls, message: str) -> "ToolResult":
         """The result that tells a model why there is none."""
         return cls(content=(Text(text=f"MCP error: {message}"),), is_error=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long the text of a result may be for a model; the smaller of both counts, None is no limit."""
+
+    characters: int | None = None
+    tokens: int | None = None
+
+    SMALLEST: ClassVar[int] = 200
+    """In characters: room for the note that says what is missing."""
+
+
+# Claude Code refuses a result of more than 25,000 tokens and warns from 10,000 on (MAX_MCP_OUTPUT_TOKENS;
+# developers.figma.com/docs/figma-mcp-server/mcp-clients-issues quotes it). Others cut at 50 kB: opencode
+# (anomalyco/opencode#22565), pi (earendil-works/pi#134). Codex cut at 10 kB, and its users missed whole
+# issues and files (openai/codex#6544).
+DEFAULT_BUDGET = Budget(characters=40_000, tokens=10_000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

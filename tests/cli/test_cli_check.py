@@ -11,6 +11,7 @@ import pytest
 from tests.cli.running import Done, scripted, together, toolbus, write_config
 from tests.conftest import plain
 from tests.servers.recording import recording
+from toolbus.shape import DIALECTS
 
 pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
 LONG = "l" * 70
@@ -110,7 +111,15 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
 
 
 def found(runs: dict[str, Done], alias: str) -> dict[str, Any]:
-    return json.loads(runs["json"].stdout)["servers"][alias]
+    server = json.loads(runs["json"].stdout)["servers"][alias]
+    return server | {
+        "problems": [each for each in server["problems"] if not about_a_dialect(each["message"])]
+    }
+
+
+def about_a_dialect(text: str) -> bool:
+    """Whether it tells what a tool loses with a provider: that is tested in test_cli_shapes.py."""
+    return text.partition(":")[0] in DIALECTS
 
 
 def steps(runs: dict[str, Done], alias: str) -> dict[str, str]:
@@ -121,7 +130,8 @@ def steps(runs: dict[str, Done], alias: str) -> dict[str, str]:
         if not line.startswith(" "):
             break
         label = line.strip().partition("  ")
-        own[label[0]] = label[2].strip()
+        if not about_a_dialect(label[2].strip()):
+            own[label[0]] = label[2].strip()
     return own
 
 
@@ -166,7 +176,7 @@ def test_a_name_that_had_to_change_is_told(runs: dict[str, Done]) -> None:
     assert dotted == problem("info", "tool 'a.b' is called 'names_a_b'", NAMES)
     name = shortened["message"].removeprefix(f"tool {LONG!r} is called ").strip("'")
     assert (name[: len(SHORTENED)], len(name)) == (SHORTENED, 64)
-    assert "a.b" in steps(runs, "names")["info"] or LONG in steps(runs, "names")["info"]
+    assert "tool 'a.b' is called 'names_a_b'" in runs["text"].stdout
 
 
 def test_how_far_a_server_came_is_shown_step_by_step(runs: dict[str, Done]) -> None:
@@ -187,6 +197,7 @@ def test_how_far_a_server_came_is_shown_step_by_step(runs: dict[str, Done]) -> N
 def test_words_on_standard_output_that_are_no_messages_are_told(runs: dict[str, Done]) -> None:
     message = "skipped a line on its standard output, no messages; first 'Welcome!'"
     told = json.loads(runs["junk"].stdout)["servers"]["junk"]["problems"]
+    told = [each for each in told if not about_a_dialect(each["message"])]
     assert told == [problem("warning", message, "tell the author of the server")]
 
 

@@ -223,7 +223,11 @@ WRONG: list[tuple[object, str | None, str]] = [
     ({**STDIO, "enabled": "no"}, "enabled", "expected true or false"),
     ({**STDIO, "disabled": 1}, "disabled", "expected true or false"),
     ({**STDIO, "required": "no"}, "required", "expected true or false"),
-    ({**STDIO, "include": "read"}, "include", "expected a list of strings"),
+    (
+        {**STDIO, "include": "read"},
+        "include",
+        "expected a list of patterns, or of annotations such as {readOnlyHint: true}",
+    ),
     ({**STDIO, "tools": {"a": {}}}, "tools", "expected a list of strings"),
     ({**STDIO, "includeTools": []}, "includeTools", "is empty; name the tools, or leave it out to allow all"),
     (

@@ -157,9 +157,7 @@ def test_a_missing_file_a_folder_and_foreign_bytes_are_errors(tmp_path: Path) ->
 
     assert failure(tmp_path / "none.yaml").problem == "no such file; check the path"
     assert failure(tmp_path / "latin.yaml").problem == "is not UTF-8; save it as UTF-8"
-    assert failure(tmp_path / "folder.yaml").problem == (
-        "is a folder; name the file in it"
-    )
+    assert failure(tmp_path / "folder.yaml").problem == ("is a folder; name the file in it")
 
 
 def test_the_config_is_found_by_its_name_in_a_fixed_order(tmp_path: Path) -> None:

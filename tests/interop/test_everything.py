@@ -95,7 +95,7 @@ async def test_wrong_arguments_are_a_failed_result(entry: dict[str, Any]) -> Non
     async with bus_of(entry) as bus:
         result = await bus.call("all_get-sum", {"a": "one", "b": 2})
     assert result.is_error
-    assert "Invalid arguments for tool get-sum" in result.text
+    assert "argument 'a': expected a number" in result.text
 
 
 async def test_an_image_stands_between_its_texts(entry: dict[str, Any]) -> None:

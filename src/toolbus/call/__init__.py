@@ -2,5 +2,7 @@
 
 from toolbus.call.caller import Caller
 from toolbus.call.hooks import Call, Hook, Next, Progress
+from toolbus.call.kept import READ_RESULT
+from toolbus.call.results import without_hidden
 
-__all__ = ["Call", "Caller", "Hook", "Next", "Progress"]
+__all__ = ["READ_RESULT", "Call", "Caller", "Hook", "Next", "Progress", "without_hidden"]

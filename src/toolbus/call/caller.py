@@ -1,16 +1,20 @@
 """Take a call to the server its tool comes from, and bring the result back."""
 
 import inspect
+import json
 import time
 from collections.abc import Awaitable, Mapping, Sequence
 from itertools import count
 from typing import Any
 
 from toolbus.call.hooks import Call, Hook, Progress, onion
+from toolbus.call.kept import READ_RESULT
+from toolbus.call.repair import ArgumentCheck, Checked
+from toolbus.call.results import Results
 from toolbus.connect import Link, Session
 from toolbus.errors import ArgumentsError, ServerDown, ToolbusError
 from toolbus.events import CallEnded, CallStarted, Hub, Progressed
-from toolbus.records import ToolResult, ToolSpec
+from toolbus.records import JSONObject, Origin, ToolResult, ToolSpec
 
 
 class Caller:
@@ -20,6 +24,8 @@ class Caller:
         self._links = links
         self._hub = hub
         self._ids = count(1)
+        self.results = Results()
+        self._checks: dict[Origin, tuple[JSONObject, ArgumentCheck]] = {}
         self._through = onion(hooks, self._sent)
 
     async def call(self, call: Call) -> ToolResult:
@@ -44,16 +50,38 @@ class Caller:
         return await self._through_link(call, None if progress is None else _Reporter(call, progress))
 
     async def _through_link(self, call: Call, report: "_Reporter | None") -> ToolResult:
-        origin = call.spec.origin
+        spec, origin = call.spec, call.spec.origin
+        if origin == READ_RESULT.origin:
+            return self.results.read(call.arguments)
         link = self._links.get(origin.server)
         if link is None:
             raise ServerDown(origin.server, "closed", "it was removed from the bus")
+        arguments = spec.sent(call.arguments) if spec.maps else call.arguments
+        checked = self._checked(spec, arguments) if link.config.repair else None
+        if checked is not None:
+            # What is no JSON at all is a mistake of the program, not of a model: sending it says so.
+            if checked.problem is not None and _is_json(arguments):
+                told = f"wrong arguments for {spec.name!r}, nothing was sent: {checked.problem}"
+                return ToolResult.failure(told)
+            arguments = checked.arguments
 
         def send(session: Session, timeout: float) -> Awaitable[ToolResult]:
-            return session.call_tool(origin.tool, call.arguments, timeout=timeout, on_progress=report)
+            return session.call_tool(origin.tool, arguments, timeout=timeout, on_progress=report)
 
         timeout = link.config.timeouts.call if call.timeout is None else call.timeout
-        return await link.request(send, timeout, repeatable=_repeatable(call.spec))
+        result = await link.request(send, timeout, repeatable=_repeatable(spec))
+        if checked is not None and checked.repairs:
+            return result.noting(repaired=list(checked.repairs))
+        return result
+
+    def _checked(self, spec: ToolSpec, arguments: JSONObject) -> Checked:
+        """By the schema that the server itself has."""
+        schema = spec.input_schema if spec.server_schema is None else spec.server_schema
+        known, check = self._checks.get(spec.origin, (None, None))
+        if check is None or known is not schema:
+            check = ArgumentCheck(schema)
+            self._checks[spec.origin] = schema, check
+        return check.checked(arguments)
 
     async def _told(self, call: Call) -> ToolResult:
         """As `_sent`, with its events."""
@@ -76,6 +104,14 @@ class Caller:
             elapsed = (time.perf_counter() - began) * 1000
             self._hub.emit(CallEnded(**facts, elapsed_ms=elapsed, is_error=failed, error=message))
         return result
+
+
+def _is_json(arguments: JSONObject) -> bool:
+    try:
+        json.dumps(dict(arguments))
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True
 
 
 def _repeatable(spec: ToolSpec) -> bool:

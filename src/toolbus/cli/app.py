@@ -72,9 +72,18 @@ def tools(
     search: Annotated[
         str | None, typer.Option("--search", metavar="WORDS", help="Only tools that have all these words.")
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show every argument and annotation.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show every argument and annotation, and what was changed.")
+    ] = False,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Show what each tool costs a model, in tokens, largest first.")
+    ] = False,
 ) -> int:
     """List the servers and their tools."""
+    if cost:
+        from toolbus.cli.cost import run as run_cost
+
+        return run_cost(settings, servers or [], search=search)
     from toolbus.cli.tools import run
 
     return run(settings, servers or [], search=search, full=full)

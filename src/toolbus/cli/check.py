@@ -19,11 +19,14 @@ from toolbus.config import BusConfig, ServerConfig
 from toolbus.errors import ConnectFailed, SecretMissing, ToolbusError
 from toolbus.events import Event, StateChanged, Warned
 from toolbus.records import JSON, Inventory, ServerStatus, ToolSpec
-from toolbus.shape import spelt
+from toolbus.shape import DIALECTS, converted, spelt
 
 if TYPE_CHECKING:
     from toolbus.bus import Toolbus
 
+LOSSY = ("widened", "permissive")
+INFOS = 4
+"""How many remarks a person is shown of one server."""
 Severity = Literal["error", "warning", "info"]
 STYLES: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
 # What to do where the error itself does not say it, by the phase that failed.
@@ -136,7 +139,7 @@ def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
         fix = "it writes text to its standard output, where only messages belong: is it an MCP server?"
         failure = [replace(failure[0], fix=fix)]
     renamed = _renamed(finding.tools, config, finding.config)
-    problems = list(dict.fromkeys([*failure, *warnings, *renamed]))
+    problems = list(dict.fromkeys([*failure, *warnings, *renamed, *_lost(finding.tools)]))
     return replace(finding, problems=problems, seconds=heard.seconds(alias))
 
 
@@ -184,6 +187,28 @@ def _renamed(tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig)
             )
 
 
+def _lost(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
+    """Tools that a provider would refuse as they were sent, or that lose something in its dialect."""
+    for dialect in DIALECTS:
+        found = {spec.name: converted(spec, dialect) for spec in tools}
+        for name, definition in found.items():
+            losses = [loss for loss in definition.losses if loss.kind in LOSSY]
+            if losses:
+                reasons = "; ".join(dict.fromkeys(f"{loss.path or '/'}: {loss.what}" for loss in losses))
+                yield Problem(
+                    severity="info",
+                    message=f"{dialect}: {name} loses something: {reasons}",
+                    fix="nothing to do: what the provider takes is sent",
+                )
+        reworded = [name for name, definition in found.items() if definition.grade == "lossless"]
+        if reworded and dialect != "openai-strict":
+            yield Problem(
+                severity="info",
+                message=f"{dialect}: not taken as sent, put in other words: {', '.join(reworded)}",
+                fix="nothing to do: nothing is lost",
+            )
+
+
 def _json(finding: Finding) -> JSON:
     status = finding.status
     return {
@@ -214,11 +239,14 @@ def _show(screen: Screen, finding: Finding) -> None:
     word, style = ("ok", "green") if finding.ok else ("failed", "bold red")
     screen.print(Text.assemble((finding.config.alias, "bold"), "  ", (word, style)))
     rows = [[Text(label, style="dim"), Text(one_line(text))] for label, text in _steps(finding)]
-    for problem in finding.problems:
+    infos = [problem for problem in finding.problems if problem.severity == "info"]
+    for problem in [p for p in finding.problems if p not in infos[INFOS:]]:
         rows.append([Text(problem.severity, style=STYLES[problem.severity]), Text(one_line(problem.message))])
         rows += [[Text("stderr", style="dim"), Text(visible(line))] for line in problem.stderr]
         if problem.fix and problem.severity != "info":
             rows.append([Text("next step", style="bold"), Text(problem.fix)])
+    if len(infos) > INFOS:
+        rows.append([Text("info", style="dim"), Text(f"and {len(infos) - INFOS} more; --json lists them")])
     screen.rows(rows, cut=False)
 
 

@@ -43,7 +43,7 @@ async def _listed(settings: Settings, servers: Sequence[str], search: str | None
                 show_server(screen, alias, statuses[alias], own, warnings[alias], full)
         if search is not None:
             screen.note(f"{len(found)} of {len(listed)} tools match {search!r}")
-    return _exit_code(config, statuses, servers)
+    return exit_code(config, statuses, servers)
 
 
 def servers_json(statuses: dict[str, ServerStatus]) -> JSON:
@@ -150,6 +150,8 @@ def _show_tool(screen: Screen, spec: ToolSpec) -> None:
     )
     if hints:
         screen.print(Text(f"    {visible(hints)}", style="dim"))
+    for change in spec.history:
+        screen.print(Text(f"    {change.shaper}: changed {', '.join(change.fields)}", style="dim"))
 
 
 def _tool_json(spec: ToolSpec) -> JSON:
@@ -163,7 +165,7 @@ def _tool_json(spec: ToolSpec) -> JSON:
     }
 
 
-def _exit_code(config: BusConfig, statuses: dict[str, ServerStatus], asked: Sequence[str]) -> int:
+def exit_code(config: BusConfig, statuses: dict[str, ServerStatus], asked: Sequence[str]) -> int:
     """A server that is down is a failure if somebody insists on it, or if nothing else is up."""
     down = [alias for alias, status in statuses.items() if status.state != "ready"]
     insisted = any(alias in asked or config.servers[alias].required for alias in down)

@@ -19,7 +19,10 @@ CONTAINERS: tuple[tuple[str, ...], ...] = (
     ("config", "servers"),  # assistant4's manifest
 )
 
-SETTINGS = ("naming", "timeouts", "enabled_servers", "tool_allowlist")
+SETTINGS = (
+    *("naming", "timeouts", "enabled_servers", "tool_allowlist"),
+    *("include", "exclude", "mark", "repair", "budget"),
+)
 """What is said for all servers; honoured beside every container."""
 
 # VS Code's own keys beside `servers`; `$schema` is for editors.

@@ -11,10 +11,11 @@ from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport
+from toolbus.config.override import budget, tool_overrides
 from toolbus.config.place import Place, is_list, is_mapping
 from toolbus.config.reference import masked
 from toolbus.errors import ConfigError
-from toolbus.records import JSON
+from toolbus.records import DEFAULT_BUDGET, JSON, Budget
 
 TRANSPORTS: dict[str, Transport] = {
     "stdio": "stdio",
@@ -77,22 +78,41 @@ class _Draft:
         self.written.setdefault(name, key)
 
 
-def server_config(
-    alias: str, entry: JSON, *, place: Place, timeouts: Timeouts | None = None, folder: Path | None = None
-) -> ServerConfig:
-    """The entry as a ServerConfig, with the bus-wide timeouts under its own; ConfigError if it is wrong."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """What is said for all servers: counts where a server does not say otherwise."""
+
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    mark: bool = False
+    repair: bool = True
+    budget: Budget = DEFAULT_BUDGET
+    folder: Path | None = None
+    """From where relative paths start."""
+
+
+def server_config(alias: str, entry: JSON, *, place: Place, defaults: Defaults | None = None) -> ServerConfig:
+    """The entry as a ServerConfig, what is said for all under its own; ConfigError if it is wrong."""
     if isinstance(entry, ServerConfig):
         return entry.model_copy(update={"alias": alias})
+    defaults = defaults or Defaults()
     draft = _draft(long_form(entry, place), place)
-    fields = draft.fields
-    fields["alias"] = alias
+    fields: dict[str, JSON] = {
+        "alias": alias,
+        "mark": defaults.mark,
+        "repair": defaults.repair,
+        "budget": defaults.budget,
+        **draft.fields,
+    }
+    fields["budget"] = budget(fields["budget"], place)
+    if "override" in fields:
+        fields["override"] = tool_overrides(fields["override"], place)
     _settle_command(fields, place)
     _settle_transport(fields, place, draft.written.get("transport", "transport"))
-    fields["timeouts"] = _merged_timeouts(timeouts or Timeouts(), fields.get("timeouts", {}), place)
+    fields["timeouts"] = _merged_timeouts(defaults.timeouts, fields.get("timeouts", {}), place)
     if "auth" in fields:
         fields["auth"] = _auth(fields["auth"], place)
     if isinstance(verify := fields.get("verify"), str):
-        fields["verify"] = os.path.join(folder or "", os.path.expanduser(verify))
+        fields["verify"] = os.path.join(defaults.folder or "", os.path.expanduser(verify))
     try:
         return ServerConfig(**fields)
     except ConfigError as error:

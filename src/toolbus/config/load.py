@@ -5,8 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container
-from toolbus.config.entry import checked_timeouts, is_server_object, is_switched_off, long_form, server_config
+from toolbus.config.entry import (
+    Defaults,
+    checked_timeouts,
+    is_server_object,
+    is_switched_off,
+    long_form,
+    server_config,
+)
 from toolbus.config.model import BusConfig, ServerConfig
+from toolbus.config.override import budget
 from toolbus.config.place import Place, is_list, is_mapping, near_miss
 from toolbus.config.read import read_document
 from toolbus.errors import ConfigError
@@ -72,27 +80,34 @@ def load_server(source: object, *, alias: str | None = None, bus: BusConfig | No
     name = alias if alias is not None else "mcp" if name is None else name
     if not isinstance(name, str) or not name.strip():
         raise ConfigError("a server needs an alias: a non-empty string", key="alias")
-    timeouts, folder = (None, None) if bus is None else (bus.timeouts, bus.folder)
-    return server_config(name, entry, place=Place(server=name), timeouts=timeouts, folder=folder)
+    return server_config(
+        name, entry, place=Place(server=name), defaults=None if bus is None else _defaults(bus)
+    )
+
+
+def _defaults(bus: BusConfig) -> Defaults:
+    return Defaults(
+        timeouts=bus.timeouts, mark=bus.mark, repair=bus.repair, budget=bus.budget, folder=bus.folder
+    )
 
 
 def _bus_config(found: Container, place: Place, folder: Path | None) -> BusConfig:
     settings = {key: value for key, value in found.settings.items() if value is not None}
-    timeouts = checked_timeouts(settings.get("timeouts", {}), place)
-    entries = _with_allowlists(found.entries, settings.get("tool_allowlist", {}), place)
-    wanted = _wanted(entries, settings.get("enabled_servers"), place)
+    entries = _with_allowlists(found.entries, settings.pop("tool_allowlist", {}), place)
+    wanted = _wanted(entries, settings.pop("enabled_servers", None), place)
+    settings["timeouts"] = checked_timeouts(settings.get("timeouts", {}), place)
+    if "budget" in settings:
+        settings["budget"] = budget(settings["budget"], place)
+    try:
+        bus = BusConfig(**settings, file=place.file, folder=folder)
+    except ConfigError as error:
+        raise place.error(error.problem, error.key) from None
     servers: dict[str, ServerConfig] = {}
     for alias in wanted:
         here = Place(file=place.file, server=alias)
         if not is_switched_off(entries[alias], here):
-            servers[alias] = server_config(
-                alias, entries[alias], place=here, timeouts=timeouts, folder=folder
-            )
-    try:
-        naming = settings.get("naming", "auto")
-        return BusConfig(servers=servers, naming=naming, timeouts=timeouts, file=place.file, folder=folder)
-    except ConfigError as error:
-        raise place.error(error.problem, error.key) from None
+            servers[alias] = server_config(alias, entries[alias], place=here, defaults=_defaults(bus))
+    return bus.model_copy(update={"servers": servers})
 
 
 def _wanted(entries: Mapping[str, JSON], enabled: JSON, place: Place) -> list[str]:

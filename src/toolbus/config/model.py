@@ -6,23 +6,26 @@ is a ConfigError, never pydantic's own; no repr and no message shows a value tha
 
 import os.path
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from string import Formatter
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, ValidationError
+from pydantic import Field, Strict
 
-from toolbus.config.place import Place, near_miss
+from toolbus.config.override import ToolOverride
+from toolbus.config.place import Place, is_mapping, near_miss
+from toolbus.config.record import Record
 from toolbus.config.redact import shown_url
 from toolbus.config.reference import masked, parsed
-from toolbus.errors import ConfigError
+from toolbus.records import DEFAULT_BUDGET, Budget
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
 
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # Lists are what files hold; everything else is taken as it is, so that `enabled: "no"` is not True.
 _Names = Annotated[tuple[str, ...], Strict(False)]
+_Patterns = Annotated[tuple[str | dict[str, bool], ...], Strict(False)]
 
 _NEEDED: dict[Transport, str] = {
     "stdio": "command",
@@ -30,53 +33,12 @@ _NEEDED: dict[Transport, str] = {
     "sse": "url",
     "memory": "server",
 }
+HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+"""What a server may say about its tools."""
 _TEMPLATE_FIELDS = ("server", "tool")
 
-_EXPECTED_FOR_FIELD = {
-    "inherit_env": "expected 'safe', 'all', 'none' or a list of variable names",
-    "verify": "expected true, false or the path of a CA bundle",
-}
-_EXPECTED = {
-    "string_type": "expected a string; put it in quotes",
-    "bool_type": "expected true or false",
-    "tuple_type": "expected a list of strings",
-    "dict_type": "expected a mapping of names to strings",
-    "float_type": "expected a number of seconds",
-    "int_type": "expected a whole number",
-    "finite_number": "expected a finite number of seconds",
-    "greater_than": "expected a number above 0",
-    "greater_than_equal": "expected 1 or more",
-    "string_too_short": "expected a non-empty string",
-    "missing": "is missing",
-}
 
-
-class _Record(BaseModel):
-    """A frozen record that raises ConfigError when its values do not fit."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True
-    )
-
-    if not TYPE_CHECKING:  # type checkers keep the signature that the fields give
-
-        def __init__(self, **values: object) -> None:
-            try:
-                super().__init__(**values)
-            except ValidationError as error:
-                known = type(self).model_fields
-                problem = _first_problem(error, tuple(known), str(values.get("alias") or "") or None)
-            else:
-                self._check()
-                return
-            # Raised outside of `except`: the validation error holds the values, secrets among them.
-            raise problem
-
-    def _check(self) -> None:
-        """Raise ConfigError for what the types alone cannot say."""
-
-
-class Timeouts(_Record):
+class Timeouts(Record):
     """How long each step may take, in seconds."""
 
     connect: _Seconds = 60
@@ -85,14 +47,14 @@ class Timeouts(_Record):
     close: _Seconds = 5
 
 
-class Auth(_Record):
+class Auth(Record):
     """A credential sent with every HTTP request."""
 
     type: Literal["bearer"]
     token: str = Field(repr=False, min_length=1)
 
 
-class ServerConfig(_Record):
+class ServerConfig(Record):
     """One server: how to reach it and what to take from it."""
 
     alias: str = Field(min_length=1)
@@ -111,9 +73,17 @@ class ServerConfig(_Record):
     """Whether to check the server's certificate, or the path of the CA bundle to check it with."""
     enabled: bool = True
     required: bool = False
-    include: _Names = ()
-    """Patterns on the server's own tool names; none means all."""
-    exclude: _Names = ()
+    include: _Patterns = ()
+    """Globs on the server's own tool names, or annotations: `{readOnlyHint: true}`; none means all."""
+    exclude: _Patterns = ()
+    override: dict[str, ToolOverride] = {}
+    """What to change of the tools that a glob on the server's own names fits."""
+    mark: bool = False
+    """Whether descriptions say whose the tool is: `[MCP: alias]`."""
+    repair: bool = True
+    """Whether arguments are checked, and harmless slips mended, before they are sent."""
+    budget: Budget = DEFAULT_BUDGET
+    """How long a result may be for a model."""
     prefix: str | None = None
     timeouts: Timeouts = Timeouts()
     max_concurrency: int | None = Field(default=None, ge=1)
@@ -146,6 +116,7 @@ class ServerConfig(_Record):
             raise place.error("auth and an Authorization header exclude each other; keep one", "auth")
         for field, text in self.texts():
             parsed(text, server=self.alias, key=field)
+        _check_hints(self.include, self.exclude, place)
 
     def _check_source(self) -> None:
         """Exactly one of command, url and server, and the one that the transport needs."""
@@ -171,13 +142,20 @@ class ServerConfig(_Record):
             yield "url", shown_url(masked(self.url)).partition("?")[0]
 
 
-class BusConfig(_Record):
+class BusConfig(Record):
     """All servers that are switched on, in the order of the config, and the settings for all of them."""
 
     servers: dict[str, ServerConfig] = {}
     naming: str = "auto"
     """`auto`, or a template with `{tool}` and perhaps `{server}`."""
     timeouts: Timeouts = Timeouts()
+    include: _Patterns = ()
+    """Globs on `server/tool`, or annotations; after those of each server."""
+    exclude: _Patterns = ()
+    mark: bool = False
+    repair: bool = True
+    budget: Budget = DEFAULT_BUDGET
+    """These three are for servers that do not say otherwise."""
     file: str | None = None
     folder: Path | None = None
     """Where `.env` and relative paths are looked for."""
@@ -185,6 +163,16 @@ class BusConfig(_Record):
     def _check(self) -> None:
         if self.naming != "auto":
             _check_template(self.naming)
+        _check_hints(self.include, self.exclude, Place())
+
+
+def _check_hints(include: Iterable[object], exclude: Iterable[object], place: Place) -> None:
+    """ConfigError for an annotation that does not exist: a misspelt one would leave everything open."""
+    for key, patterns in (("include", include), ("exclude", exclude)):
+        for pattern in patterns:
+            for hint in pattern if is_mapping(pattern) else ():
+                if hint not in HINTS:
+                    raise place.unknown_key(hint, HINTS, key)
 
 
 def _check_template(template: str) -> None:
@@ -203,33 +191,3 @@ def _check_template(template: str) -> None:
             raise place.error(f"unknown field {{{field}}} in the template; known are {known}{hint}", "naming")
     if all(field != "tool" for _, field, _, _ in parts):
         raise place.error("the template has no {tool}: all tools of a server would share one name", "naming")
-
-
-def _first_problem(error: ValidationError, known: tuple[str, ...], server: str | None) -> ConfigError:
-    """The first finding of pydantic in our words, without the value it is about."""
-    finding = error.errors(include_url=False, include_input=False)[0]
-    location, kind = finding["loc"], finding["type"]
-    place = Place(server=server)
-    field = str(location[0]) if location else None
-    if field is None:
-        return place.error("does not fit")
-    if kind == "extra_forbidden":
-        return place.unknown_key(field, known)
-    if field in _EXPECTED_FOR_FIELD:
-        return place.error(_EXPECTED_FOR_FIELD[field], field)
-    context: dict[str, Any] = finding.get("ctx", {})
-    problem = (
-        f"expected {context['expected']}"
-        if kind == "literal_error"
-        else _EXPECTED.get(kind, "has a wrong type")
-    )
-    return place.error(problem, _key(location))
-
-
-def _key(location: tuple[int | str, ...]) -> str:
-    """A location as people write it: `env.TOKEN`, `args[2]`."""
-    key = str(location[0])
-    for step in location[1:]:
-        if step != "[key]":
-            key += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return key

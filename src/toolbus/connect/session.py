@@ -208,7 +208,8 @@ class Session:
             if error.lost or error.status is None:
                 return LinkLost(self.server, what, text, sent=error.sent)
             return CallRejected(self.server, what, error.code, text, error.status)
-        if error.code == CONNECTION_CLOSED:
+        # Also what many a server answers of its own; only the SDK's wire in memory means by it what it says.
+        if error.code == CONNECTION_CLOSED and (self.gone.is_set() or self.config.transport == "memory"):
             return self.lost(what)
         return CallRejected(self.server, what, error.code, text)
 

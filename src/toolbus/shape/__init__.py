@@ -1,7 +1,35 @@
 """Stage 4, what a model should see: pure functions from lists of tools to lists of tools."""
 
-from toolbus.shape.naming import may_name, named, spelt
-from toolbus.shape.pipeline import Shaper, shaped
-from toolbus.shape.select import selected, unmatched
+from toolbus.shape.clean import cleaned_texts
+from toolbus.shape.dialects import DIALECTS, Definition, Dialect, Loss, converted, original_arguments
+from toolbus.shape.naming import may_name, named, prefixed, spelt
+from toolbus.shape.override import marked, overridden
+from toolbus.shape.pipeline import Shaper, each, shaped
+from toolbus.shape.render import rendered, rendered_text
+from toolbus.shape.select import Pattern, excluding, including, selected, unmatched
 
-__all__ = ["Shaper", "may_name", "named", "selected", "shaped", "spelt", "unmatched"]
+__all__ = [
+    "DIALECTS",
+    "Definition",
+    "Dialect",
+    "Loss",
+    "Pattern",
+    "Shaper",
+    "cleaned_texts",
+    "converted",
+    "each",
+    "excluding",
+    "including",
+    "marked",
+    "may_name",
+    "named",
+    "original_arguments",
+    "overridden",
+    "prefixed",
+    "rendered",
+    "rendered_text",
+    "selected",
+    "shaped",
+    "spelt",
+    "unmatched",
+]

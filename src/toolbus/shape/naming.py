@@ -6,7 +6,8 @@ parsed: a call follows the tool's origin.
 Which servers happen to be up must not change a name, or prompts that quote it would break. So a
 clash between servers is settled from the config alone: a name belongs to the server with the
 longest prefix that fits it (`google_drive_search` to `google_drive`, not to `google`), and a tool
-of any other server that spells it takes a digest of its origin.
+of any other server that spells it takes a digest of its origin. A name that a shaper gave is taken
+to the letter, before all others.
 """
 
 import re
@@ -32,18 +33,21 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
     order = {alias: place for place, alias in enumerate(words)}
 
     def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
-        claims: list[tuple[bool, bool, bool, int, str, str, ToolSpec]] = []
+        claims: list[tuple[bool, bool, bool, bool, int, str, str, ToolSpec]] = []
         for tool in tools:
             server, own = tool.origin.server, tool.origin.tool
-            name = _wanted(template, words[server], tool.origin)
+            given = tool.name != own
+            name = _legal(tool.name) or "_" if given else _wanted(template, words[server], tool.origin)
             owner = next((space for space in longest_first if name.startswith(space)), "")
-            stranger = len(spaces[server]) < len(owner)
+            stranger = not given and len(spaces[server]) < len(owner)
             # The rightful owner of a name first; then tools that had it already; then by the order
             # of the config and the name, never by the order of arrival.
-            claims.append((stranger, _legal(own) != own, name != own, order[server], own, name, tool))
+            claims.append(
+                (not given, stranger, _legal(own) != own, name != own, order[server], own, name, tool)
+            )
         names: dict[Origin, str] = {}
         taken: set[str] = set()
-        for stranger, *_, wanted, tool in sorted(claims, key=lambda claim: claim[:5]):
+        for _, stranger, *_, wanted, tool in sorted(claims, key=lambda claim: claim[:6]):
             name = _fitted(wanted, tool.origin, distinct=stranger)
             while name in taken:
                 name = _fitted(name, tool.origin, distinct=True)
@@ -52,6 +56,22 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
         return [tool.under(names[tool.origin]) for tool in tools]
 
     return name_all
+
+
+def prefixed(prefix: str) -> Shaper:
+    """A shaper that names tools, which may have been named before, `{prefix}_{tool}`."""
+
+    def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
+        bare = [tool.under(f"{prefix}_{_own_name(tool)}" if prefix else _own_name(tool)) for tool in tools]
+        return named("{tool}", {tool.origin.server: "" for tool in tools})(bare)
+
+    return name_all
+
+
+def _own_name(tool: ToolSpec) -> str:
+    """The server's name of the tool, or the one that a shaper gave it."""
+    given = any("name" in change.fields for change in tool.history)
+    return tool.name if given else tool.origin.tool
 
 
 def may_name(template: str, prefixes: Mapping[str, str | None], server: str, name: str) -> bool:

@@ -1,20 +1,76 @@
-"""The pipeline: shapers applied in order, each a pure function from tools to tools."""
+"""The pipeline: shapers applied in order, each a pure function from tools to tools.
+
+Every tool that comes out can tell what was done to it: nobody has to keep a record but the pipeline.
+"""
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields, replace
 from typing import TypeAlias
 
 from toolbus.errors import ShaperFailed
-from toolbus.records import ToolSpec
+from toolbus.records import Change, JSONObject, Origin, ToolSpec, same_json
 
 Shaper: TypeAlias = Callable[[list[ToolSpec]], list[ToolSpec]]
+
+NAMING = "named"
+"""The shaper that comes last."""
+_KEPT = ("origin", "history", "server_schema", "definitions")
+_TOLD = tuple(field.name for field in fields(ToolSpec) if field.name not in _KEPT)
 
 
 def shaped(tools: Iterable[ToolSpec], shapers: Iterable[Shaper]) -> list[ToolSpec]:
     """The tools after every shaper, in order; `ShaperFailed` names the one that raised."""
     result = list(tools)
+    schemas = {tool.origin: tool.input_schema for tool in result}
     for shaper in shapers:
+        name = name_of(shaper)
+        before = {} if name == NAMING else {tool.origin: tool for tool in result}
         try:
             result = shaper(result)
+            # That every tool is given a name in the end is no news.
+            if name != NAMING:
+                result = [_told(tool, before.get(tool.origin), name) for tool in result]
         except Exception as error:  # a user's function: the error is to name it
-            raise ShaperFailed(getattr(shaper, "__qualname__", repr(shaper)), error) from error
-    return result
+            raise ShaperFailed(name, error) from error
+    return [_with_server_schema(tool, schemas) for tool in result]
+
+
+def each(change: Callable[[ToolSpec], ToolSpec | None]) -> Shaper:
+    """A shaper out of a function for one tool, which may return None to leave the tool out."""
+
+    def shaper(tools: list[ToolSpec]) -> list[ToolSpec]:
+        return [changed for tool in tools if (changed := change(tool)) is not None]
+
+    shaper.__qualname__ = getattr(change, "__qualname__", repr(change))
+    shaper.__module__ = change.__module__
+    return shaper
+
+
+def name_of(shaper: Shaper) -> str:
+    """What a shaper is called: by its function, and one of ours by the function that made it."""
+    name: str = getattr(shaper, "__qualname__", repr(shaper))
+    is_ours = getattr(shaper, "__module__", "").startswith("toolbus.shape.")
+    return name.partition(".<locals>")[0] if is_ours else name
+
+
+def _told(tool: ToolSpec, before: ToolSpec | None, shaper: str) -> ToolSpec:
+    if tool is before:
+        return tool
+    changed = tuple(name for name in _TOLD if before is None or _differ(tool, before, name))
+    if not changed:
+        return tool
+    past = tool.history if before is None else before.history
+    return tool.under(tool.name, *past, Change(shaper=shaper, fields=changed))
+
+
+def _differ(tool: ToolSpec, before: ToolSpec, name: str) -> bool:
+    new, old = getattr(tool, name), getattr(before, name)
+    # Identity first: most fields of most tools are not touched.
+    return new is not old and (new != old or (isinstance(new, dict) and not same_json(new, old)))
+
+
+def _with_server_schema(tool: ToolSpec, schemas: dict[Origin, JSONObject]) -> ToolSpec:
+    own = schemas.get(tool.origin)
+    if own is None or own is tool.input_schema or tool.server_schema is own:
+        return tool
+    return replace(tool, server_schema=own)

@@ -1,0 +1,58 @@
+"""What a tool said, fit for a model: clean, and within its budget; the whole stays readable."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from toolbus.call.kept import READ_RESULT, Kept
+from toolbus.records import JSON, Block, Budget, Embedded, ResourceLink, Text, ToolResult
+from toolbus.shape.budget import allowed, fitted_blocks
+from toolbus.shape.render import rendered
+from toolbus.visible import cleaned, cleaned_json
+
+
+class Results:
+    """Cuts results that are too long, and keeps them whole for `read_result` until the bus is gone."""
+
+    def __init__(self) -> None:
+        self._kept = Kept()
+        self.has_kept = False
+
+    def fitted(self, result: ToolResult, budget: Budget) -> ToolResult:
+        """The result itself if it is short enough; else what fits, and in its meta where the rest is."""
+        blocks = rendered(result, images=True, audio=True)
+        text = ToolResult(content=blocks).text
+        if allowed(budget, text) is None:
+            return result
+        name = self._kept.keep(text)
+        self.has_kept = True
+        cut = replace(result, content=fitted_blocks(blocks, budget, name))
+        return cut.noting(kept_as=name, characters=len(text))
+
+    def read(self, arguments: Mapping[str, JSON]) -> ToolResult:
+        """What the tool `read_result` gives."""
+        try:
+            return ToolResult(content=(Text(text=self._kept.read(**arguments)),))
+        except (ValueError, TypeError) as error:  # arguments of a model
+            return ToolResult.failure(f"{READ_RESULT.name}: {error}")
+
+
+def without_hidden(result: ToolResult) -> ToolResult:
+    """The result without invisible and control characters; the very same object if it has none."""
+    content = tuple(_cleaned(block) for block in result.content)
+    structured = cleaned_json(result.structured)
+    if structured is result.structured and all(a is b for a, b in zip(content, result.content, strict=True)):
+        return result
+    return replace(result, content=content, structured=structured)
+
+
+def _cleaned(block: Block) -> Block:
+    match block:
+        case Text() | Embedded() if block.text is not None:
+            text = cleaned(block.text)
+            return block if text is block.text else replace(block, text=text)
+        case ResourceLink():
+            texts = {name: getattr(block, name) for name in ("name", "title", "description")}
+            clean = {name: cleaned(text) for name, text in texts.items() if text}
+            return block if all(clean[name] is texts[name] for name in clean) else replace(block, **clean)
+        case _:
+            return block

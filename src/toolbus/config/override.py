@@ -1,0 +1,91 @@
+"""What a config says about single tools: how a model is to see them, and how long their results may be."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from pydantic import Field
+
+from toolbus.config.place import Place, is_mapping
+from toolbus.config.record import Record
+from toolbus.errors import ConfigError
+from toolbus.records import JSON, Budget
+
+R = TypeVar("R", bound=Record)
+
+
+class ArgumentOverride(Record):
+    """What to change of one argument, which is named as the server names it."""
+
+    name: str | None = Field(default=None, min_length=1)
+    description: str | None = None
+    default: object = None
+    """Sent when the model gives none."""
+    value: object = None
+    """Always sent; the model does not see the argument."""
+    hide: bool = False
+
+
+class ToolOverride(Record):
+    """What to change of a tool."""
+
+    name: str | None = Field(default=None, min_length=1)
+    """What it is called, to the letter."""
+    description: str | None = None
+    append: str | None = None
+    arguments: dict[str, ArgumentOverride] = {}
+    schema_: dict[str, object] | None = Field(default=None, alias="schema")
+    """In place of the server's input schema."""
+    options: dict[str, dict[str, object]] = {}
+    """For providers, by provider."""
+    budget: Budget | None = None
+
+    @property
+    def rule(self) -> Mapping[str, JSON]:
+        """What is said, as a plain mapping."""
+        return self.model_dump(exclude_unset=True, by_alias=True, exclude={"budget"})
+
+
+def tool_overrides(value: JSON, place: Place) -> dict[str, ToolOverride]:
+    """The overrides of a server, by pattern."""
+    return {
+        str(pattern): _tool(rule, place, f"override.{pattern}")
+        for pattern, rule in place.mapping(value, "override").items()
+    }
+
+
+def budget(value: JSON, place: Place, key: str = "budget") -> Budget:
+    """A number of characters, `{characters, tokens}`, or false for none."""
+    expected = "expected a number of characters, {characters: ..., tokens: ...}, or false"
+    if isinstance(value, Budget):
+        return value
+    if value is False:
+        return Budget(characters=None, tokens=None)
+    given = value if is_mapping(value) else {"characters": value}
+    for name, number in given.items():
+        if name not in ("characters", "tokens"):
+            raise place.unknown_key(name, ("characters", "tokens"), key)
+        if isinstance(number, bool) or not isinstance(number, int) or number < Budget.SMALLEST:
+            raise place.error(f"{expected}, of at least {Budget.SMALLEST}", key)
+    return Budget(characters=given.get("characters"), tokens=given.get("tokens"))
+
+
+def _tool(value: JSON, place: Place, key: str) -> ToolOverride:
+    fields = dict(place.mapping(value, key))
+    if "arguments" in fields:
+        within = f"{key}.arguments"
+        fields["arguments"] = {
+            str(name): _built(
+                ArgumentOverride, place.mapping(rule, f"{within}.{name}"), place, f"{within}.{name}"
+            )
+            for name, rule in place.mapping(fields["arguments"], within).items()
+        }
+    if "budget" in fields:
+        fields["budget"] = budget(fields["budget"], place, f"{key}.budget")
+    return _built(ToolOverride, fields, place, key)
+
+
+def _built(kind: type[R], fields: Mapping[JSON, JSON], place: Place, key: str) -> R:
+    try:
+        return kind(**{str(name): value for name, value in fields.items()})
+    except ConfigError as error:
+        raise place.error(error.problem, f"{key}.{error.key}") from None

@@ -1,0 +1,86 @@
+"""The base of every record of a config: frozen, and wrong values are a ConfigError, never pydantic's own.
+
+No repr and no message shows a value that may be a secret.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from toolbus.config.place import Place
+from toolbus.errors import ConfigError
+
+_EXPECTED_FOR_FIELD = {
+    "inherit_env": "expected 'safe', 'all', 'none' or a list of variable names",
+    "verify": "expected true, false or the path of a CA bundle",
+    "include": "expected a list of patterns, or of annotations such as {readOnlyHint: true}",
+    "exclude": "expected a list of patterns, or of annotations such as {readOnlyHint: true}",
+}
+_EXPECTED = {
+    "string_type": "expected a string; put it in quotes",
+    "bool_type": "expected true or false",
+    "tuple_type": "expected a list of strings",
+    "dict_type": "expected a mapping of names to strings",
+    "float_type": "expected a number of seconds",
+    "int_type": "expected a whole number",
+    "finite_number": "expected a finite number of seconds",
+    "greater_than": "expected a number above 0",
+    "greater_than_equal": "expected 1 or more",
+    "string_too_short": "expected a non-empty string",
+    "missing": "is missing",
+}
+
+
+class Record(BaseModel):
+    """A frozen record that raises ConfigError when its values do not fit."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True
+    )
+
+    if not TYPE_CHECKING:  # type checkers keep the signature that the fields give
+
+        def __init__(self, **values: object) -> None:
+            try:
+                super().__init__(**values)
+            except ValidationError as error:
+                known = type(self).model_fields
+                problem = _first_problem(error, tuple(known), str(values.get("alias") or "") or None)
+            else:
+                self._check()
+                return
+            # Raised outside of `except`: the validation error holds the values, secrets among them.
+            raise problem
+
+    def _check(self) -> None:
+        """Raise ConfigError for what the types alone cannot say."""
+
+
+def _first_problem(error: ValidationError, known: tuple[str, ...], server: str | None) -> ConfigError:
+    """The first finding of pydantic in our words, without the value it is about."""
+    finding = error.errors(include_url=False, include_input=False)[0]
+    location, kind = finding["loc"], finding["type"]
+    place = Place(server=server)
+    field = str(location[0]) if location else None
+    if field is None:
+        return place.error("does not fit")
+    if kind == "extra_forbidden":
+        return place.unknown_key(field, known)
+    if field in _EXPECTED_FOR_FIELD:
+        return place.error(_EXPECTED_FOR_FIELD[field], field)
+    context: dict[str, Any] = finding.get("ctx", {})
+    problem = (
+        f"expected {context['expected']}"
+        if kind == "literal_error"
+        else _EXPECTED.get(kind, "has a wrong type")
+    )
+    return place.error(problem, _key(location))
+
+
+def _key(location: tuple[int | str, ...]) -> str:
+    """A location as people write it: `env.TOKEN`, `args[2]`."""
+    key = str(location[0])
+    for step in location[1:]:
+        if step != "[key]":
+            key += f"[{step}]" if isinstance(step, int) else f".{step}"
+    return key

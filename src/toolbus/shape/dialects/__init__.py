@@ -1,0 +1,17 @@
+"""A tool in the words of each provider, with a report of what was lost on the way."""
+
+from toolbus.shape.dialects.arguments import original_arguments
+from toolbus.shape.dialects.definition import GRADES, Definition, Dialect, Grade, Kind, Loss
+from toolbus.shape.dialects.forms import DIALECTS, converted
+
+__all__ = [
+    "DIALECTS",
+    "GRADES",
+    "Definition",
+    "Dialect",
+    "Grade",
+    "Kind",
+    "Loss",
+    "converted",
+    "original_arguments",
+]

@@ -1,0 +1,40 @@
+"""Turn the arguments of a model back into those that the server asked for."""
+
+from collections.abc import Mapping
+
+from toolbus.records import JSON
+from toolbus.shape.dialects.definition import Definition
+from toolbus.shape.dialects.keywords import is_list, is_object
+from toolbus.shape.dialects.walk import escaped
+
+
+def original_arguments(definition: Definition, arguments: Mapping[str, JSON]) -> dict[str, JSON]:
+    """The arguments under the server's own names, without the nulls that only say "not given"."""
+    if not definition.renamed and not definition.renamed_within and not definition.absent:
+        return dict(arguments)
+    steps = {step for pointer in definition.absent for step in _beginnings(pointer)}
+    steps.update(step for pointer in definition.renamed_within for step in _beginnings(pointer))
+    return _restored(definition, steps, dict(arguments), "")
+
+
+def _beginnings(pointer: str) -> list[str]:
+    """The pointer and every pointer on the way to it."""
+    parts = pointer.split("/")
+    return ["/".join(parts[:count]) for count in range(2, len(parts) + 1)]
+
+
+def _restored(definition: Definition, steps: set[str], value: JSON, at: str) -> JSON:
+    if is_list(value):
+        return [_restored(definition, steps, item, f"{at}/*") for item in value]
+    if not is_object(value):
+        return value
+    names = definition.renamed_within.get(at, {}) if at else definition.renamed
+    result: dict[str, JSON] = {}
+    for name, inner in value.items():
+        below = f"{at}/{escaped(name)}"
+        if inner is None and below in definition.absent:
+            continue
+        # A property that the definition does not name is reached by the way of all undeclared ones.
+        way = below if below in steps else f"{at}/*"
+        result[names.get(name, name)] = _restored(definition, steps, inner, way)
+    return result

@@ -1,0 +1,124 @@
+"""Join two schema nodes that both hold, as `allOf` and references with siblings ask.
+
+What has no joint form goes into `allOf` of the result: true where a provider takes it, and named as a loss
+where it does not.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from toolbus.records import JSON
+from toolbus.shape.dialects.keywords import ANNOTATIONS, is_list, words
+from toolbus.shape.dialects.tidy import Node, same
+
+_CLASH: Final = object()
+
+# Keywords that mean something only together. Each group is taken from one side, never mixed.
+_GROUPS = (
+    ("items", "prefixItems"),
+    ("if", "then", "else"),
+    ("contains", "minContains", "maxContains"),
+)
+
+
+def joined(outer: Node, inner: Node) -> Node:
+    """A node that both nodes say; where both annotate, the outer one speaks."""
+    result = dict(outer)
+    rest: list[Node] = [*outer.get("allOf", ()), *inner.get("allOf", ())]
+    _keep_open(result, outer, inner, rest)
+    skip = {"allOf", "additionalProperties", *_taken_groups(outer, inner, rest)}
+    left: Node = {}
+    for key, value in inner.items():
+        if key in skip:
+            continue
+        if key.startswith("unevaluated"):
+            left[key] = value  # it looks at its neighbours, and those have changed
+        elif key not in outer:
+            result[key] = value
+        elif key not in ANNOTATIONS and not same(outer[key], value):
+            both = _JOIN.get(key, _clash)(outer[key], value)
+            if both is _CLASH:
+                left[key] = value
+            else:
+                result[key] = both
+    if left:
+        rest.append(left)
+    result.pop("allOf", None)
+    if rest:
+        result["allOf"] = rest
+    return result
+
+
+def is_impossible(node: Node) -> bool:
+    """Whether two sides of a join contradict each other in type or value, so that nothing satisfies both."""
+    return any(
+        key in node and key in left for left in node.get("allOf", ()) for key in ("type", "enum", "const")
+    )
+
+
+def _keep_open(result: Node, outer: Node, inner: Node, rest: list[Node]) -> None:
+    """`additionalProperties` speaks of the properties beside it: it stays only where those stay the same."""
+    sides = [side for side in (outer, inner) if side.get("additionalProperties", True) is not True]
+    names = set(outer.get("properties", ())) | set(inner.get("properties", ()))
+    result.pop("additionalProperties", None)
+    for side in sides:
+        if names == set(side.get("properties", ())) and not _clashes(result, side):
+            result["additionalProperties"] = side["additionalProperties"]
+        else:
+            declared: Node = {name: {} for name in side.get("properties", ())}
+            rest.append(
+                {"properties": declared}
+                | {key: side[key] for key in ("patternProperties", "additionalProperties") if key in side}
+            )
+
+
+def _clashes(result: Node, side: Node) -> bool:
+    given = result.get("additionalProperties", side["additionalProperties"])
+    return "patternProperties" in result or not same(given, side["additionalProperties"])
+
+
+def _taken_groups(outer: Node, inner: Node, rest: list[Node]) -> Iterable[str]:
+    """The keywords of those groups that the outer side fills already; the inner ones are set aside."""
+    for group in _GROUPS:
+        if any(key in outer for key in group) and any(key in inner for key in group):
+            theirs = {key: inner[key] for key in group if key in inner}
+            ours = {key: outer[key] for key in group if key in outer}
+            if set(theirs) == set(ours) == {"items"}:
+                continue
+            if not same(theirs, ours):
+                rest.append(theirs)
+            yield from group
+
+
+def _clash(_: JSON, __: JSON) -> JSON:
+    return _CLASH
+
+
+def _types(a: JSON, b: JSON) -> JSON:
+    ours, theirs = (value if is_list(value) else [value] for value in (a, b))
+    # An integer is a number: the narrower word is the joint one.
+    both = [name for name in ours if name in theirs or (name == "integer" and "number" in theirs)]
+    both += [name for name in theirs if name == "integer" and "number" in ours and name not in both]
+    return _CLASH if not both else both[0] if len(both) == 1 else both
+
+
+def _values(a: list[JSON], b: list[JSON]) -> JSON:
+    return [value for value in a if any(same(value, other) for other in b)] or _CLASH
+
+
+def _properties(a: Mapping[str, JSON], b: Mapping[str, JSON]) -> JSON:
+    both = {name: {"allOf": [a[name], b[name]]} for name in a if name in b and not same(a[name], b[name])}
+    return {**b, **a, **both}
+
+
+_JOIN: Mapping[str, Callable[[JSON, JSON], JSON]] = {
+    "type": _types,
+    "enum": _values,
+    "required": lambda a, b: list(dict.fromkeys([*a, *b])),
+    "properties": _properties,
+    "patternProperties": _properties,
+    "items": lambda a, b: {"allOf": [a, b]},
+    "uniqueItems": lambda a, b: a or b,
+    **dict.fromkeys(words("minimum exclusiveMinimum minLength minItems minProperties minContains"), max),
+    **dict.fromkeys(words("maximum exclusiveMaximum maxLength maxItems maxProperties maxContains"), min),
+}

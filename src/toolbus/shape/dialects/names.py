@@ -1,0 +1,55 @@
+"""Give a name that a provider refuses one that it takes, the same on every run."""
+
+from hashlib import sha256
+
+from toolbus.records import JSON
+from toolbus.shape.dialects.keywords import is_list, is_object
+from toolbus.shape.dialects.rules import NameRule
+
+
+def legal_name(name: str, rule: NameRule, taken: frozenset[str] = frozenset()) -> str:
+    """The name if it is legal, else the nearest legal one that is not taken."""
+    if rule.legal.fullmatch(name):
+        return name
+    plain = rule.illegal.sub("_", name)
+    if not rule.legal.fullmatch(plain[:1] or "_"):
+        plain = f"_{plain}"
+    if rule.legal.fullmatch(plain) and plain not in taken:
+        return plain
+    # Digest of the name, not a counter: the order of the properties must not decide.
+    return f"{plain[: rule.longest - 9]}_{sha256(name.encode(errors='replace')).hexdigest()[:8]}"
+
+
+class PropertyNames:
+    """The names of all properties of one schema as the provider takes them; two never become one."""
+
+    __slots__ = ("_root", "_rule", "_taken", "_told")
+
+    def __init__(self, rule: NameRule | None, root: JSON) -> None:
+        self._rule = rule
+        self._root = root
+        self._told: dict[str, str] = {}
+        self._taken: frozenset[str] | None = None
+
+    def __getitem__(self, name: str) -> str:
+        if self._rule is None or self._rule.legal.fullmatch(name):
+            return name
+        if name not in self._told:
+            if self._taken is None:
+                self._taken = _all_keys(self._root)
+            taken = self._taken.union(self._told.values())
+            self._told[name] = legal_name(name, self._rule, taken)
+        return self._told[name]
+
+
+def _all_keys(root: JSON) -> frozenset[str]:
+    found: set[str] = set()
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if is_object(node):
+            found.update(node)
+            waiting.extend(node.values())
+        elif is_list(node):
+            waiting.extend(node)
+    return frozenset(found)

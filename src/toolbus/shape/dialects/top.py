@@ -1,0 +1,86 @@
+"""Make the top of a schema what every provider wants there: one object.
+
+The arguments of a call are always an object, so that reading the top as one loses nothing; but a choice of
+objects has to become one object that takes them all.
+"""
+
+from collections.abc import Sequence
+
+from toolbus.records import JSON
+from toolbus.shape.dialects.keywords import is_list
+from toolbus.shape.dialects.merge import is_impossible, joined
+from toolbus.shape.dialects.tidy import Node, same
+from toolbus.shape.dialects.walk import Place, Walk, described
+
+
+def as_object(walk: Walk, node: Node, at: Place) -> Node:
+    """The node of the top as one object without a choice."""
+    types = node.get("type", "object")
+    if "object" not in (types if is_list(types) else [types]):
+        walk.note("permissive", at, f"the arguments are read as an object, not as {types!r}", "type")
+        node = {key: node[key] for key in ("description", "title") if key in node}
+    elif types != "object" or "type" not in node:
+        walk.note("lossless", at, "the arguments are an object", "type")
+    node = _without_choice(walk, {**node, "type": "object"}, at)
+    if "properties" not in node and not walk.rules.subset:
+        walk.note("lossless", at, "an empty `properties` was added", "properties")
+        node["properties"] = {}
+    hidden = [key for key in node if key in walk.rules.not_at_top]
+    words = walk.told(node, hidden, at)
+    node = {key: value for key, value in node.items() if key not in hidden}
+    described(node, words)
+    return node
+
+
+def _without_choice(walk: Walk, node: Node, at: Place) -> Node:
+    for key in ("anyOf", "oneOf"):
+        if key in node:
+            branches = node.pop(key)
+            node = _union(walk, node, branches, at, key)
+    return node
+
+
+def _union(walk: Walk, base: Node, branches: Sequence[JSON], at: Place, key: str) -> Node:
+    forms: list[Node] = []
+    for number, branch in enumerate(branches):
+        if branch is False:
+            continue
+        inner, place = walk.plain(branch, at.into(f"{key}/{number}"))
+        form = joined(base, inner)
+        if not is_impossible(form):
+            forms.append(_without_choice(walk, {**form, "type": "object"}, place))
+    if len(forms) == 1:
+        walk.note("lossless", at, f"`{key}` leaves one form", key)
+        return forms[0]
+    if not forms:
+        walk.note("widened", at, f"no form of `{key}` can be met", key)
+        return base
+    walk.note("widened", at, f"{len(forms)} forms of `{key}` became one object that takes them all", key)
+    result: Node = {**base, "properties": _all_properties(forms)}
+    if _is_closed(forms):
+        result["additionalProperties"] = False
+    else:
+        result.pop("additionalProperties", None)
+    common = [n for n in forms[0].get("required", ()) if all(n in f.get("required", ()) for f in forms)]
+    result.pop("required", None)
+    if common:
+        result["required"] = common
+    needs = [", ".join(n for n in form.get("required", ()) if n not in common) for form in forms]
+    if any(needs):
+        described(result, [f"give one of these sets: {' | '.join(need or 'none' for need in needs)}"])
+    return result
+
+
+def _all_properties(forms: Sequence[Node]) -> Node:
+    found: dict[str, list[JSON]] = {}
+    for form in forms:
+        for name, schema in form.get("properties", {}).items():
+            known = found.setdefault(name, [])
+            if not any(same(schema, other) for other in known):
+                known.append(schema)
+    return {name: known[0] if len(known) == 1 else {"anyOf": known} for name, known in found.items()}
+
+
+def _is_closed(forms: Sequence[Node]) -> bool:
+    """Whether every form forbids undeclared properties; what one form declares, another may then not take."""
+    return all(form.get("additionalProperties") is False and not form.get("allOf") for form in forms)

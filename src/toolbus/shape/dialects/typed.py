@@ -1,0 +1,178 @@
+"""One place with one type, in the subset that a provider takes."""
+
+import math
+from collections.abc import Callable
+from typing import TypeAlias
+
+from toolbus.records import JSON
+from toolbus.shape.dialects.keywords import ANNOTATIONS, SPEAKS_OF
+from toolbus.shape.dialects.rules import Rules
+from toolbus.shape.dialects.tidy import Node, same
+from toolbus.shape.dialects.walk import Place, Walk, described, escaped
+
+Inner: TypeAlias = Callable[[Walk, JSON, Place], Node]
+"""How the schemas inside are converted."""
+STRICT_LEVELS = 10
+
+
+def scalar_form(walk: Walk, form: Node, at: Place, _: Inner) -> Node:
+    """A text, a number, a truth value or null."""
+    return _finished(walk, {"type": form["type"]}, _inclusive(walk, form, at), at)
+
+
+def array_form(walk: Walk, form: Node, at: Place, inner: Inner) -> Node:
+    """A list, which has one schema for all its items."""
+    form = dict(form)
+    items = form.pop("items", True)
+    positions = form.pop("prefixItems", None)
+    if positions is not None:
+        if form.get("maxItems", len(positions) + 1) > len(positions):
+            positions = [*positions, items]
+        unique: list[JSON] = []
+        for position in positions:
+            if not any(same(position, known) for known in unique):
+                unique.append(position)
+        items = unique[0] if len(unique) == 1 else {"anyOf": unique}
+        kind = "lossless" if len(unique) == 1 else "widened"
+        walk.note(kind, at, "one schema for all items stands for one per position", "prefixItems")
+    result: Node = {"type": "array", "items": inner(walk, items, at.into("items", "*"))}
+    return _finished(walk, result, form, at)
+
+
+def object_form(walk: Walk, form: Node, at: Place, inner: Inner) -> Node:
+    """An object with its declared properties."""
+    form = dict(form)
+    declared: Node = form.pop("properties", {})
+    listed: list[str] = form.pop("required", [])
+    required = [name for name in listed if declared.get(name, False) is not False]
+    unknown = [name for name in listed if name not in required]
+    result: Node = {"type": "object"}
+    properties: Node = {}
+    for original, schema in declared.items():
+        if schema is False:
+            # Strict mode takes no undeclared property, so that this one stays forbidden.
+            kind = "lossless" if walk.rules.exact else "widened"
+            walk.note(kind, at, f"{original!r} has to be absent, and is not declared", "properties")
+            continue
+        name = walk.names[original]
+        below = at.into(f"properties/{escaped(original)}", escaped(name))
+        if name != original:
+            walk.report.renamed.setdefault(at.data, {})[name] = original
+            walk.note("lossless", below, f"{original!r} is called {name!r} here")
+        properties[name] = inner(walk, schema, below)
+        if walk.rules.exact:
+            properties[name] = _optional(walk, properties[name], below, is_required=original in required)
+    if properties:
+        result["properties"] = properties
+    if required:
+        result["required"] = [walk.names[name] for name in required]
+    if unknown:
+        form["required"] = unknown
+    if walk.rules.exact:
+        _close(walk, result, form, at)
+    return _finished(walk, result, form, at)
+
+
+def _optional(walk: Walk, schema: Node, at: Place, *, is_required: bool) -> Node:
+    """Strict mode knows no optional property: null stands for one that is not given."""
+    if takes_null(schema):
+        walk.report.nulls.add(at.data)
+        if not is_required:
+            walk.note("lossless", at, "optional; strict mode asks for a value, which may be null")
+        return schema
+    if is_required:
+        return schema
+    walk.report.absent.add(at.data)
+    walk.note("lossless", at, "optional; null from the model means that it is not given")
+    return with_null(walk.rules, schema)
+
+
+def _close(walk: Walk, result: Node, form: Node, at: Place) -> None:
+    """Strict mode: every property required, no other one taken."""
+    more = form.pop("additionalProperties", None)
+    if more not in (None, False):
+        walk.note("widened", at, "undeclared properties are taken, which strict mode cannot say")
+    if more is None:
+        if "properties" not in result and at.path:
+            walk.note("widened", at, "an object of any properties, which strict mode cannot say")
+        walk.note("lossless", at, "undeclared properties are no longer taken", "additionalProperties")
+    result.setdefault("properties", {})
+    if set(result.get("required", ())) != set(result["properties"]):
+        walk.note("lossless", at, "every property is required", "required")
+    result["required"] = list(result["properties"])
+    result["additionalProperties"] = False
+    if at.data.count("/") >= STRICT_LEVELS:
+        walk.note("widened", at, f"strict mode takes at most {STRICT_LEVELS} levels")
+
+
+def takes_null(schema: Node) -> bool:
+    """Whether a converted schema accepts null."""
+    return "null" in schema.get("type", ()) or any(takes_null(option) for option in schema.get("anyOf", ()))
+
+
+def with_null(rules: Rules, schema: Node) -> Node:
+    """The converted schema, or null."""
+    options = schema.get("anyOf")
+    if rules.nullable_keyword:
+        if options:
+            return {**schema, "anyOf": [with_null(rules, options[0]), *options[1:]]}
+        return {**schema, "nullable": True}
+    if options:
+        return {**schema, "anyOf": [*options, {"type": "null"}]}
+    if schema["type"] in ("object", "array"):
+        told = {"description": schema["description"]} if "description" in schema else {}
+        only = {key: value for key, value in schema.items() if key != "description"}
+        return {"anyOf": [only, {"type": "null"}], **told}
+    more = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
+    return {**schema, "type": [schema["type"], "null"], **more}
+
+
+def _inclusive(walk: Walk, form: Node, at: Place) -> Node:
+    """Bounds for a provider that only knows inclusive ones; exact for whole numbers."""
+    form = dict(form)
+    for key, bound, step, tightest in (
+        ("exclusiveMinimum", "minimum", 1, max),
+        ("exclusiveMaximum", "maximum", -1, min),
+    ):
+        if key not in form or key in walk.rules.keywords or form["type"] not in ("integer", "number"):
+            continue
+        value = form[key]
+        if form["type"] == "integer":
+            del form[key]
+            value = (math.floor(value) if step > 0 else math.ceil(value)) + step
+            walk.note("lossless", at, f"`{key}` became `{bound}`", key)
+        form[bound] = tightest(value, form.get(bound, value))
+    return form
+
+
+def _finished(walk: Walk, result: Node, form: Node, at: Place) -> Node:
+    """Add the keywords that need no conversion; those that cannot stay are told in the description."""
+    kind = "number" if form["type"] == "integer" else form["type"]
+    strange: list[str] = []
+    for key, value in form.items():
+        if key in result or key in ANNOTATIONS or SPEAKS_OF.get(key, kind) != kind:
+            continue
+        if key in walk.rules.keywords and key != "required" and _is_taken(walk.rules, key, value, form):
+            result[key] = value
+        elif key != "format" or kind in ("string", "number"):
+            strange.append(key)
+    if kind == "boolean" and len(form.get("enum", ())) == 2:
+        strange = [key for key in strange if key != "enum"]  # both values: nothing is said
+    described(result, walk.told(form, strange, at))
+    return result
+
+
+def _is_taken(rules: Rules, key: str, value: JSON, form: Node) -> bool:
+    match key:
+        case "format":
+            return value in rules.formats.get(form["type"], ())
+        case "enum":
+            # An empty text is no name for a choice; and other types have to be told in words, because
+            # a number spelt as text would be answered as text.
+            if rules.string_enums_only:
+                return form["type"] == "string" and "" not in value
+            return form["type"] not in ("object", "array")
+        case "pattern":
+            return not rules.exact or "(?" not in value
+        case _:
+            return True

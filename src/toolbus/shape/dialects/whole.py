@@ -1,0 +1,149 @@
+"""Schemas for providers that take JSON Schema draft 2020-12: as much as possible stays as it is."""
+
+from toolbus.records import JSON
+from toolbus.shape.dialects.keywords import (
+    CHECKS,
+    DEEPEST,
+    IDENTITY,
+    MANY,
+    NAMED,
+    ONE,
+    REFERENCES,
+    is_json,
+    is_object,
+)
+from toolbus.shape.dialects.rules import Rules
+from toolbus.shape.dialects.tidy import Node
+from toolbus.shape.dialects.top import as_object
+from toolbus.shape.dialects.walk import Place, Walk, described, escaped
+
+_KEEPS_FALSE = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
+# Where a wider schema inside makes a narrower one outside.
+_TURNED_ROUND = ("not", "if", "oneOf", "contains")
+_FOREIGN = IDENTITY.union(REFERENCES, ["nullable", "dependencies", "additionalItems"]) - {
+    "$schema",
+    "$comment",
+}
+
+
+def fits(schema: JSON, rules: Rules, depth: int = 0) -> bool:
+    """Whether a schema can go to the provider as it is; the fast path for nearly every real tool."""
+    if not is_object(schema) or depth > DEEPEST:
+        return False
+    for key, value in schema.items():
+        if key in CHECKS:
+            if (
+                key not in rules.keywords
+                or not CHECKS[key](value)
+                or not _fits_inside(key, value, rules, depth)
+            ):
+                return False
+        elif key in _FOREIGN or not is_json(value):
+            return False
+    types = schema.get("type", "")
+    if not rules.complete:
+        return True
+    return ("array" not in types or "items" in schema) and ("object" not in types or "properties" in schema)
+
+
+def fits_at_top(schema: JSON, rules: Rules) -> bool:
+    """Whether a whole schema can go to the provider as it is."""
+    return (
+        fits(schema, rules)
+        and schema.get("type") == "object"
+        and "properties" in schema
+        and rules.not_at_top.isdisjoint(schema)
+    )
+
+
+def _fits_inside(key: str, value: JSON, rules: Rules, depth: int) -> bool:
+    if key in NAMED:
+        names = rules.property_names
+        if names is not None and key != "patternProperties" and not all(map(names.legal.fullmatch, value)):
+            return False
+        return all(fits(inner, rules, depth + 1) for inner in value.values())
+    if key in MANY:
+        return all(fits(inner, rules, depth + 1) for inner in value)
+    if key in ONE:
+        return (key in _KEEPS_FALSE and isinstance(value, bool)) or fits(value, rules, depth + 1)
+    return True
+
+
+def whole(walk: Walk, schema: JSON, at: Place) -> Node:
+    """The schema as the provider takes it."""
+    node, at = walk.plain(schema, at)
+    if not at.path:
+        node = as_object(walk, node, at)
+    result: Node = {}
+    strange: list[str] = []
+    for key, value in node.items():
+        if key in CHECKS and key not in walk.rules.keywords:
+            strange.append(key)
+        elif key in _TURNED_ROUND:
+            _turned_round(walk, (key, node), result, strange, at)
+        else:
+            result[key] = _value(walk, key, value, at)
+    if "if" in strange:
+        strange += [key for key in ("then", "else") if result.pop(key, None) is not None]
+    described(result, walk.told(node, strange, at))
+    if walk.rules.complete:
+        _complete(walk, result, at)
+    return result
+
+
+def _turned_round(walk: Walk, given: tuple[str, Node], result: Node, strange: list[str], at: Place) -> None:
+    key, node = given
+    mark = len(walk.report.losses)
+    converted = _value(walk, key, node[key], at)
+    if not walk.report.widened_since(mark):
+        result[key] = converted
+    elif key == "oneOf" and "anyOf" not in node:
+        walk.note("widened", at, "`oneOf` became `anyOf`, because a form of it was widened", key)
+        result["anyOf"] = converted
+    else:
+        del walk.report.losses[mark:]
+        strange.append(key)
+
+
+def _value(walk: Walk, key: str, value: JSON, at: Place) -> JSON:
+    if key in NAMED:
+        return _named(walk, key, value, at)
+    if key in MANY:
+        step = "*" if key == "prefixItems" else None
+        possible = [inner for inner in value if inner is not False] if key in ("anyOf", "oneOf") else value
+        return [
+            whole(walk, inner, at.into(f"{key}/{number}", step))
+            for number, inner in enumerate(possible or [False])
+        ]
+    if key in ONE:
+        if key in _KEEPS_FALSE and isinstance(value, bool):
+            return value
+        step = "*" if key in ("items", "contains", *_KEEPS_FALSE) else None
+        return whole(walk, value, at.into(key, step))
+    if key == "required":
+        return [walk.names[name] for name in value]
+    if key == "dependentRequired":
+        return {walk.names[name]: [walk.names[other] for other in others] for name, others in value.items()}
+    return value
+
+
+def _named(walk: Walk, key: str, value: JSON, at: Place) -> Node:
+    result: Node = {}
+    for original, inner in value.items():
+        name = original if key == "patternProperties" else walk.names[original]
+        step = {"properties": escaped(name), "patternProperties": "*"}.get(key)
+        if key == "properties" and name != original:
+            walk.report.renamed.setdefault(at.data, {})[name] = original
+            walk.note(
+                "lossless", at, f"{original!r} is called {name!r} here", f"properties/{escaped(original)}"
+            )
+        result[name] = whole(walk, inner, at.into(f"{key}/{escaped(original)}", step))
+    return result
+
+
+def _complete(walk: Walk, result: Node, at: Place) -> None:
+    types = result.get("type", "")
+    for kind, key in (("array", "items"), ("object", "properties")):
+        if kind in types and key not in result:
+            result[key] = {}
+            walk.note("lossless", at, f"an empty `{key}` was added", key)

@@ -1,0 +1,109 @@
+"""Change what a model sees of a tool, and map its calls back to what the server takes.
+
+A rule is a plain mapping, as it stands in a config:
+
+    name          what the tool is called, to the letter
+    description   in place of the server's
+    append        added to the description
+    arguments     by the server's name: {name, description, default, value, hide}
+    schema        in place of the server's input schema, before `arguments` apply
+    options       for providers: {openai: {strict: true}}
+
+An argument with a `value` is always sent with it, and the model does not see it; one with a `default`
+is optional; `hide` takes an optional one out of sight.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from toolbus.records import JSON, ArgumentMap, JSONObject, ToolSpec
+from toolbus.shape.pipeline import Shaper
+
+Rule = Mapping[str, JSON]
+
+
+def overridden(rules: Mapping[str, Rule]) -> Shaper:
+    """A shaper that applies each rule to the tools that its glob on `server/tool` fits, in order."""
+
+    def override(tools: list[ToolSpec]) -> list[ToolSpec]:
+        if not rules:
+            return tools
+        return [_overridden(tool, rules) for tool in tools]
+
+    return override
+
+
+def marked(servers: Mapping[str, bool]) -> Shaper:
+    """A shaper that says in the description of each tool of these servers whose it is: `[MCP: alias]`."""
+
+    def mark(tools: list[ToolSpec]) -> list[ToolSpec]:
+        return [
+            replace(tool, description=f"[MCP: {tool.origin.server}] {tool.description}".rstrip())
+            if servers.get(tool.origin.server)
+            else tool
+            for tool in tools
+        ]
+
+    return mark
+
+
+def _overridden(tool: ToolSpec, rules: Mapping[str, Rule]) -> ToolSpec:
+    for pattern, rule in rules.items():
+        if fnmatchcase(str(tool.origin), pattern):
+            tool = _applied(tool, rule)
+    return tool
+
+
+def _applied(tool: ToolSpec, rule: Rule) -> ToolSpec:
+    changes: dict[str, Any] = {}
+    if "name" in rule:
+        changes["name"] = rule["name"]
+    if "description" in rule or "append" in rule:
+        said = rule.get("description", tool.description)
+        changes["description"] = " ".join(filter(None, [said, rule.get("append")]))
+    if "options" in rule:
+        changes["options"] = {
+            **tool.options,
+            **{
+                provider: {**tool.options.get(provider, {}), **own}
+                for provider, own in rule["options"].items()
+            },
+        }
+    schema: JSONObject = rule.get("schema", tool.input_schema)
+    if "arguments" in rule:
+        schema, step = _with_arguments(schema, rule["arguments"])
+        changes["maps"] = (*tool.maps, step)
+    if schema is not tool.input_schema:
+        changes["input_schema"] = schema
+    return replace(tool, **changes)
+
+
+def _with_arguments(schema: JSONObject, rules: Mapping[str, Rule]) -> tuple[JSONObject, ArgumentMap]:
+    """The schema that the model sees, and the way back."""
+    seen: dict[str, JSON] = {}
+    required: list[str] = []
+    properties: JSONObject = schema.get("properties") or {}
+    wanted: JSON = schema.get("required") or ()
+    hidden: set[str] = set()
+    for own, value in properties.items():
+        rule = rules.get(own, {})
+        # A required one that nobody fills in stays in sight, or no call could succeed.
+        if "value" in rule or (rule.get("hide") and ("default" in rule or own not in wanted)):
+            hidden.add(own)
+            continue
+        name = rule.get("name", own)
+        said = {key: rule[key] for key in ("description", "default") if key in rule}
+        # `true` is a schema too: anything goes.
+        seen[name] = {**(value if isinstance(value, Mapping) else {}), **said} if said else value
+        if own in wanted and "default" not in rule:
+            required.append(name)
+    changed = {key: value for key, value in schema.items() if key != "required"} | {"properties": seen}
+    step = ArgumentMap(
+        renamed={rule["name"]: own for own, rule in rules.items() if "name" in rule},
+        defaults={own: rule["default"] for own, rule in rules.items() if "default" in rule},
+        fixed={own: rule["value"] for own, rule in rules.items() if "value" in rule},
+        hidden=frozenset(hidden),
+    )
+    return ({**changed, "required": required} if required else changed), step

@@ -1,0 +1,176 @@
+"""What of a result a model gets: text always, pictures and sound where it takes them, base64 never.
+
+What cannot be given is described in one line, `[image: image/png, 4.2 kB]`, so that the model knows that
+it is there. The raw result is the `ToolResult` itself.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Literal, TypeAlias, assert_never
+
+from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult, same_json
+
+Shown: TypeAlias = Text | Image | Audio
+Structured: TypeAlias = Literal["auto", "always", "never"]
+"""When structured content is given: only without text, always (then not twice), or never."""
+
+# The text may be JSON, and stays it: what is replaced holds no quote and never a part of an escape.
+_ESCAPED = r"(?:\\u[0-9A-Fa-f]{4}|\\.)"
+_DATA_URI = re.compile(
+    r"data:(?P<type>(?:application|audio|font|image|model|multipart|text|video)\\?/[A-Za-z0-9.+_-]{1,80})?"
+    r"(?:;[A-Za-z0-9.+_-]{1,40}=[A-Za-z0-9.+_%-]{0,200}){0,8}"
+    r"(?:;base64,(?P<base64>(?:[A-Za-z0-9+/=_%-]|\\/)*+)|,(?P<plain>[A-Za-z0-9+/=_%.~!$&*:@?#;,-]*+))"
+)
+# A run begins where none was before, so that each character is looked at once. Wrapped lines count from 64
+# on: a key or a certificate is shorter.
+_BASE64 = re.compile(
+    rf"(?:(?<![\\A-Za-z0-9+/_-])|(?<!\\)(?P<escapes>{_ESCAPED}{{1,8}}+))"
+    r"(?P<run>[A-Za-z0-9+/_-]{1000,}+={0,2}"
+    r"|(?:[A-Za-z0-9+/]{60,100}(?:\r?\n|(?:\\r)?\\n)){64,}+[A-Za-z0-9+/]*+={0,2})"
+)
+# Every run of 1,000 covers a block of 500 that begins at a multiple of 500: other text costs nearly nothing.
+_STRIDE = 500
+_BLOCK = re.compile(r"[A-Za-z0-9+/_\\\r\n-]{500}")
+# A row of dashes, a genome or a hex dump is no base64; hardly any blob lacks one of these.
+_KINDS = [re.compile("[A-Z]"), re.compile("[a-z]"), re.compile("[0-9]")]
+_BEGINNINGS = {
+    "iVBORw0KGg": "image/png",
+    "/9j/": "image/jpeg",
+    "R0lGOD": "image/gif",
+    "UklGR": "RIFF, image/webp or audio/wav",
+    "JVBERi0": "application/pdf",
+    "UEsDB": "application/zip",
+    "H4sI": "application/gzip",
+}
+
+
+def rendered(
+    result: ToolResult, *, images: bool = False, audio: bool = False, structured: Structured = "auto"
+) -> tuple[Shown, ...]:
+    """The blocks for a model, in the order of the result; structured content comes last, as compact JSON."""
+    with_structured = _gives_structured(result, structured)
+    content = result.content
+    if with_structured and _repeats_structured(result):
+        content = tuple(block for block in content if not isinstance(block, Text))
+    # Blank text is left out: it says nothing, and some providers refuse a message that has it.
+    shown = [
+        part
+        for block in content
+        for part in _given(block, images=images, audio=audio)
+        if not isinstance(part, Text) or part.text.strip()
+    ]
+    if with_structured:
+        shown.append(Text(text=without_base64(_compact(result.structured))))
+    if not shown:
+        shown.append(Text(text="(error without a message)" if result.is_error else "(no output)"))
+    return tuple(shown)
+
+
+def rendered_text(result: ToolResult, *, structured: Structured = "auto") -> str:
+    """Everything as one text, for a model that takes nothing else."""
+    return ToolResult(content=rendered(result, structured=structured)).text
+
+
+def without_base64(text: str) -> str:
+    """The text with `data:` addresses and long base64 described; the same object where there are none."""
+    shown = _DATA_URI.sub(_described_uri, text) if "data:" in text else text
+    if any(_BLOCK.match(shown, at) for at in range(0, len(shown), _STRIDE)):
+        shown = _BASE64.sub(_described_run, shown)
+    return text if shown == text else shown
+
+
+def size(count: float) -> str:
+    """A number of bytes for people: `812 B`, `4.2 kB`."""
+    for unit in ("B", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def _given(block: Block, *, images: bool, audio: bool) -> Iterator[Shown]:
+    match block:
+        case Text():
+            yield _with_text(block, without_base64(block.text))
+        case Image():
+            yield block if images else _line("image", block.mime_type, size(len(block.data)))
+        case Audio():
+            yield block if audio else _line("audio", block.mime_type, size(len(block.data)))
+        case ResourceLink():
+            named = block.name if block.title is None else f"{block.name} ({block.title})"
+            bytes_ = None if block.size is None else size(block.size)
+            yield _line("link", block.uri, named, block.mime_type, bytes_, block.description)
+        case Embedded():
+            yield from _embedded(block, images=images, audio=audio)
+        case _:
+            assert_never(block)
+
+
+def _embedded(block: Embedded, *, images: bool, audio: bool) -> Iterator[Shown]:
+    if block.data is None:
+        line = _line("resource", block.uri, block.mime_type)
+        yield Text(text=f"{line.text}\n{without_base64(block.text)}") if block.text else line
+        return
+    yield _line("resource", block.uri, block.mime_type, size(len(block.data)))
+    mime = (block.mime_type or "").lower()
+    if images and mime.startswith("image/"):
+        yield Image(data=block.data, mime_type=mime)
+    if audio and mime.startswith("audio/"):
+        yield Audio(data=block.data, mime_type=mime)
+
+
+def _with_text(block: Text, text: str) -> Text:
+    if text is block.text:
+        return block
+    return Text(text=text, annotations=block.annotations, meta=block.meta)
+
+
+def _line(kind: str, *facts: str | None) -> Text:
+    """One line, whatever line breaks a server put into a name."""
+    said = ", ".join(" ".join(fact.split()) for fact in facts if fact and not fact.isspace())
+    return Text(text=without_base64(f"[{kind}: {said}]"))
+
+
+def _gives_structured(result: ToolResult, structured: Structured) -> bool:
+    if result.structured is None or structured == "never":
+        return False
+    return structured == "always" or not any(
+        isinstance(block, Text | Embedded) and block.text and not block.text.isspace()
+        for block in result.content
+    )
+
+
+def _repeats_structured(result: ToolResult) -> bool:
+    """Whether the text is only the structured content once more, as JSON; most servers send both."""
+    try:
+        return same_json(json.loads(result.text), result.structured)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _compact(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _described_uri(found: re.Match[str]) -> str:
+    kind, encoded = found["type"], found["base64"]
+    # "metadata:text/x,y" is no address; with base64 in it there is no doubt.
+    if encoded is None and (kind is None or found.string[found.start() - 1 : found.start()].isalnum()):
+        return found[0]
+    count = len(found["plain"]) if encoded is None else _decoded(encoded)
+    return f"[data: {kind or 'text/plain'}, {size(count)}]"
+
+
+def _described_run(found: re.Match[str]) -> str:
+    run = found["run"]
+    if not all(kind.search(run) for kind in _KINDS):
+        return found[0]
+    kind = next((f"{known}, " for start, known in _BEGINNINGS.items() if run.startswith(start)), "")
+    return f"{found['escapes'] or ''}[base64: {kind}{size(_decoded(run))}]"
+
+
+def _decoded(base64: str) -> int:
+    """About how many bytes it stands for."""
+    breaks = base64.count("\n") + 2 * base64.count("\\n")
+    return (len(base64.rstrip("=")) - breaks) * 3 // 4

@@ -1,0 +1,83 @@
+"""From what servers offer to what a model sees, as a config asks for it.
+
+The order is fixed: texts are cleaned, tools left out, overridden, marked; then come the shapers given
+in code; names are given last.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from glob import escape
+
+from toolbus.config import BusConfig
+from toolbus.records import Budget, Inventory, Origin, ToolSpec
+from toolbus.shape import (
+    Shaper,
+    cleaned_texts,
+    excluding,
+    including,
+    marked,
+    may_name,
+    named,
+    overridden,
+    selected,
+    shaped,
+    unmatched,
+)
+
+
+class Shaping:
+    """The shapers of a bus, and what there is to say about their work."""
+
+    def __init__(self, config: BusConfig, own: Sequence[Shaper]) -> None:
+        self._config = config
+        servers = config.servers
+        self._prefixes = {alias: server.prefix for alias, server in servers.items()}
+        rules = {
+            f"{escape(alias)}/{pattern}": override.rule
+            for alias, server in servers.items()
+            for pattern, override in server.override.items()
+        }
+        self._shapers: list[Shaper] = [
+            cleaned_texts(),
+            selected({alias: (server.include, server.exclude) for alias, server in servers.items()}),
+            *([including(*config.include)] if config.include else []),
+            *([excluding(*config.exclude)] if config.exclude else []),
+            *([overridden(rules)] if rules else []),
+            *([marked(marks)] if any((marks := {a: s.mark for a, s in servers.items()}).values()) else []),
+            *own,
+            named(config.naming, self._prefixes),
+        ]
+
+    def tools(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
+        """The tools of all servers as a model should see them; `ShaperFailed` if a shaper raised."""
+        return shaped((tool for stock in inventories.values() for tool in stock.tools), self._shapers)
+
+    def budget(self, origin: Origin) -> Budget:
+        """How long a result of that tool may be for a model."""
+        server = self._config.servers.get(origin.server)
+        if server is None:
+            return Budget()
+        own = (o.budget for pattern, o in server.override.items() if fnmatchcase(origin.tool, pattern))
+        return next((budget for budget in own if budget is not None), server.budget)
+
+    def may_have(self, server: str, name: str) -> bool:
+        """Whether a server that is not listed yet might have a tool of that name, or `server/tool`."""
+        given = (override.name for override in self._config.servers[server].override.values())
+        return (
+            name.startswith(f"{server}/")
+            or name in given
+            or may_name(self._config.naming, self._prefixes, server, name)
+        )
+
+    def warnings(
+        self, inventories: Mapping[str, Inventory], tools: Sequence[ToolSpec]
+    ) -> Iterator[tuple[str, str | None, str]]:
+        """What a person should know: server, tool if it is about one, and the message."""
+        for alias, inventory in inventories.items():
+            if inventory.tools:
+                for pattern in unmatched(inventory.tools, self._config.servers[alias].include):
+                    yield alias, None, f"include: no tool matches {pattern!r}"
+        for tool in tools:
+            if any(change.shaper == "cleaned_texts" for change in tool.history):
+                message = "invisible or control characters were removed from its description"
+                yield tool.origin.server, tool.origin.tool, message

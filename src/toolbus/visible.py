@@ -1,0 +1,149 @@
+"""Text in which a person and a model see the same: nothing hidden, nothing that a terminal would obey.
+
+What is kept because writing needs it: joiners inside the scripts that shape letters with them (Persian,
+Hindi, Malayalam ...) and inside emoji, one emoji or text selector after an emoji, the tags of a region's
+flag. Each is kept only where it has its effect, so a message cannot be spelt with them unseen: it would
+need a visible letter, emoji or flag for every bit or two.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import TypeGuard
+
+from toolbus.records import JSON, JSONObject
+
+_EMOJI = (
+    "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935"
+    "\u2b00-\u2bff\u3030\u303d\u3297\u3299\U0001f000-\U0001faff"
+)
+# Arabic to Sinhala, Tibetan, Myanmar, Khmer, Mongolian, and the smaller relatives; none of what is removed.
+_SHAPED = (
+    "\u0600-\u061b\u061d-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u17b3\u17b6-\u180d\u180f-\u18af"
+    "\u1900-\u1cff\ua800-\uabff\U00010a00-\U00011fff\U0001e900-\U0001e95f"
+)
+# After these a joiner also ends a word: half forms, and the chillus of older Malayalam.
+_VIRAMA = "\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca\u1039\u17d2"
+_INVISIBLE = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e"  # soft hyphen, grapheme joiner, fillers, separators
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"  # zero width, bidi, word joiner, unseen operators
+    "\ud800-\udfff\ufdd0-\ufdef\ufe00-\ufe0f\ufeff"  # surrogates, noncharacters, selectors, BOM
+    "\uffa0\ufff0-\ufffb\ufffe\uffff"  # filler, annotation, noncharacters
+)
+_INVISIBLE_BEYOND = (
+    "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # of shorthand, of music, tags
+) + "".join(chr(plane + last) for plane in range(0x10000, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF))
+
+# A character is checked against every range of the set, so the rare ones are first sought as one range.
+_SUSPECT = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_INVISIBLE}\U0001bca0-\U0010ffff]")
+_SUSPECT_ASCII = bytes([*range(9), *range(0x0B, 0x20), 0x7F])
+
+# The code of a part of a country, after its first letter. Any longer could be a sentence.
+_FLAG = "[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,4}\U000e007f"
+# What follows one suspect character, seen from behind it, for it to be kept ...
+_KEPT = "|".join(
+    [
+        f"(?<=[#*0-9{_EMOJI}][\ufe0e\ufe0f])",
+        f"(?:(?<=[{_EMOJI}]\u200d)|(?<=[{_EMOJI}]\ufe0f\u200d))(?=[{_EMOJI}])",
+        f"(?<=\U0001f3f4[\U000e0061-\U000e007a]){_FLAG}",
+        f"(?<=[{_SHAPED}][\u200c\u200d\u180e])(?=[{_SHAPED}])",
+        f"(?<=[{_VIRAMA}][\u200c\u200d])",
+    ]
+)
+# ... and what goes with it. An escape sequence has ESC and a letter, or one C1 character for both. Text in
+# it, such as a hyperlink's address, ends with the line: an unfinished one must not swallow the page.
+_CSI = "[0-?]*+[ -/]*+[@-~]"
+_STRING = r"[^\x00-\x08\x0a-\x1f\x7f-\x9f]*+(?:\x07|\x1b\\|\x9c)"
+_GONE = "|".join(
+    [
+        # The last also takes a selector: the digit that it belongs to goes.
+        rf"(?<=\x1b)(?:\[{_CSI}|[\]PX^_]{_STRING}|[ -/]*+[0-~][\ufe0e\ufe0f]*+)",
+        rf"(?<=\x9b){_CSI}",
+        rf"(?<=[\x90\x98\x9d-\x9f]){_STRING}",
+        rf"(?<![\x1b\x80-\x9f])[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f{_INVISIBLE}{_INVISIBLE_BEYOND}]*+",
+        "",
+    ]
+)
+# One set of characters in front: the search for it is many times as fast as that for alternatives.
+_CLEANING = re.compile(rf"{_SUSPECT.pattern}(?<=[\x00-\uffff{_INVISIBLE_BEYOND}])(?:({_KEPT})|{_GONE})")
+
+
+def cleaned(text: str) -> str:
+    """The text without what cannot be seen; the very same string when there is nothing to do.
+
+    Escape sequences go whole. Line ends, vertical tabs and page breaks become line feeds, so that no two
+    words run together.
+    """
+    if not _is_suspect(text):
+        return text
+    # A page break is common in text from PDFs, NEL in text from mainframes.
+    plain = text.replace("\r\n", "\n")
+    for line_end in "\r\v\f\x85":
+        plain = plain.replace(line_end, "\n")
+    plain = _CLEANING.sub(lambda found: "" if found[1] is None else found[0], plain)
+    return text if plain == text else plain
+
+
+def cleaned_json(value: JSON) -> JSON:
+    """The value with every string cleaned, keys too; the very same object when there is nothing to do.
+
+    Keys that become equal stay apart: the later one gets a number.
+    """
+    if all(cleaned(text) is text for text in _strings(value)):
+        return value
+    # No recursion: how deep the value is was the server's choice.
+    result: list[JSON] = [None]
+    todo: list[tuple[JSON, JSON, JSON]] = [(value, result, 0)]
+    while todo:
+        source, holder, place = todo.pop()
+        if isinstance(source, str):
+            holder[place] = cleaned(source)
+        elif _is_object(source):
+            holder[place] = new = dict[str, JSON].fromkeys(_cleaned_keys(source))
+            todo.extend((item, new, key) for key, item in zip(new, source.values(), strict=True))
+        elif _is_array(source):
+            holder[place] = items = list(source)
+            todo.extend((item, items, index) for index, item in enumerate(items))
+        else:
+            holder[place] = source
+    return result[0]
+
+
+def _is_suspect(text: str) -> bool:
+    if text.isascii():  # eight times as fast as the expression
+        plain = text.encode("ascii")
+        return len(plain.translate(None, _SUSPECT_ASCII)) != len(plain)
+    return _SUSPECT.search(text) is not None
+
+
+def _strings(value: JSON) -> Iterator[str]:
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            yield item
+        elif _is_object(item):
+            yield from item
+            todo.extend(item.values())
+        elif _is_array(item):
+            todo.extend(item)
+
+
+def _cleaned_keys(source: JSONObject) -> list[str]:
+    keys: dict[str, None] = {}
+    for key in source:
+        clean = name = cleaned(key)
+        number = 1
+        # A key that was clean all along keeps its name, wherever it stands.
+        while name in keys or (name != key and name in source):
+            number += 1
+            name = f"{clean}_{number}"
+        keys[name] = None
+    return list(keys)
+
+
+def _is_object(value: JSON) -> TypeGuard[JSONObject]:
+    return isinstance(value, Mapping)
+
+
+def _is_array(value: JSON) -> TypeGuard[list[JSON] | tuple[JSON, ...]]:
+    return isinstance(value, list | tuple)

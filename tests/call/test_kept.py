@@ -1,0 +1,160 @@
+"""A result that was cut stays readable: on from any place, and by what is in it."""
+
+import re
+import time
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolbus.call.kept import MOST, READ_RESULT, Kept
+from toolbus.records import JSON, Origin
+
+# The same examples on every run, and no judgement of how busy the machine is.
+modest = settings(
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+
+LOG = "".join(f"line {number}: {'ERROR disk full' if number % 40 == 7 else 'ok'}\n" for number in range(1000))
+
+WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "NINE", "ten"]
+
+
+def kept(*texts: str) -> Kept:
+    store = Kept()
+    for text in texts:
+        store.keep(text)
+    return store
+
+
+def test_ids_are_counted_and_a_short_text_is_read_whole() -> None:
+    store = Kept()
+    assert [store.keep("one"), store.keep("two")] == ["r1", "r2"]
+    assert store.read("r2") == "[r2: characters 0 to 3 of 3; this is the end]\ntwo"
+
+
+def test_a_window_ends_with_a_line_and_says_where_to_go_on() -> None:
+    store = kept("a" * 95 + "\n" + "b" * 104)
+    assert store.read("r1", limit=100) == (
+        '[r1: characters 0 to 96 of 200; read_result(id="r1", offset=96) reads on]\n' + "a" * 95 + "\n"
+    )
+    assert store.read("r1", 96, 104) == "[r1: characters 96 to 200 of 200; this is the end]\n" + "b" * 104
+
+
+def test_no_reading_gives_more_than_the_most() -> None:
+    header, _, window = kept("x" * 100_000).read("r1", limit=10**9).partition("\n")
+    assert header == '[r1: characters 0 to 40,000 of 100,000; read_result(id="r1", offset=40000) reads on]'
+    assert window == "x" * MOST
+
+
+@modest
+@given(st.text(), st.integers(1, 40))
+def test_the_windows_join_to_the_whole_text(text: str, limit: int) -> None:
+    store = kept(text)
+    offset, parts = 0, list[str]()
+    while offset < len(text):
+        header, _, window = store.read("r1", offset, limit).partition("\n")
+        parts.append(window)
+        assert 0 < len(window) <= limit
+        on = re.search(r"offset=(\d+)", header)
+        offset = int(on[1]) if on else len(text)
+    assert "".join(parts) == text
+
+
+def test_find_shows_the_places_with_their_lines_and_offsets() -> None:
+    text = "".join(f"{word}\n" for word in WORDS)
+    assert kept(text).read("r1", find="nine") == (
+        f"[r1: 'nine' is in 1 place of its {len(text)} characters]\n"
+        f"[offset {text.index('NINE')}]\nseven\neight\nNINE\nten\n"
+    )
+    assert kept(text).read("r1", find="ero") == (
+        f"[r1: 'ero' is in 1 place of its {len(text)} characters]\n[offset 1]\nzero\none\ntwo"
+    )
+
+
+def test_find_shows_at_most_ten_places_and_says_where_the_others_begin() -> None:
+    found = kept(LOG).read("r1", find="disk FULL")
+    offsets = [place.start() for place in re.finditer("disk full", LOG)]
+    assert [int(at) for at in re.findall(r"^\[offset (\d+)\]$", found, re.M)] == offsets[:10]
+    assert found.splitlines()[0] == f"[r1: 'disk FULL' is in 25 places of its {len(LOG):,} characters]"
+    assert found.splitlines()[-1] == f"[and 15 more, from offset {offsets[10]} on]"
+    later = kept(LOG).read("r1", offsets[20], find="disk full")
+    assert later.startswith(
+        f"[r1: 'disk full' is in 5 places of its {len(LOG):,} characters from offset {offsets[20]} on]"
+    )
+
+
+def test_places_near_each_other_share_their_context_and_long_lines_are_cut() -> None:
+    near = kept("x" * 5000 + "needle and needle" + "y" * 5000)
+    assert near.read("r1", find="needle") == (
+        "[r1: 'needle' is in 2 places of its 10,017 characters]\n"
+        "[offset 5000]\n" + "x" * 200 + "needle and needle" + "y" * 189
+    )
+
+
+def test_what_is_found_stays_within_the_limit() -> None:
+    found = kept(("a" * 500 + "b") * 100).read("r1", limit=1000, find="b")
+    assert len(found) < 1200
+    assert found.endswith("[and 98 more, from offset 1502 on]")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"id": "r1", "offset": 4}, "[r1 has 3 characters; nothing is at offset 4]"),
+        ({"id": "r1", "find": "z"}, "[r1: 'z' is nowhere in its 3 characters]"),
+        ({"id": "r1", "find": "a", "offset": 2}, "[r1: 'a' is nowhere in its 3 characters from offset 2 on]"),
+        ({"id": "r1", "find": ".*"}, "[r1: '.*' is nowhere in its 3 characters]"),
+        ({"id": "r9"}, "[no result 'r9' is kept; the latest are r1]"),
+        ({"id": "r" + "9" * 9000}, f"[no result 'r{'9' * 39}' is kept; the latest are r1]"),
+        ({"id": "r1", "find": "", "offset": None, "limit": 2.0}, "[r1: characters 0 to 2 of 3; "),
+    ],
+)
+def test_a_question_without_answer_gets_words(arguments: dict[str, JSON], expected: str) -> None:
+    assert kept("abc").read(**arguments).startswith(expected)
+    assert Kept().read("r1") == "[no result 'r1' is kept; there is none]"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"id": 7}, "id must be a string, not 7"),
+        ({"id": "r1", "find": ["x"]}, "find must be a string, not ['x']"),
+        ({"id": "r1", "offset": -1}, "offset must be a whole number of at least 0, not -1"),
+        ({"id": "r1", "offset": True}, "offset must be a whole number of at least 0, not True"),
+        ({"id": "r1", "limit": 0}, "limit must be a whole number of at least 1, not 0"),
+        ({"id": "r1", "limit": "9"}, "limit must be a whole number of at least 1, not '9'"),
+        ({"id": "r1", "limit": float("nan")}, "limit must be a whole number of at least 1, not nan"),
+        ({"id": "r1", "limit": float("inf")}, "limit must be a whole number of at least 1, not inf"),
+    ],
+)
+def test_an_argument_of_the_wrong_type_is_named(arguments: dict[str, JSON], problem: str) -> None:
+    with pytest.raises(ValueError, match="must be") as raised:
+        kept("abc").read(**arguments)
+    assert str(raised.value) == problem
+
+
+def test_beyond_the_capacity_the_oldest_leave_and_reading_them_says_so() -> None:
+    store = Kept(capacity=10)
+    for text in ("aaaa", "bbbb", "cccc"):
+        store.keep(text)
+    gone = "is no longer kept: newer results took its place. Call the tool again, and ask it for less]"
+    assert store.read("r1") == f"[r1 {gone}"
+    assert store.read("r2") == "[r2: characters 0 to 4 of 4; this is the end]\nbbbb"
+    store.keep("d" * 11)
+    assert [store.read(f"r{number}") for number in (2, 4)] == [f"[r2 {gone}", f"[r4 {gone}"]
+    assert store.keep("e") == "r5"
+
+
+def test_finding_something_everywhere_in_a_long_text_is_fast() -> None:
+    store = kept("e " * 500_000)
+    begin = time.perf_counter()
+    assert store.read("r1", find="E").startswith("[r1: 'E' is in 500,000 places of its 1,000,000 characters]")
+    assert time.perf_counter() - begin < 3
+
+
+def test_the_tool_is_read_only_and_its_schema_names_the_arguments_of_read() -> None:
+    assert (READ_RESULT.name, READ_RESULT.origin) == ("read_result", Origin("toolbus", "read_result"))
+    assert READ_RESULT.annotations["readOnlyHint"] is True
+    assert list(READ_RESULT.input_schema["properties"]) == ["id", "offset", "limit", "find"]
+    assert READ_RESULT.input_schema["required"] == ["id"]

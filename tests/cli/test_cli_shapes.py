@@ -1,0 +1,89 @@
+"""What tools cost and lose with each provider, and what was done to them."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Done, scripted, together, write_config
+
+PROVIDERS = ["openai", "openai-strict", "openai-responses", "anthropic", "google"]
+PLAIN: dict[str, Any] = {
+    "name": "small",
+    "description": "A small one.",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"n": {"type": "integer"}},
+        "required": ["n"],
+        "additionalProperties": False,
+    },
+}
+LARGE: dict[str, Any] = {
+    "name": "large",
+    "description": "A large one. " * 30,
+    "inputSchema": {"type": "object", "properties": {"when": {"type": "string", "format": "date"}}},
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
+    folder = tmp_path_factory.mktemp("shapes") / "here"
+    folder.mkdir()
+    first = scripted(folder, "first", tools=[PLAIN, LARGE])
+    override = {"small": {"description": "Changed.", "arguments": {"n": {"name": "number"}}}}
+    second = scripted(folder, "second", tools=[PLAIN]) | {"override": override, "mark": True}
+    write_config(folder, {"first": first, "second": second})
+    return together(
+        {
+            "cost": ["tools", "--cost"],
+            "cost json": ["tools", "--cost", "--json"],
+            "full": ["tools", "second", "--full"],
+            "check": ["check", "--json"],
+            "check text": ["check", "first"],
+        },
+        folder,
+    )
+
+
+def test_the_cost_of_tools_is_shown_largest_first_with_sums(runs: dict[str, Done]) -> None:
+    lines = [line.split() for line in runs["cost"].stdout.splitlines()]
+    assert lines[0] == ["estimated", "tokens", *PROVIDERS]
+    assert [line[0] for line in lines[1:4]] == ["first_large", "second_small", "first_small"]
+    assert [line[:3] for line in lines[4:6]] == [["all", "of", "first"], ["all", "of", "second"]]
+    columns = [[int(cell.replace(",", "")) for cell in line[-5:]] for line in lines[1:]]
+    large, changed, small, first, second, everything = columns
+    assert first == [a + b for a, b in zip(large, small, strict=True)]
+    assert second == changed
+    assert everything == [a + b for a, b in zip(first, second, strict=True)]
+    assert all(80 < tokens < 250 for tokens in large)
+
+
+def test_json_tells_the_cost_by_tool_and_server(runs: dict[str, Done]) -> None:
+    report = json.loads(runs["cost json"].stdout)
+    assert list(report) == ["servers", "tokens", "tools"]
+    assert [tool["name"] for tool in report["tools"]] == ["first_large", "second_small", "first_small"]
+    assert list(report["tools"][0]["tokens"]) == PROVIDERS
+    assert report["tokens"]["second"] == report["tools"][1]["tokens"]
+
+
+def test_full_shows_what_was_done_to_a_tool(runs: dict[str, Done]) -> None:
+    lines = runs["full"].stdout.splitlines()
+    assert "    [MCP: second] Changed." in lines
+    assert "    number  integer, required" in lines
+    assert lines[-2:] == [
+        "    overridden: changed description, input_schema, maps",
+        "    marked: changed description",
+    ]
+
+
+def test_check_tells_what_is_lost_in_a_dialect(runs: dict[str, Done]) -> None:
+    report = json.loads(runs["check"].stdout)
+    problems = report["servers"]["first"]["problems"]
+    assert {problem["severity"] for problem in problems} == {"info"}
+    assert report["ok"] is True
+    lossy = [problem["message"] for problem in problems if "loses something" in problem["message"]]
+    assert any(
+        message.startswith("google: first_large loses something: /properties/when/format")
+        for message in lossy
+    )
+    assert "google: first_large loses something" in runs["check text"].stdout

@@ -1,0 +1,62 @@
+"""Real definitions: all convert, all are taken, hardly any loses its meaning, and it is quick."""
+
+import pytest
+
+from tests.shape import corpus, judges, table
+from tests.shape.providers import CHECKERS
+from toolbus.shape.dialects import DIALECTS, Dialect, converted
+
+pytestmark = pytest.mark.skipif(corpus.absent() is not None, reason=str(corpus.absent()))
+LARGEST_SHARE = 0.005  # of definitions that may have a permissive place
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_definition_is_taken(dialect: Dialect) -> None:
+    refused = {
+        str(spec.origin): found
+        for spec in corpus.specs()
+        if (found := CHECKERS[dialect](converted(spec, dialect).value))
+    }
+    assert refused == {}
+
+
+@pytest.mark.parametrize("dialect", list(judges.PACKAGES)[:-1])
+def test_the_providers_own_package_takes_every_definition(dialect: Dialect) -> None:
+    if (why := judges.missing(dialect)) is not None:
+        pytest.skip(why)
+    specs = corpus.specs()
+    refused = {
+        str(s.origin): f for s in specs if (f := judges.refusals(dialect, converted(s, dialect).value))
+    }
+    assert refused == {}
+
+
+def test_pydantic_ai_finds_nothing_to_rewrite_for_google() -> None:
+    if (why := judges.missing("pydantic-ai")) is not None:
+        pytest.skip(why)
+    specs = corpus.specs()
+    rewritten = {
+        str(s.origin): f for s in specs if (f := judges.google_rewrites(converted(s, "google").value))
+    }
+    assert rewritten == {}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_hardly_any_definition_is_permissive(dialect: Dialect) -> None:
+    specs = corpus.specs()
+    permissive = [str(spec.origin) for spec in specs if converted(spec, dialect).grade == "permissive"]
+    assert len(permissive) <= LARGEST_SHARE * len(specs), permissive
+
+
+@pytest.mark.parametrize("dialect", ["openai", "google"])
+def test_ten_times_the_tools_take_ten_times_as_long(dialect: Dialect) -> None:
+    # The best of three, because other processes only ever add to a time.
+    small = min(table.seconds(1_000, dialect) for _ in range(3))
+    large = min(table.seconds(10_000, dialect) for _ in range(2))
+    assert large <= 12 * small + 0.1, f"1,000 take {small:.2f} s, 10,000 take {large:.2f} s"
+
+
+def test_the_table_names_every_dialect() -> None:
+    lines: list[str] = []
+    table.main(lines.append)
+    assert [line.split()[0] for line in lines[2:8]] == list(DIALECTS)
