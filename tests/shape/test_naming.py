@@ -1,8 +1,11 @@
 """Names: legal, unique, the same on every run and whichever servers are up."""
 
+import random
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from toolbus.catalog import Catalog
 from toolbus.records import Origin, ToolSpec
@@ -85,3 +88,46 @@ def test_include_and_exclude_are_patterns_on_the_servers_own_names() -> None:
         "a/list",
         "b/write",
     ]
+
+
+ALIASES = st.text(st.sampled_from("ab_.- é"), min_size=1, max_size=4)
+NAMES = st.text(st.sampled_from("ab_.- é"), max_size=70)
+SERVERS = st.dictionaries(ALIASES, st.lists(NAMES, max_size=4, unique=True), min_size=1, max_size=4)
+TEMPLATES = st.sampled_from(["auto", "{server}_{tool}", "mcp_{server}_{tool}", "{server}.{tool}"])
+
+
+@given(TEMPLATES, SERVERS)
+def test_any_names_at_all_become_legal_and_unique_and_keep_their_origin(
+    template: str, servers: dict[str, list[str]]
+) -> None:
+    specs = tools(**servers)
+    shaped_specs = named(template, dict.fromkeys(servers))(specs)
+    assert [spec.origin for spec in shaped_specs] == [spec.origin for spec in specs]
+    found = [spec.name for spec in shaped_specs]
+    assert all(LEGAL.fullmatch(name) for name in found)
+    assert len(set(found)) == len(found)
+
+
+@given(TEMPLATES, SERVERS, st.randoms())
+def test_names_do_not_depend_on_the_order_of_arrival_nor_on_who_is_up(
+    template: str, servers: dict[str, list[str]], chance: random.Random
+) -> None:
+    name = named(template, dict.fromkeys(servers))
+    specs = tools(**servers)
+    before = {spec.origin: spec.name for spec in name(specs)}
+    who = chance.sample(list(servers), len(servers) // 2 + 1)
+    up = [spec for spec in specs if spec.origin.server in who]
+    chance.shuffle(up)
+    assert {spec.origin: spec.name for spec in name(up)} == {spec.origin: before[spec.origin] for spec in up}
+
+
+def test_aliases_that_become_one_when_made_legal_do_not_share_names() -> None:
+    name = named("auto", {"a b": None, "a_b": None})
+    first, second = name(tools(**{"a b": ["x"], "a_b": ["x"]}))
+    assert (first.name, second.name[:6]) == ("a_b_x", "a_b_x_")
+    assert [spec.name for spec in name([second.under("x")])] == [second.name]
+
+
+def test_servers_of_a_template_without_server_and_of_one_prefix_share_names() -> None:
+    assert names("mcp_{tool}", tools(a=["x"], b=["y"])) == ["mcp_x", "mcp_y"]
+    assert names("auto", tools(a=["x"], b=["y"]), a="fs", b="fs") == ["fs_x", "fs_y"]

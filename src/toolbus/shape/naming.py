@@ -31,6 +31,12 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
     spaces = {alias: _space(template, word) for alias, word in words.items()}
     longest_first = sorted(set(spaces.values()), key=len, reverse=True)
     order = {alias: place for place, alias in enumerate(words)}
+    # Aliases that become one when they are made legal: the first keeps the names. Two servers that are
+    # given one prefix on purpose share its names, as those of a template without `{server}` do.
+    first: dict[str, str] = {}
+    for alias, prefix in prefixes.items():
+        if prefix is None and (template == "auto" or "{server}" in template):
+            first.setdefault(words[alias], alias)
 
     def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
         claims: list[tuple[bool, bool, bool, bool, int, str, str, ToolSpec]] = []
@@ -39,7 +45,8 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
             given = tool.name != own
             name = _legal(tool.name) or "_" if given else _wanted(template, words[server], tool.origin)
             owner = next((space for space in longest_first if name.startswith(space)), "")
-            stranger = not given and len(spaces[server]) < len(owner)
+            twin = prefixes[server] is None and first.get(words[server], server) != server
+            stranger = not given and (twin or len(spaces[server]) < len(owner))
             # The rightful owner of a name first; then tools that had it already; then by the order
             # of the config and the name, never by the order of arrival.
             claims.append(
