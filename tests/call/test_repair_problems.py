@@ -134,7 +134,7 @@ def test_an_unknown_name_beside_a_missing_one_is_told_with_the_known_ones() -> N
     schema = {"properties": {"path": {"type": "string"}, "limit": {}}, "required": ["path"]}
     told = (
         "argument 'path' is missing: expected a string; for example \"notes.txt\"\n"
-        "argument 'pth' is unknown: did you mean 'path'? there are 'path', 'limit'"
+        "argument 'pth' is unknown: did you mean 'path'? known: 'path', 'limit'"
     )
     assert problem(schema, {"pth": "x"}) == told
     assert problem({**schema, "additionalProperties": False}, {"pth": "x"}) == told

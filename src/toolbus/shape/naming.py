@@ -29,7 +29,8 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
     """
     words = {alias: _legal(alias if prefix is None else prefix) for alias, prefix in prefixes.items()}
     spaces = {alias: _space(template, word) for alias, word in words.items()}
-    longest_first = sorted(set(spaces.values()), key=len, reverse=True)
+    known = set(spaces.values())
+    lengths = sorted({len(space) for space in known}, reverse=True)
     order = {alias: place for place, alias in enumerate(words)}
     # Aliases that become one when they are made legal: the first keeps the names. Two servers that are
     # given one prefix on purpose share its names, as those of a template without `{server}` do.
@@ -44,7 +45,7 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
             server, own = tool.origin.server, tool.origin.tool
             given = tool.name != own
             name = _legal(tool.name) or "_" if given else _wanted(template, words[server], tool.origin)
-            owner = next((space for space in longest_first if name.startswith(space)), "")
+            owner = next((name[:length] for length in lengths if name[:length] in known), "")
             twin = prefixes[server] is None and first.get(words[server], server) != server
             stranger = not given and (twin or len(spaces[server]) < len(owner))
             # The rightful owner of a name first; then tools that had it already; then by the order
