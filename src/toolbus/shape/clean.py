@@ -33,12 +33,21 @@ def _cleaned(tool: ToolSpec) -> ToolSpec:
 
 def _schema(schema: JSON) -> JSON:
     """The schema with clean texts; the very same object if they are clean already."""
-    if all(cleaned(text) is text for _, _, text in _texts(schema)):
+    if _is_plain(schema) or all(cleaned(text) is text for _, _, text in _texts(schema)):
         return schema
     fresh = _copied(schema)
     for holder, key, text in _texts(fresh):
         holder[key] = cleaned(text)
     return fresh
+
+
+def _is_plain(schema: JSON) -> bool:
+    """Whether it is ASCII without a control character: true of most schemas, and much faster to know."""
+    try:
+        shown = repr(schema)
+    except RecursionError:
+        return False
+    return shown.isascii() and "\\" not in shown
 
 
 def _texts(schema: JSON) -> list[tuple[Any, str, str]]:

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from typing import TypeAlias
 
 from toolbus.errors import ShaperFailed
-from toolbus.records import Change, JSONObject, Origin, ToolSpec, same_json
+from toolbus.records import Change, ToolSpec, same_json
 
 Shaper: TypeAlias = Callable[[list[ToolSpec]], list[ToolSpec]]
 
@@ -21,18 +21,15 @@ _TOLD = tuple(field.name for field in fields(ToolSpec) if field.name not in _KEP
 def shaped(tools: Iterable[ToolSpec], shapers: Iterable[Shaper]) -> list[ToolSpec]:
     """The tools after every shaper, in order; `ShaperFailed` names the one that raised."""
     result = list(tools)
-    schemas = {tool.origin: tool.input_schema for tool in result}
     for shaper in shapers:
         name = name_of(shaper)
-        before = {} if name == NAMING else {tool.origin: tool for tool in result}
         try:
-            result = shaper(result)
+            fresh = shaper(result)
             # That every tool is given a name in the end is no news.
-            if name != NAMING:
-                result = [_told(tool, before.get(tool.origin), name) for tool in result]
+            result = fresh if name == NAMING else _all_told(fresh, result, name)
         except Exception as error:  # a user's function: the error is to name it
             raise ShaperFailed(name, error) from error
-    return [_with_server_schema(tool, schemas) for tool in result]
+    return result
 
 
 def each(change: Callable[[ToolSpec], ToolSpec | None]) -> Shaper:
@@ -53,24 +50,27 @@ def name_of(shaper: Shaper) -> str:
     return name.partition(".<locals>")[0] if is_ours else name
 
 
+def _all_told(tools: list[ToolSpec], before: list[ToolSpec], shaper: str) -> list[ToolSpec]:
+    known = set(map(id, before))
+    if all(id(tool) in known for tool in tools):
+        return tools
+    old = {tool.origin: tool for tool in before}
+    return [tool if id(tool) in known else _told(tool, old.get(tool.origin), shaper) for tool in tools]
+
+
 def _told(tool: ToolSpec, before: ToolSpec | None, shaper: str) -> ToolSpec:
-    if tool is before:
-        return tool
     changed = tuple(name for name in _TOLD if before is None or _differ(tool, before, name))
-    if not changed:
-        return tool
-    past = tool.history if before is None else before.history
-    return tool.under(tool.name, *past, Change(shaper=shaper, fields=changed))
+    if not changed or before is None:
+        return (
+            tool.under(tool.name, *tool.history, Change(shaper=shaper, fields=changed)) if changed else tool
+        )
+    told = tool.under(tool.name, *before.history, Change(shaper=shaper, fields=changed))
+    if "input_schema" not in changed or before.server_schema is not None:
+        return told
+    return replace(told, server_schema=before.input_schema)
 
 
 def _differ(tool: ToolSpec, before: ToolSpec, name: str) -> bool:
     new, old = getattr(tool, name), getattr(before, name)
     # Identity first: most fields of most tools are not touched.
     return new is not old and (new != old or (isinstance(new, dict) and not same_json(new, old)))
-
-
-def _with_server_schema(tool: ToolSpec, schemas: dict[Origin, JSONObject]) -> ToolSpec:
-    own = schemas.get(tool.origin)
-    if own is None or own is tool.input_schema or tool.server_schema is own:
-        return tool
-    return replace(tool, server_schema=own)
