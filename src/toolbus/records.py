@@ -54,7 +54,9 @@ class ArgumentMap:
             for name, value in arguments.items()
             if name in self.renamed or name not in self.hidden
         }
-        return {**self.defaults, **given, **self.fixed}
+        # A model says null for what it does not give.
+        absent = {name: value for name, value in self.defaults.items() if given.get(name) is None}
+        return {**given, **absent, **self.fixed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

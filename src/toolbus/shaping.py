@@ -69,6 +69,21 @@ class Shaping:
             or may_name(self._config.naming, self._prefixes, server, name)
         )
 
+    def _mistaken(self, alias: str, tools: Sequence[ToolSpec]) -> Iterator[tuple[str, str | None, str]]:
+        """Overrides that change nothing: most likely a slip of the pen."""
+        for pattern, override in self._config.servers[alias].override.items():
+            fitting = [tool for tool in tools if fnmatchcase(tool.origin.tool, pattern)]
+            if not fitting:
+                yield alias, None, f"override: no tool matches {pattern!r}"
+            for name, rule in override.arguments.items():
+                known = [tool for tool in fitting if name in (tool.input_schema.get("properties") or ())]
+                required = [tool for tool in known if name in (tool.input_schema.get("required") or ())]
+                filled = rule.model_fields_set & {"value", "default"}
+                if fitting and not known:
+                    yield alias, None, f"override.{pattern}: no tool has an argument {name!r}"
+                elif rule.hide and required and not filled:
+                    yield alias, None, f"override.{pattern}: {name!r} is required, so it cannot be hidden"
+
     def warnings(
         self, inventories: Mapping[str, Inventory], tools: Sequence[ToolSpec]
     ) -> Iterator[tuple[str, str | None, str]]:
@@ -77,6 +92,7 @@ class Shaping:
             if inventory.tools:
                 for pattern in unmatched(inventory.tools, self._config.servers[alias].include):
                     yield alias, None, f"include: no tool matches {pattern!r}"
+                yield from self._mistaken(alias, inventory.tools)
         for tool in tools:
             if any(change.shaper == "cleaned_texts" for change in tool.history):
                 message = "invisible or control characters were removed from its description"

@@ -1,11 +1,13 @@
 """Arguments that are left alone: valid ones, and those that nobody can judge."""
 
+import time
 from types import MappingProxyType
+from typing import Any
 
 import pytest
 
 from tests.call.tools import INTEGER, POINT, STRING, STRINGS, checked, tool
-from toolbus.call.repair import Checked
+from toolbus.call.repair import ArgumentCheck, Checked
 from toolbus.records import JSON
 
 VALID: list[tuple[JSON, JSON]] = [
@@ -79,3 +81,20 @@ def test_what_cannot_be_looked_through_is_left_to_the_server(arguments: dict[str
     for _ in range(30):
         steps = {"allOf": [steps]}
     assert checked(tool(a=STRING, b=tree, c=steps), arguments) == Checked(arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "number", "multipleOf": 0.01}, 19.99),
+        ({"type": "string", "pattern": "^(a+)+$"}, "a" * 40 + "b"),
+        ({"type": "string", "pattern": "^(a|aa)*$"}, "a" * 60 + "b"),
+        ({"type": "array", "uniqueItems": True}, [{"x": number} for number in range(20_000)]),
+    ],
+)
+def test_what_is_judged_wrong_or_without_end_is_left_to_the_server(schema: Any, value: Any) -> None:
+    began = time.thread_time()
+    arguments = {"a": value}
+    checked = ArgumentCheck({"type": "object", "properties": {"a": schema}}).checked(arguments)
+    assert (checked.arguments is arguments, checked.problem) == (True, None)
+    assert time.thread_time() - began < 1

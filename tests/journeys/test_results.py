@@ -1,6 +1,8 @@
 """What a model gets of a result: within its budget, clean, and the whole of it still to be read."""
 
+import base64
 import json
+import random
 from typing import Any
 
 import pytest
@@ -160,3 +162,15 @@ async def test_what_a_dialect_cannot_say_is_a_warning() -> None:
     warnings = [event for event in told if isinstance(event, Warned)]
     assert [(event.server, event.tool) for event in warnings] == [("p", "echo")]
     assert warnings[0].message.startswith("google cannot say all of its schema: ")
+
+
+async def test_base64_in_a_text_is_within_the_budget_too_and_can_be_read() -> None:
+    wall = base64.b64encode(random.Random(7).randbytes(9000)).decode()
+    async with Toolbus({"servers": {"day": {"server": everyday(), "budget": 400}}}) as bus:
+        result = await tool(bus, "day_echo").execute(text=f"see {wall} end")
+        read = await tool(bus, "read_result").execute(id=result.meta["toolbus"]["kept_as"], limit="50")
+        wrong = await tool(bus, "read_result").execute(count=1)
+
+    assert len(result.text) < 400
+    assert wall[:40] in read.text
+    assert (wrong.is_error, "argument 'id' is missing" in wrong.text) == (True, True)

@@ -116,3 +116,28 @@ async def test_many_calls_with_slips_do_not_mix() -> None:
     assert [result.meta["toolbus"]["repaired"] for result in results] == [
         [f"a: '{n}' became {n}"] for n in range(50)
     ]
+
+
+async def test_a_complaint_is_in_the_words_that_the_model_knows() -> None:
+    override = {"add": {"arguments": {"a": {"name": "first"}, "b": {"value": 1}}}}
+    async with bus({"override": override}) as toolbus:
+        missing = await toolbus.call("day_add", {})
+        wrong = await toolbus.call("day_add", {"first": "x"})
+        mended = await toolbus.call("day_add", {"first": "4"})
+
+    assert "argument 'first' is missing" in missing.text
+    assert "argument 'first': expected an integer" in wrong.text
+    assert (mended.text, mended.meta["toolbus"]) == ("5", {"repaired": ["first: '4' became 4"]})
+
+
+async def test_an_override_that_changes_nothing_is_told() -> None:
+    told: list[Event] = []
+    override = {"nope": {"name": "x"}, "add": {"arguments": {"c": {"value": 1}, "a": {"hide": True}}}}
+    async with bus({"override": override}, on_event=told.append) as toolbus:
+        assert toolbus.catalog["day_add"].input_schema["required"] == ["a", "b"]
+
+    assert [event.message for event in told if isinstance(event, Warned)] == [
+        "override: no tool matches 'nope'",
+        "override.add: no tool has an argument 'c'",
+        "override.add: 'a' is required, so it cannot be hidden",
+    ]

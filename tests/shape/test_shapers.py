@@ -219,3 +219,16 @@ def test_texts_are_cleaned_and_what_a_call_must_hold_is_not() -> None:
     }
     assert spec.history == (Change(shaper="cleaned_texts", fields=("description", "input_schema")),)
     assert spec.server_schema is schema
+
+
+def test_an_argument_cannot_take_the_name_of_another() -> None:
+    [spec] = overridden({"*": {"arguments": {"path": {"name": "user"}}}})([READ])
+
+    assert list(spec.input_schema["properties"]) == ["path", "limit", "user"]
+    assert spec.sent({"path": "a", "user": "u"}) == {"path": "a", "user": "u"}
+
+
+def test_null_stands_for_the_default_too() -> None:
+    [spec] = overridden({"*": {"arguments": {"limit": {"default": 7}}}})([READ])
+
+    assert spec.sent({"path": "a", "user": "u", "limit": None})["limit"] == 7

@@ -4,6 +4,7 @@ import inspect
 import json
 import time
 from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -25,7 +26,7 @@ class Caller:
         self._hub = hub
         self._ids = count(1)
         self.results = Results()
-        self._checks: dict[Origin, tuple[JSONObject, ArgumentCheck]] = {}
+        self._checks: dict[tuple[Origin, bool], tuple[JSONObject, ArgumentCheck]] = {}
         self._through = onion(hooks, self._sent)
 
     async def call(self, call: Call) -> ToolResult:
@@ -52,35 +53,48 @@ class Caller:
     async def _through_link(self, call: Call, report: "_Reporter | None") -> ToolResult:
         spec, origin = call.spec, call.spec.origin
         if origin == READ_RESULT.origin:
-            return self.results.read(call.arguments)
+            asked = self._checked(spec.input_schema, origin, call.arguments)
+            if asked.problem is not None:
+                return ToolResult.failure(asked.problem)
+            return self.results.read(asked.arguments)
         link = self._links.get(origin.server)
         if link is None:
             raise ServerDown(origin.server, "closed", "it was removed from the bus")
-        arguments = spec.sent(call.arguments) if spec.maps else call.arguments
-        checked = self._checked(spec, arguments) if link.config.repair else None
-        if checked is not None:
+        arguments, repairs = call.arguments, ()
+        if link.config.repair:
+            prepared = self._prepared(spec, arguments)
             # What is no JSON at all is a mistake of the program, not of a model: sending it says so.
-            if checked.problem is not None and _is_json(arguments):
-                told = f"wrong arguments for {spec.name!r}, nothing was sent: {checked.problem}"
-                return ToolResult.failure(told)
-            arguments = checked.arguments
+            if prepared.problem is not None and _is_json(arguments):
+                return ToolResult.failure(
+                    f"wrong arguments for {spec.name!r}, nothing was sent: {prepared.problem}"
+                )
+            arguments, repairs = prepared.arguments, prepared.repairs
+        else:
+            arguments = spec.sent(arguments)
 
         def send(session: Session, timeout: float) -> Awaitable[ToolResult]:
             return session.call_tool(origin.tool, arguments, timeout=timeout, on_progress=report)
 
         timeout = link.config.timeouts.call if call.timeout is None else call.timeout
         result = await link.request(send, timeout, repeatable=_repeatable(spec))
-        if checked is not None and checked.repairs:
-            return result.noting(repaired=list(checked.repairs))
-        return result
+        return result.noting(repaired=list(repairs)) if repairs else result
 
-    def _checked(self, spec: ToolSpec, arguments: JSONObject) -> Checked:
-        """By the schema that the server itself has."""
+    def _prepared(self, spec: ToolSpec, arguments: JSONObject) -> Checked:
+        """The arguments as the server takes them, mended; a complaint is in the words of the model."""
+        first = self._checked(spec.input_schema, spec.origin, arguments)
+        if first.problem is not None or (not spec.maps and spec.server_schema is None):
+            return first
         schema = spec.input_schema if spec.server_schema is None else spec.server_schema
-        known, check = self._checks.get(spec.origin, (None, None))
+        last = self._checked(schema, spec.origin, spec.sent(first.arguments), of_server=True)
+        return replace(last, repairs=first.repairs + last.repairs)
+
+    def _checked(
+        self, schema: JSONObject, origin: Origin, arguments: JSONObject, *, of_server: bool = False
+    ) -> Checked:
+        known, check = self._checks.get((origin, of_server), (None, None))
         if check is None or known is not schema:
             check = ArgumentCheck(schema)
-            self._checks[spec.origin] = schema, check
+            self._checks[origin, of_server] = schema, check
         return check.checked(arguments)
 
     async def _told(self, call: Call) -> ToolResult:

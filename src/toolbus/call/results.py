@@ -22,7 +22,9 @@ class Results:
         blocks = rendered(result, images=True, audio=True)
         text = ToolResult(content=blocks).text
         if allowed(budget, text) is None:
-            return result
+            if allowed(budget, result.text) is None:
+                return result
+            text = result.text  # base64 in it is described, and can be read all the same
         name = self._kept.keep(text)
         self.has_kept = True
         cut = replace(result, content=fitted_blocks(blocks, budget, name))

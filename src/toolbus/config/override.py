@@ -79,6 +79,10 @@ def _tool(value: JSON, place: Place, key: str) -> ToolOverride:
             )
             for name, rule in place.mapping(fields["arguments"], within).items()
         }
+        given = [rule.name for rule in fields["arguments"].values() if rule.name is not None]
+        for name in given:
+            if given.count(name) > 1:
+                raise place.error(f"two arguments are named {name!r}; rename one", within)
     if "budget" in fields:
         fields["budget"] = budget(fields["budget"], place, f"{key}.budget")
     return _built(ToolOverride, fields, place, key)

@@ -13,6 +13,8 @@ from toolbus.errors import ConfigError
 _EXPECTED_FOR_FIELD = {
     "inherit_env": "expected 'safe', 'all', 'none' or a list of variable names",
     "verify": "expected true, false or the path of a CA bundle",
+    "schema": "expected a JSON Schema, which is a mapping",
+    "options": "expected a mapping by provider, such as {openai: {strict: true}}",
     "include": "expected a list of patterns, or of annotations such as {readOnlyHint: true}",
     "exclude": "expected a list of patterns, or of annotations such as {readOnlyHint: true}",
 }

@@ -87,6 +87,7 @@ def _with_arguments(schema: JSONObject, rules: Mapping[str, Rule]) -> tuple[JSON
     properties: JSONObject = schema.get("properties") or {}
     wanted: JSON = schema.get("required") or ()
     hidden: set[str] = set()
+    names: dict[str, str] = {}
     for own, value in properties.items():
         rule = rules.get(own, {})
         # A required one that nobody fills in stays in sight, or no call could succeed.
@@ -94,14 +95,17 @@ def _with_arguments(schema: JSONObject, rules: Mapping[str, Rule]) -> tuple[JSON
             hidden.add(own)
             continue
         name = rule.get("name", own)
+        if name != own and (name in seen or name in properties):
+            name = own  # taken: two arguments cannot share it
         said = {key: rule[key] for key in ("description", "default") if key in rule}
         # `true` is a schema too: anything goes.
+        names[own] = name
         seen[name] = {**(value if isinstance(value, Mapping) else {}), **said} if said else value
         if own in wanted and "default" not in rule:
             required.append(name)
     changed = {key: value for key, value in schema.items() if key != "required"} | {"properties": seen}
     step = ArgumentMap(
-        renamed={rule["name"]: own for own, rule in rules.items() if "name" in rule},
+        renamed={new: own for own, new in names.items() if new != own},
         defaults={own: rule["default"] for own, rule in rules.items() if "default" in rule},
         fixed={own: rule["value"] for own, rule in rules.items() if "value" in rule},
         hidden=frozenset(hidden),

@@ -7,11 +7,14 @@ from toolbus.call.repair.complaint import complaint
 from toolbus.call.repair.judge import Hearing, Judge, judge_of
 from toolbus.call.repair.mending import Mender
 from toolbus.call.repair.proof import proof
+from toolbus.call.repair.risk import compares, is_risky
 from toolbus.call.repair.scalars import Proof, silent
-from toolbus.call.repair.values import is_object, plain
+from toolbus.call.repair.values import is_array, is_object, plain
 from toolbus.records import JSON, JSONObject
 
 _MOST_REPAIRS = 20
+_MOST_COMPARED = 100
+"""How many items of a list are compared each with each."""
 _DEEPEST_SCHEMA = 80
 """How deep a schema may be nested; beyond that jsonschema comes near the end of Python's recursion."""
 
@@ -36,6 +39,7 @@ class ArgumentCheck:
         self._proof: Proof | None = None
         self._judge: Judge | None = None
         self._is_judged = False
+        self._compares = False
 
     def checked(self, arguments: Mapping[str, JSON]) -> Checked:
         """The arguments, repaired if they have to be; as they are if the schema itself makes no sense."""
@@ -54,6 +58,10 @@ class ArgumentCheck:
         except ValueError:
             self._is_judged = True  # by nobody
             return silent
+        self._compares = compares(self._schema)
+        if is_risky(self._schema):
+            self._is_judged = True  # by nobody
+            return silent
         return proof(self._schema)
 
     def _judged(self, arguments: Mapping[str, JSON]) -> Checked:
@@ -65,6 +73,8 @@ class ArgumentCheck:
             given = plain(arguments)
         except ValueError:  # no JSON, or too deep to look through: the server decides
             return Checked(arguments=arguments)
+        if self._compares and _longest(given) > _MOST_COMPARED:
+            return Checked(arguments=arguments)
         if judge is None or judge.accepts(given) is not False:
             return Checked(arguments=arguments)
         mended = Mender(Hearing(judge)).mended(given)
@@ -72,6 +82,13 @@ class ArgumentCheck:
             return Checked(arguments=mended.value, repairs=_shortened(mended.notes))
         nearest = mended.value if is_object(mended.value) else given
         return Checked(arguments=arguments, problem=complaint(Hearing(judge), nearest, given))
+
+
+def _longest(value: JSON) -> int:
+    """The length of the longest list in it."""
+    if is_array(value):
+        return max([len(value), *map(_longest, value)])
+    return max(map(_longest, value.values()), default=0) if is_object(value) else 0
 
 
 def _shortened(notes: tuple[str, ...]) -> tuple[str, ...]:
