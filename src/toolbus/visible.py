@@ -37,14 +37,14 @@ _INVISIBLE_BEYOND = (
 _SUSPECT = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_INVISIBLE}\U0001bca0-\U0010ffff]")
 _SUSPECT_ASCII = bytes([*range(9), *range(0x0B, 0x20), 0x7F])
 
-# The code of a part of a country, after its first letter. Any longer could be a sentence.
-_FLAG = "[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,4}\U000e007f"
+# The flags that are in use: England, Scotland and Wales. Any other code could be a piece of a message.
+_FLAGS = "|".join("".join(chr(0xE0000 + ord(letter)) for letter in code) for code in ("beng", "bsct", "bwls"))
 # What follows one suspect character, seen from behind it, for it to be kept ...
 _KEPT = "|".join(
     [
         f"(?<=[#*0-9{_EMOJI}][\ufe0e\ufe0f])",
         f"(?:(?<=[{_EMOJI}]\u200d)|(?<=[{_EMOJI}]\ufe0f\u200d))(?=[{_EMOJI}])",
-        f"(?<=\U0001f3f4[\U000e0061-\U000e007a]){_FLAG}",
+        f"(?<=\U0001f3f4\U000e0067)(?:{_FLAGS})\U000e007f",
         f"(?<=[{_SHAPED}][\u200c\u200d\u180e])(?=[{_SHAPED}])",
         f"(?<=[{_VIRAMA}][\u200c\u200d])",
     ]
