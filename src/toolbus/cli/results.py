@@ -11,6 +11,7 @@ from typing import Any, assert_never
 from toolbus.cli.screen import Screen, visible
 from toolbus.config.place import is_list
 from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult, same_json
+from toolbus.shape.render import size
 
 # What mimetypes does not know, or knows by a name nobody uses.
 _ENDINGS = {"audio/wav": ".wav", "audio/x-wav": ".wav", "image/webp": ".webp", "text/markdown": ".md"}
@@ -158,12 +159,3 @@ def _written(data: bytes, folder: Path, name: str) -> Path:
         except FileExistsError:
             number += 1
             path = folder / f"{Path(name).stem}-{number}{Path(name).suffix}"
-
-
-def size(count: float) -> str:
-    """A number of bytes for people: `812 B`, `4.2 kB`."""
-    for unit in ("B", "kB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:.1f} GB"
