@@ -1,0 +1,26 @@
+"""A wire format is four functions: read a request, write an answer plain or as a stream, write an error."""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from tests.wire.answer import Answer
+from tests.wire.asked import Conversation, Wire
+from tests.wire.turn import JSON, Fault
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    """How one provider's interface spells requests and answers."""
+
+    wire: Wire
+    read: Callable[[JSON], Conversation]
+    plain: Callable[[Answer], JSON]
+    stream: Callable[[Answer], Iterator[str]]
+    error: Callable[[Fault], JSON]
+
+
+def server_sent(data: JSON, name: str | None = None) -> str:
+    """One server-sent event."""
+    head = f"event: {name}\n" if name else ""
+    return f"{head}data: {json.dumps(data, ensure_ascii=False)}\n\n"
