@@ -5,17 +5,25 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # pyright otherwise asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: test check shapes bench soak demo docs format clean
+.PHONY: test test-adapter check shapes bench soak demo docs format clean
 .SILENT:
 
-# make test ARGS="-k naming"; most tests wait for servers, so two run at a time
-test: .venv/.ready .interop/.ready
+# make test ARGS="-k naming"; most tests wait for servers, so two run at a time. Without ARGS, also the
+# adapters whose framework cannot share an environment with the others.
+test: .venv/.ready .interop/.ready .adapters/.ready
 	python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(if $(ARGS),,python -m tests.adapters.environments)
 
-check: .venv/.ready
+# make test-adapter NAME=langchain
+test-adapter: .venv/.ready .adapters/.ready
+	python -m tests.adapters.environments $(NAME) $(ARGS)
+
+check: .venv/.ready .adapters/.ready
 	ruff format --check
 	ruff check
 	pyright
+	python -m tests.adapters.environments --types
+	python -m tests.adapters.environments --resolve
 	python -m pytest -q tests/test_architecture.py tests/test_public_api.py
 
 # How the real tool definitions below TOOLBUS_CORPUS fare in every dialect.
@@ -40,7 +48,7 @@ format: .venv/.ready
 	ruff check --fix
 
 clean:
-	rm -rf .venv .interop .pytest_cache .ruff_cache build dist
+	rm -rf .venv .interop .adapters .pytest_cache .ruff_cache build dist
 
 .venv/.ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -53,4 +61,9 @@ clean:
 .interop/.ready: tests/interop/install.py | .venv/.ready
 	echo "setting up .interop: MCP servers for the tests (up to a minute, once)"
 	python tests/interop/install.py
+	touch $@
+
+.adapters/.ready: pyproject.toml tests/adapters/environments.py | .venv/.ready
+	echo "setting up .adapters: frameworks that cannot share an environment (up to a minute, once)"
+	python -m tests.adapters.environments --install
 	touch $@

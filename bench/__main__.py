@@ -23,7 +23,9 @@ NOTES = """\
 p50 per call, per start or per import; ratio = toolbus / raw, smaller is better, and at most the bar.
 limit = what a client by hand without any validation takes / raw: nobody can go much below it.
 * until tools, resources, templates and prompts are listed, on both sides; raw: that many clients at once.
-  Tools are listed over HTTP from a server that is up; in memory each side is alone in an interpreter."""
+  Tools are listed over HTTP from a server that is up; in memory each side is alone in an interpreter.
+** a run of an agent with one call; raw: the framework's own MCP integration, its connection held and its
+  tools cached."""
 HEAD = f"{'':<30}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>6}{'limit':>7}"
 
 

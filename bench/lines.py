@@ -23,10 +23,21 @@ from bench.sides import (
     raw_listed,
     raw_started,
 )
+from bench.turns import (
+    Run,
+    langchain_ours,
+    langchain_own,
+    openai_ours,
+    openai_own,
+    pydantic_ours,
+    pydantic_own,
+    timed,
+)
 
 Round: TypeAlias = Callable[[], Awaitable[list[float]]]
 """One round of work; gives what each piece of it took."""
 Work: TypeAlias = Callable[[Call], Awaitable[list[float]]]
+Turning: TypeAlias = Callable[[], AbstractAsyncContextManager[Run]]
 Unit: TypeAlias = Literal["s", "KiB"]
 
 IN_FLIGHT = 64
@@ -132,6 +143,9 @@ def lines(url: str) -> list[Line]:
         Line(name="start-up, 1 server *", open=started(1), rounds=10, bar=1.1),
         Line(name="start-up, 10 servers *", open=started(10), rounds=5, bar=1.1),
         Line(name="import toolbus / import mcp", open=imports(), rounds=10, bar=0.30),
+        Line(name="turn, OpenAI Agents **", open=turns(openai_own, openai_ours), rounds=20, bar=1.3),
+        Line(name="turn, langchain.mcp **", open=turns(langchain_own, langchain_ours), rounds=20, bar=1.3),
+        Line(name="turn, pydantic-ai **", open=turns(pydantic_own, pydantic_ours), rounds=20, bar=1.3),
     ]
 
 
@@ -209,6 +223,17 @@ def started(count: int) -> Opening:
 def imports() -> Opening:
     """Both sides imported by an interpreter of their own."""
     return alone(once(lambda: imported("mcp"), lambda: imported("toolbus")))
+
+
+def turns(own: Turning, ours: Turning) -> Opening:
+    """The same agent on its framework's own MCP integration and on toolbus."""
+
+    @asynccontextmanager
+    async def open_both() -> AsyncGenerator[Sides]:
+        async with own() as raw, ours() as toolbus:
+            yield Sides(raw=lambda: timed(raw), toolbus=lambda: timed(toolbus))
+
+    return open_both
 
 
 def alone(sides: Sides) -> Opening:

@@ -24,6 +24,7 @@ Call: TypeAlias = Callable[[str, str], Awaitable[object]]
 
 ROOT = Path(__file__).parent.parent
 SERVER = [str(Path(__file__).with_name("server.py"))]
+STDIO: dict[str, Any] = {"command": sys.executable, "args": [*SERVER, "stdio"]}
 TOOLS = 2
 """What the server offers unless told otherwise."""
 STOPPING = 10.0
@@ -48,12 +49,12 @@ def http_server(tools: int = TOOLS) -> Generator[str]:
 def raw_client(url: str | None, era: Era) -> Client:
     """The SDK's client, over stdio if there is no URL."""
     mode = "auto" if era == "modern" else "legacy"
-    return Client(url or StdioServerParameters(command=sys.executable, args=[*SERVER, "stdio"]), mode=mode)
+    return Client(url or StdioServerParameters(**STDIO), mode=mode)
 
 
 def bus_entry(url: str | None, era: Era) -> dict[str, Any]:
     """The same server as an entry of a toolbus config; `auto` in the modern case, as for the client."""
-    where = {"url": url} if url else {"command": sys.executable, "args": [*SERVER, "stdio"]}
+    where = {"url": url} if url else STDIO
     return {**where, "era": "auto" if era == "modern" else "legacy", "required": True}
 
 

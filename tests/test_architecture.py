@@ -20,7 +20,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 BASE = {"errors", "records", "visible"}
 STAGES = BASE | {"events", "config", "catalog", "shape", "connect", "discover", "call"}
 BUS = {"home", "tool", "registry", "servers", "shaping", "bus"}
-FACE = BASE | {"bus", "connection", "tool", "catalog", "events", "config", "shape"}
+FACE = BASE | {"bus", "connection", "sync", "tool", "catalog", "events", "config", "shape"}
 FACES = {"agent", "adapters", "extension", "gateway", "console"}
 ALLOWED: dict[str, set[str]] = {
     "visible": {"records"},
@@ -35,14 +35,18 @@ ALLOWED: dict[str, set[str]] = {
     "discover": BASE | {"config", "events", "connect"},
     "call": BASE | {"events", "catalog", "connect", "shape"},
     "tool": BASE | {"shape"},
-    "registry": BASE | {"tool"},
+    "registry": BASE | {"tool", "shape"},  # a transform for one registry is a shaper
     "servers": STAGES,
     "shaping": BASE | {"config", "shape"},
     "bus": STAGES | BUS,
     "connection": STAGES | BUS,
     "sync": STAGES | BUS,
-    "testing": FACE,
     **dict.fromkeys(FACES, FACE),
+    # Its tools are those of the adapter for pydantic-ai, on which it stands.
+    "agent": FACE | {"adapters"},
+    "testing": FACE | {"adapters"},
+    # Its host takes tools of one framework, which an adapter makes; and it fills other people's registries.
+    "extension": FACE | {"adapters", "registry"},
     "cli": STAGES | BUS | FACES | {"connection", "sync", "testing", "__init__"},
     "__init__": STAGES | BUS | FACES | {"connection", "sync", "testing"},
     "demo": set(),
@@ -51,14 +55,28 @@ ALLOWED: dict[str, set[str]] = {
 
 # Which parts may import a package of others. Packages not named here are free.
 SDK_PARTS = {"connect", "discover", "gateway", "testing", "demo"}
-FRAMEWORKS = ["agents", "agno", "google", "langchain", "langchain_core", "strands"]
+FRAMEWORKS = [
+    "agent_framework",
+    "agents",
+    "agno",
+    "anthropic",
+    "crewai",
+    "google",
+    "langchain",
+    "langchain_core",
+    "langgraph",
+    "llama_index",
+    "openai",
+    "smolagents",
+    "strands",
+]
 FOREIGN: dict[str, set[str]] = {
     "mcp": SDK_PARTS,
     "mcp_types": SDK_PARTS,
     "httpx2": SDK_PARTS,
     "typer": {"cli"},
     "rich": {"cli"},
-    "pydantic_ai": {"agent", "adapters"},
+    "pydantic_ai": {"agent", "adapters", "testing"},
     **{name: {"adapters"} for name in FRAMEWORKS},
 }
 

@@ -30,16 +30,22 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.adapters.environments import ADAPTERS
 from tests.codeblocks import Block, code_blocks
 from toolbus.config import load_config
 from toolbus.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+# The page of an adapter needs its framework: tests/adapters/test_pages.py.
+OF_ADAPTERS = {ROOT / "docs" / "frameworks" / f"{name}.md" for name in ADAPTERS}
+PAGES = [
+    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+    *sorted(set((ROOT / "docs").rglob("*.md")) - OF_ADAPTERS),
+]
 
 # Commands that set up the project. They are not run; a make target has to exist.
 SET_UP = re.compile(r"(make|pip install|git clone|cd|source) .+")
-TARGET = re.compile(r"^([a-z]+):", re.MULTILINE)
+TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 PARSERS: dict[str, Callable[[str], Any]] = {"yaml": yaml.safe_load, "json": json.loads, "toml": tomllib.loads}
 CONTAINERS = [("servers",), ("mcpServers",), ("mcp_servers",), ("services", "mcp"), ("config", "servers")]
@@ -54,26 +60,29 @@ class WrongPage(AssertionError):
         super().__init__(f"{page.name}:{line}: {problem}")
 
 
-def check_page(page: Path) -> None:
-    """Run the blocks of a page from top to bottom, in the current folder."""
+def check_page(page: Path, runner: asyncio.Runner | None = None) -> None:
+    """Run the blocks of a page from top to bottom, in the current folder; on the loop of that runner."""
+    if runner is None:
+        with asyncio.Runner() as own:
+            return check_page(page, own)
     blocks = code_blocks(page.read_text(encoding="utf-8"))
     end = Block(language="end", text="", line=0)
     names: dict[str, Any] = {"__name__": "__main__"}
-    with asyncio.Runner() as runner:
-        for block, following in pairwise([*blocks, end]):
-            match block.language:
-                case "python":
-                    printed = run_python(page, block, names, runner)
-                    if following.language == "text":
-                        compare(page, following.line, shown=following.text, real=printed)
-                case "console":
-                    run_console(page, block)
-                case "yaml" | "json" | "toml":
-                    load(page, block)
-                case "text":
-                    pass
-                case other:
-                    raise WrongPage(page, block.line, f"no way to check a block of language {other!r}")
+    for block, following in pairwise([*blocks, end]):
+        match block.language:
+            case "python":
+                printed = run_python(page, block, names, runner)
+                if following.language == "text":
+                    compare(page, following.line, shown=following.text, real=printed)
+            case "console":
+                run_console(page, block)
+            case "yaml" | "json" | "toml":
+                load(page, block)
+            case "text":
+                pass
+            case other:
+                raise WrongPage(page, block.line, f"no way to check a block of language {other!r}")
+    return None
 
 
 def run_python(page: Path, block: Block, names: dict[str, Any], runner: asyncio.Runner) -> str:
@@ -169,6 +178,11 @@ def compare(page: Path, line: int, *, shown: str, real: str) -> None:
 @pytest.fixture(autouse=True)
 def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A copy of `examples/`, as the current folder."""
+    return in_examples(tmp_path, monkeypatch)
+
+
+def in_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Go to a copy of `examples/`, with the project's environment first on the PATH."""
     folder = tmp_path / "examples"
     shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.chdir(folder)

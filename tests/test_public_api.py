@@ -19,6 +19,7 @@ EXPECTED = {
     "ConfigError",
     "ConnectFailed",
     "Embedded",
+    "ExtraMissing",
     "Health",
     "Image",
     "LinkLost",

@@ -6,6 +6,7 @@ loop that started it; what comes from elsewhere is carried there.
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -14,7 +15,7 @@ from typing import Any, Self, TypeVar
 from toolbus.call import READ_RESULT, Call, Caller, Hook, Progress, without_hidden
 from toolbus.catalog import Catalog
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, find_config, load_config, load_server
-from toolbus.connect import Link, Session
+from toolbus.connect import Session
 from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolbusError, ToolNotFound
 from toolbus.events import CatalogChanged, Emit, Hub, Listening, Warned
 from toolbus.home import Home
@@ -31,9 +32,9 @@ from toolbus.records import (
     ToolResult,
     ToolSpec,
 )
-from toolbus.registry import Registration, Registry
+from toolbus.registry import Choice, Registrations, Registry
 from toolbus.servers import Servers, closed, opened
-from toolbus.shape import Shaper
+from toolbus.shape import Shaper, each
 from toolbus.shaping import Shaping
 from toolbus.tool import Tool
 
@@ -65,7 +66,7 @@ class Toolbus:
         self._servers = Servers(self._rebuild, self._hub.emit)
         self._put(self._config)
         self._caller = Caller(self._servers.links, self._hub, hooks)
-        self._registrations: list[Registration] = []
+        self._registrations = Registrations(self, READ_RESULT.origin)
         self._catalog = Catalog()
         self._warned: set[tuple[str, str | None, str]] = set()
         self._shaper_failed: ShaperFailed | None = None
@@ -111,7 +112,7 @@ class Toolbus:
             await self._home.run(self._stop())
 
     async def _stop(self) -> None:
-        self._follow([])
+        self._registrations.follow(())
         await closed(self._servers.links.values())
         self._hub.end()
 
@@ -135,6 +136,15 @@ class Toolbus:
             raise
         return await home.run(work)
 
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the bus from a thread without a loop; RuntimeError if that would never end."""
+        try:
+            home = self._running()
+        except BusClosed:
+            work.close()
+            raise
+        return home.wait(work)
+
     # The catalog
 
     @property
@@ -146,21 +156,35 @@ class Toolbus:
         """The tools, ready for an agent; of the given servers, or of all."""
         if servers is None:
             return [Tool(spec, self) for spec in self._catalog]
-        wanted = [servers] if isinstance(servers, str) else servers
-        for alias in wanted:
-            _ = self._servers[alias]
-        of_these = {*wanted, READ_RESULT.origin.server}
+        of_these = self._known(servers) | {READ_RESULT.origin.server}
         return [Tool(spec, self) for spec in self._catalog if spec.origin.server in of_these]
 
-    def register_into(self, registry: Registry, tools: Iterable[Tool | str] | None = None) -> None:
+    def register_into(
+        self,
+        registry: Registry,
+        tools: Iterable[Tool | str] | None = None,
+        *,
+        servers: Sequence[str] | str | None = None,
+        transform: Callable[[ToolSpec], ToolSpec | None] | None = None,
+    ) -> None:
         """Put the tools into anything with `add_tool`, and keep it in step until the bus stops.
 
-        With `tools`, only those: `Tool` objects, public names or `server/tool`.
+        With `tools` only those: `Tool` objects, public names or `server/tool`. With `servers` only theirs.
+        `transform` changes a tool for this registry, or leaves it out by returning None.
         """
-        only = None if tools is None else [self._catalog[_named(tool)].origin for tool in tools]
-        registration = Registration(registry, only)
-        registration.follow(self.tools())
-        self._registrations.append(registration)
+        only = None if tools is None else frozenset(self._catalog[_named(tool)].origin for tool in tools)
+        choice = Choice(
+            only=only,
+            servers=None if servers is None else self._known(servers),
+            shapers=() if transform is None else (each(transform),),
+        )
+        self._registrations.add(registry, choice, self._catalog.specs)
+
+    def _known(self, servers: Sequence[str] | str) -> frozenset[str]:
+        wanted = frozenset([servers] if isinstance(servers, str) else servers)
+        for alias in wanted:
+            _ = self._servers[alias]
+        return wanted
 
     def _rebuild(self) -> None:
         inventories = self._servers.inventories
@@ -175,8 +199,7 @@ class Toolbus:
             self.warn(server, tool, message)
         difference = fresh.since(before)
         if difference:
-            if self._registrations:
-                self._follow(self.tools())
+            self._registrations.follow(fresh.specs)
             self._hub.emit(
                 CatalogChanged(added=difference.added, removed=difference.removed, changed=difference.changed)
             )
@@ -191,13 +214,6 @@ class Toolbus:
             self._warned.add((server, tool, message))
             logger.warning("server %r: %s%s", server, f"tool {tool!r}: " if tool else "", message)
             self._hub.emit(Warned(server=server, tool=tool, message=message))
-
-    def _follow(self, tools: list[Tool]) -> None:
-        for registration in self._registrations:
-            try:
-                registration.follow(tools)
-            except Exception:  # a user's registry: its failure must not reach the links
-                logger.exception("a registry raised")
 
     # Calls
 
@@ -225,12 +241,15 @@ class Toolbus:
             return await self._caller.call(call)
         return await home.run(self._caller.call(call))
 
-    async def run(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ToolResult:
+    async def run(
+        self, spec: ToolSpec, arguments: Mapping[str, JSON], on_progress: Progress | None = None
+    ) -> ToolResult:
         """Call the tool a spec describes, by its origin; what `Tool.execute` uses."""
         self._running()
         if str(spec.origin) not in self._catalog:
             raise self._missing(str(spec.origin))
-        return await self._at_home(self._for_model(Call(spec=spec, arguments=arguments)))
+        call = Call(spec=spec, arguments=arguments, on_progress=on_progress)
+        return await self._at_home(self._for_model(call))
 
     async def _for_model(self, call: Call) -> ToolResult:
         """As `call`, but clean and within the tool's budget."""
@@ -275,7 +294,7 @@ class Toolbus:
     @property
     def servers(self) -> dict[str, ServerStatus]:
         """The state of every link, now."""
-        return {alias: self._status(link) for alias, link in self._servers.links.items()}
+        return self._servers.status(Counter(spec.origin.server for spec in self._catalog))
 
     @property
     def failures(self) -> dict[str, ToolbusError]:
@@ -338,17 +357,6 @@ class Toolbus:
         secrets = Secrets(self._get_secret, config.folder)
         self._servers.put(self._servers.made(config.servers.values(), secrets), list(config.servers))
 
-    def _status(self, link: Link) -> ServerStatus:
-        return ServerStatus(
-            state=link.state,
-            era=link.era,
-            protocol=link.protocol,
-            tools=sum(spec.origin.server == link.config.alias for spec in self._catalog),
-            restarts=link.restarts,
-            error=str(link.error) if link.error else None,
-            since=link.since,
-        )
-
     async def _asked(self, alias: str, send: Callable[[Session, float], Awaitable[T]]) -> T:
         self._running()
         link = self._servers[alias]
@@ -378,6 +386,10 @@ class Toolbus:
         """Fill in a prompt."""
         given = dict(arguments or {})
         return await self._asked(server, lambda session, timeout: session.get_prompt(name, given, timeout))
+
+    def on_event(self, listener: Emit) -> Callable[[], None]:
+        """Call `listener` with every event from now on, in the bus's own loop; the result ends that."""
+        return self._hub.on(listener)
 
     def events(self) -> Listening:
         """Everything that happens from now on, for `async for`; ends when the bus stops."""

@@ -8,7 +8,7 @@ from toolbus.bus import Toolbus
 from toolbus.call import Progress
 from toolbus.config import BusConfig, ServerConfig, load_server
 from toolbus.errors import BusClosed
-from toolbus.records import JSON, ToolResult
+from toolbus.records import JSON, Embedded, Prompt, PromptResult, Resource, ToolResult
 from toolbus.shape import prefixed
 from toolbus.tool import Tool
 
@@ -22,8 +22,7 @@ class McpConnection:
 
     async def list_tools(self, prefix: str | None = None) -> list[Tool]:
         """The tools, from the live catalog; `prefix="fs"` names them `fs_read_file` and so on."""
-        if not self.bus.running:
-            raise BusClosed("the connection")
+        self._check()
         tools = self.bus.tools(self.server)
         if prefix is None:
             return tools
@@ -41,6 +40,28 @@ class McpConnection:
         return await self.bus.call(
             f"{self.server}/{name}", arguments, timeout=timeout, on_progress=on_progress
         )
+
+    async def list_resources(self) -> list[Resource]:
+        """What can be read."""
+        self._check()
+        return self.bus.resources()
+
+    async def read_resource(self, uri: str) -> tuple[Embedded, ...]:
+        """Read a resource; it may come in several parts."""
+        return await self.bus.read_resource(self.server, uri)
+
+    async def list_prompts(self) -> list[Prompt]:
+        """The prompts."""
+        self._check()
+        return self.bus.prompts()
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
+        """Fill in a prompt."""
+        return await self.bus.get_prompt(self.server, name, arguments)
+
+    def _check(self) -> None:
+        if not self.bus.running:
+            raise BusClosed("the connection")
 
     async def close(self) -> None:
         """Disconnect; from any task, any number of times."""

@@ -6,6 +6,7 @@
     ├── ToolNotFound           no tool of that name in the catalog (a LookupError too)
     ├── ArgumentsError         arguments that cannot be sent (a TypeError too)
     ├── ShaperFailed           a shaper of yours raised; the catalog stays as it was
+    ├── ExtraMissing           a part of toolbus needs packages that are not installed (an ImportError too)
     └── ServerError            something about one server, named by `server`
         ├── ServerNotFound     no server of that alias on the bus (a LookupError too)
         ├── SecretMissing      a `${NAME}` of its config has no value
@@ -101,6 +102,15 @@ class ShaperFailed(ToolbusError):
     def __init__(self, shaper: str, error: Exception) -> None:
         self.shaper = shaper
         super().__init__(f"shaper {shaper!r} raised {type(error).__name__}: {error}")
+
+
+class ExtraMissing(ToolbusError, ImportError):
+    """A part of toolbus needs packages that are not installed; `extra` names the set that has them."""
+
+    def __init__(self, part: str, extra: str, reason: str) -> None:
+        self.part = part
+        self.extra = extra
+        super().__init__(f'{part} cannot be used: {reason}; pip install "toolbus[{extra}]"')
 
 
 class ServerError(ToolbusError):

@@ -150,9 +150,14 @@ class Hub:
         """Whether anyone listens; the call path skips its events when nobody does."""
         return bool(self._callbacks or self._listeners)
 
-    def on(self, callback: Emit) -> None:
-        """Call `callback` with every event, in the bus's own loop."""
-        self._callbacks.append(callback)
+    def on(self, callback: Emit) -> Callable[[], None]:
+        """Call `callback` with every event, in the bus's own loop; the result ends that."""
+        self._callbacks = [*self._callbacks, callback]
+        return lambda: self._off(callback)
+
+    def _off(self, callback: Emit) -> None:
+        # A new list: this may happen while the old one is gone through.
+        self._callbacks = [other for other in self._callbacks if other is not callback]
 
     def listen(self) -> Listening:
         """A new listener, which hears everything from now on."""

@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from toolbus.errors import BusClosed
 
 T = TypeVar("T")
+PATIENCE = 10.0
+"""Seconds that a loop may take to give a sign of life to a thread that wants to wait for it."""
 
 
 class Home:
@@ -15,6 +18,7 @@ class Home:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._process = os.getpid()
 
     @property
@@ -40,3 +44,26 @@ class Home:
                 raise
             # Nobody cancelled us: the home loop ended under the call.
             raise BusClosed() from None
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run on the home loop and wait, in a thread without a loop; an interrupt cancels it there."""
+        if not self._turns():
+            work.close()
+            raise RuntimeError(
+                "the loop of the bus is blocked, so that a call from another thread would never end: "
+                "await the call instead (ainvoke, arun), or use SyncToolbus, which has a loop of its own"
+            )
+        there = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return there.result()
+        except BaseException:
+            there.cancel()
+            raise
+
+    def _turns(self) -> bool:
+        """Whether the loop runs callbacks; one that waits for this very thread does not."""
+        if threading.get_ident() == self._thread:
+            return False
+        turned = threading.Event()
+        self._loop.call_soon_threadsafe(turned.set)
+        return turned.wait(PATIENCE)

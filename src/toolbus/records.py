@@ -1,7 +1,7 @@
 """What travels between the stages: plain, frozen values that know neither SDK nor network."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
@@ -11,6 +11,8 @@ JSON: TypeAlias = Any
 JSONObject: TypeAlias = Mapping[str, JSON]
 NOTHING: JSONObject = {}
 """The empty object of all records that have none; not to be changed."""
+Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
+"""Told how far a call has come: progress, total and message."""
 Era: TypeAlias = Literal["modern", "legacy"]
 State: TypeAlias = Literal["idle", "connecting", "ready", "retrying", "auth_required", "failed", "closed"]
 

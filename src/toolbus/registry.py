@@ -1,10 +1,15 @@
 """Keep someone else's tool registry in step with the catalog."""
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from toolbus.records import Origin
-from toolbus.tool import Tool
+from toolbus.records import Origin, ToolSpec
+from toolbus.shape import Shaper, named, shaped
+from toolbus.tool import Runner, Tool
+
+logger = logging.getLogger("toolbus")
 
 
 class Registry(Protocol):
@@ -13,31 +18,98 @@ class Registry(Protocol):
     def add_tool(self, tool: Any, /) -> object: ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Which tools of the catalog a registry wants, and what to change of them on the way."""
+
+    only: frozenset[Origin] | None = None
+    servers: frozenset[str] | None = None
+    shapers: tuple[Shaper, ...] = ()
+
+    def of(self, specs: Iterable[ToolSpec]) -> list[ToolSpec]:
+        """The tools it takes of these; `ShaperFailed` if a shaper raised."""
+        chosen = (
+            spec
+            for spec in specs
+            if (self.only is None or spec.origin in self.only)
+            and (self.servers is None or spec.origin.server in self.servers)
+        )
+        return shaped(chosen, self.shapers)
+
+
 class Registration:
-    """One registry, and the tools that were put into it."""
+    """One registry, what it wants, and the tools that were put into it."""
 
-    def __init__(self, registry: Registry, only: Iterable[Origin] | None) -> None:
-        self._registry = registry
-        self._only = None if only is None else frozenset(only)
-        self._there: dict[str, Tool] = {}
+    def __init__(self, registry: Registry, runner: Runner, own: Origin) -> None:
+        self.registry = registry
+        self.choices: list[Choice] = []
+        self._runner = runner
+        self._own = own
+        self._there: dict[str, ToolSpec] = {}
 
-    def follow(self, tools: Iterable[Tool]) -> None:
-        """Make the registry hold these tools; those that did not change are left alone."""
-        wanted = {tool.name: tool for tool in tools if self._only is None or tool.origin in self._only}
-        for name, tool in list(self._there.items()):
-            if name not in wanted or wanted[name].spec != tool.spec:
+    def follow(self, specs: Sequence[ToolSpec]) -> None:
+        """Make the registry hold what it wants of these; tools that did not change are left alone."""
+        wanted = {spec.name: spec for spec in self._wanted(specs)}
+        for name, spec in list(self._there.items()):
+            if wanted.get(name) != spec:
                 self._remove(name)
-        for name, tool in wanted.items():
+        for name, spec in wanted.items():
             if name not in self._there:
-                self._registry.add_tool(tool)
-                self._there[name] = tool
+                self.registry.add_tool(Tool(spec, self._runner))
+                self._there[name] = spec
 
-    def empty(self) -> None:
-        """Take everything out again."""
-        self.follow(())
+    def _wanted(self, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
+        # What the bus itself offers goes with all that was not chosen one by one, under its own name:
+        # results speak of it.
+        asked_for_own = any(choice.only is None for choice in self.choices)
+        own = [spec for spec in specs if spec.origin == self._own and asked_for_own]
+        of_servers = [spec for spec in specs if spec.origin != self._own]
+        # By origin: what two choices ask for is put in once, as the last of them wants it.
+        found = {spec.origin: spec for choice in self.choices for spec in choice.of(of_servers)}
+        wanted = [*found.values(), *own]
+        if not any(choice.shapers for choice in self.choices):
+            return wanted
+        # A shaper may give one name to two tools; both are to stay.
+        return named("{tool}", {spec.origin.server: "" for spec in wanted})(wanted)
 
     def _remove(self, name: str) -> None:
         del self._there[name]
-        remove: Callable[[str], object] | None = getattr(self._registry, "remove_tool", None)
+        remove: Callable[[str], object] | None = getattr(self.registry, "remove_tool", None)
         if remove is not None:
             remove(name)
+
+
+class Registrations:
+    """All registries that follow one bus."""
+
+    def __init__(self, runner: Runner, own: Origin) -> None:
+        """`own` is the tool of the bus itself."""
+        self._runner = runner
+        self._own = own
+        self._all: list[Registration] = []
+
+    def add(self, registry: Registry, choice: Choice, specs: Sequence[ToolSpec]) -> None:
+        """Fill a registry, now and from now on; a registry that is known gets this on top.
+
+        A choice of the same servers takes the place of the earlier one: the server was added anew.
+        """
+        known = next((one for one in self._all if one.registry is registry), None)
+        registration = known or Registration(registry, self._runner, self._own)
+        before = registration.choices
+        kept = [old for old in before if choice.servers is None or old.servers != choice.servers]
+        registration.choices = [*kept, choice]
+        try:
+            registration.follow(specs)
+        except BaseException:
+            registration.choices = before
+            raise
+        if known is None:
+            self._all.append(registration)
+
+    def follow(self, specs: Sequence[ToolSpec]) -> None:
+        """Bring all of them up to date; with none, empty them."""
+        for registration in self._all:
+            try:
+                registration.follow(specs)
+            except Exception:  # a user's registry or shaper: its failure must not reach the links
+                logger.exception("a registry raised")

@@ -10,7 +10,7 @@ from toolbus.connect import Link
 from toolbus.discover import Discovery
 from toolbus.errors import ServerDown, ServerNotFound, ToolbusError
 from toolbus.events import Emit
-from toolbus.records import Health, Inventory
+from toolbus.records import Health, Inventory, ServerStatus
 
 PATIENCE = 1.0
 """Seconds without a sign of life after which a start no longer waits for a server."""
@@ -50,6 +50,10 @@ class Servers:
         """The links that are not ready."""
         return {alias: link for alias, link in self.links.items() if link.state != "ready"}
 
+    def status(self, tools: Mapping[str, int]) -> dict[str, ServerStatus]:
+        """The truth about each, now; `tools` counts what each has in the catalog."""
+        return {alias: _status(link, tools.get(alias, 0)) for alias, link in self.links.items()}
+
     def made(self, configs: Iterable[ServerConfig], secrets: Secrets) -> dict[str, Server]:
         """Servers for these configs, not in place and not connected yet."""
         servers: dict[str, Server] = {}
@@ -71,6 +75,18 @@ class Servers:
         """Ask every live link for a sign of life."""
         answers = await asyncio.gather(*(_probed(link) for link in self.links.values()))
         return dict(zip(self.links, answers, strict=True))
+
+
+def _status(link: Link, tools: int) -> ServerStatus:
+    return ServerStatus(
+        state=link.state,
+        era=link.era,
+        protocol=link.protocol,
+        tools=tools,
+        restarts=link.restarts,
+        error=str(link.error) if link.error else None,
+        since=link.since,
+    )
 
 
 async def opened(links: Iterable[Link]) -> None:

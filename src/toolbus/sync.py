@@ -38,9 +38,8 @@ T = TypeVar("T")
 class SyncTool:
     """A `Tool` whose `execute` waits for the result."""
 
-    def __init__(self, tool: Tool, bus: "SyncToolbus") -> None:
+    def __init__(self, tool: Tool) -> None:
         self.tool = tool
-        self._bus = bus
 
     @property
     def name(self) -> str:
@@ -59,10 +58,7 @@ class SyncTool:
 
     def execute(self, /, **arguments: JSON) -> ToolResult:
         """Run the tool. Never raises: what goes wrong is a result with `is_error`."""
-        try:
-            return self._bus.run(self.tool.execute(**arguments))
-        except BusClosed as error:
-            return ToolResult.failure(str(error))
+        return self.tool.execute_sync(**arguments)
 
 
 class SyncToolbus:
@@ -78,7 +74,7 @@ class SyncToolbus:
         on_event: Emit | None = None,
     ) -> None:
         """Takes what `Toolbus` takes; nothing is started yet. Callbacks run on the bus's own thread."""
-        self._bus = Toolbus(config, hooks=hooks, shapers=shapers, get_secret=get_secret, on_event=on_event)
+        self.bus = Toolbus(config, hooks=hooks, shapers=shapers, get_secret=get_secret, on_event=on_event)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._halt = asyncio.Event()
@@ -103,7 +99,7 @@ class SyncToolbus:
             self._thread.start()
             self._loop = loop.result()
         try:
-            self.run(self._bus.start())
+            self.run(self.bus.start())
         except BaseException:
             self.stop()
             raise
@@ -118,7 +114,7 @@ class SyncToolbus:
     async def _live(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
         loop.set_result(asyncio.get_running_loop())
         await self._halt.wait()
-        await self._bus.stop()
+        await self.bus.stop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the bus and wait for it; an interrupt cancels it."""
@@ -138,16 +134,16 @@ class SyncToolbus:
     @property
     def catalog(self) -> Catalog:
         """What can be called now."""
-        return self._bus.catalog
+        return self.bus.catalog
 
     @property
     def servers(self) -> dict[str, ServerStatus]:
         """The state of every link, now."""
-        return self._bus.servers
+        return self.bus.servers
 
     def tools(self, servers: Sequence[str] | str | None = None) -> list[SyncTool]:
         """The tools, whose `execute` waits."""
-        return [SyncTool(tool, self) for tool in self._bus.tools(servers)]
+        return [SyncTool(tool) for tool in self.bus.tools(servers)]
 
     def call(
         self,
@@ -158,40 +154,40 @@ class SyncToolbus:
         on_progress: Progress | None = None,
     ) -> ToolResult:
         """As `Toolbus.call`; `on_progress` is called on the bus's thread."""
-        return self.run(self._bus.call(name, arguments, timeout=timeout, on_progress=on_progress))
+        return self.run(self.bus.call(name, arguments, timeout=timeout, on_progress=on_progress))
 
     def health(self) -> dict[str, Health]:
         """As `Toolbus.health`."""
-        return self.run(self._bus.health())
+        return self.run(self.bus.health())
 
     def resources(self) -> list[Resource]:
         """As `Toolbus.resources`."""
-        return self._bus.resources()
+        return self.bus.resources()
 
     def read_resource(self, server: str, uri: str) -> tuple[Embedded, ...]:
         """As `Toolbus.read_resource`."""
-        return self.run(self._bus.read_resource(server, uri))
+        return self.run(self.bus.read_resource(server, uri))
 
     def templates(self) -> list[ResourceTemplate]:
         """As `Toolbus.templates`."""
-        return self._bus.templates()
+        return self.bus.templates()
 
     def prompts(self) -> list[Prompt]:
         """As `Toolbus.prompts`."""
-        return self._bus.prompts()
+        return self.bus.prompts()
 
     def get_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
         """As `Toolbus.get_prompt`."""
-        return self.run(self._bus.get_prompt(server, name, arguments))
+        return self.run(self.bus.get_prompt(server, name, arguments))
 
     def add_server(self, alias: str, config: Any) -> None:
         """As `Toolbus.add_server`."""
-        self.run(self._bus.add_server(alias, config))
+        self.run(self.bus.add_server(alias, config))
 
     def remove_server(self, alias: str) -> None:
         """As `Toolbus.remove_server`."""
-        self.run(self._bus.remove_server(alias))
+        self.run(self.bus.remove_server(alias))
 
     def reload(self, config: Source) -> None:
         """As `Toolbus.reload`."""
-        self.run(self._bus.reload(config))
+        self.run(self.bus.reload(config))

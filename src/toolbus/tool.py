@@ -1,11 +1,12 @@
 """A tool as an agent takes it: what it is called, what it wants, and a way to run it."""
 
 import logging
+from collections.abc import Container, Coroutine, Mapping
 from copy import deepcopy
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from toolbus.errors import ToolbusError
-from toolbus.records import JSON, JSONObject, Origin, ToolResult, ToolSpec
+from toolbus.records import JSON, Origin, Progress, ToolResult, ToolSpec
 from toolbus.shape import Dialect, converted, original_arguments
 
 logger = logging.getLogger("toolbus")
@@ -14,34 +15,33 @@ logger = logging.getLogger("toolbus")
 class Runner(Protocol):
     """Whoever runs a tool for its `Tool`: a bus."""
 
-    async def run(self, spec: ToolSpec, arguments: dict[str, JSON]) -> ToolResult: ...
+    @property
+    def catalog(self) -> Container[str]: ...
+
+    async def run(
+        self, spec: ToolSpec, arguments: Mapping[str, JSON], on_progress: Progress | None = None
+    ) -> ToolResult: ...
 
     def warn(self, server: str, tool: str | None, message: str) -> None: ...
+
+    def wait(self, work: Coroutine[Any, Any, ToolResult]) -> ToolResult: ...
 
 
 class Tool:
     """A `ToolSpec` bound to the bus. It keeps working when its server comes back after a loss."""
 
-    __slots__ = ("_runner", "spec")
+    __slots__ = ("description", "name", "parameters", "runner", "spec")
 
     def __init__(self, spec: ToolSpec, runner: Runner) -> None:
         self.spec = spec
-        self._runner = runner
-
-    @property
-    def name(self) -> str:
+        self.runner = runner
+        # Plain attributes, as the protocols of other people ask for them.
+        self.name: str = spec.name
         """The public name."""
-        return self.spec.name
-
-    @property
-    def description(self) -> str:
+        self.description: str = spec.description
         """What the tool does, for the model."""
-        return self.spec.description
-
-    @property
-    def parameters(self) -> JSONObject:
-        """The arguments, as JSON Schema."""
-        return self.spec.input_schema
+        self.parameters: dict[str, JSON] = cast(dict[str, JSON], spec.input_schema)
+        """The arguments, as JSON Schema; not to be changed."""
 
     @property
     def origin(self) -> Origin:
@@ -59,23 +59,39 @@ class Tool:
         if found.grade == "permissive":
             lost = [f"{loss.path}: {loss.what}" for loss in found.losses if loss.kind == "permissive"]
             message = f"{dialect} cannot say all of its schema: {'; '.join(lost)}"
-            self._runner.warn(self.server, self.origin.tool, message)
+            self.runner.warn(self.server, self.origin.tool, message)
         return deepcopy(found.value)
+
+    @property
+    def offered(self) -> bool:
+        """Whether the catalog still has it."""
+        return str(self.origin) in self.runner.catalog
 
     # Positional-only, so that a tool may have an argument called "self".
     async def execute(self, /, **arguments: JSON) -> ToolResult:
         """Run the tool. Never raises: what goes wrong is a result with `is_error`, for the model to read."""
+        return await self.run(arguments)
+
+    async def run(self, arguments: Mapping[str, JSON], *, on_progress: Progress | None = None) -> ToolResult:
+        """As `execute`, with the arguments as one mapping; `on_progress` hears how far the call has come."""
         for definition in self.spec.definitions.values():
             # A provider that refuses the name of an argument knows it under another one.
             if definition.renamed or definition.renamed_within:
                 arguments = original_arguments(definition, arguments)
         try:
-            return await self._runner.run(self.spec, arguments)
+            return await self.runner.run(self.spec, arguments, on_progress)
         except ToolbusError as error:
             return ToolResult.failure(str(error))
         except Exception as error:  # a hook of the user: `execute` never raises, whatever happens
             logger.exception("calling %r raised", self.name)
             return ToolResult.failure(f"{type(error).__name__}: {error}")
+
+    def execute_sync(self, /, **arguments: JSON) -> ToolResult:
+        """As `execute`, from a thread without a loop; RuntimeError where waiting would never end."""
+        try:
+            return self.runner.wait(self.execute(**arguments))
+        except ToolbusError as error:
+            return ToolResult.failure(str(error))
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, from {self.origin!s})"

@@ -85,6 +85,11 @@ def _plain_tools(server: MCPServer) -> None:
         )
 
     @server.tool(structured_output=False)
+    def names(self: str, config: str, ctx: str, run_manager: str, args: str, name: str, input: str) -> str:  # noqa: A002
+        """Arguments that bear the names which frameworks take for their own."""
+        return " ".join((self, config, ctx, run_manager, args, name, input))
+
+    @server.tool(structured_output=False)
     def environment(name: str) -> str:
         """A variable of the server's environment."""
         return os.environ.get(name, "(unset)")

@@ -5,10 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeAlias
 
-from toolbus.records import JSON, ToolResult, ToolSpec
-
-Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
-"""Told how far a call has come: progress, total and message."""
+from toolbus.records import JSON, Progress, ToolResult, ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,13 +33,18 @@ def load_config(source: "str | Path | Mapping[str, JSON] | Sequence[JSON] | BusC
         return source
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
-        place = Place(file=str(path))
-        return _bus_config(container(read_document(path), place), place, path.absolute().parent)
+        return config_in(read_document(path), path)
     if is_mapping(source):
-        return _bus_config(container(source, Place()), Place(), None)
+        return config_in(source)
     if is_list(source):
         return _bus_config(entry_list(source, Place()), Place(), None)
     raise ConfigError(f"expected a path, a mapping or a list of servers, not {type(source).__name__}")
+
+
+def config_in(document: Mapping[JSON, JSON], path: Path | None = None) -> BusConfig:
+    """The config that a document holds, which was read from the file at `path`, if from any."""
+    place = Place(file=None if path is None else str(path))
+    return _bus_config(container(document, place), place, None if path is None else path.absolute().parent)
 
 
 def find_config(folder: Path | None = None) -> Path:

@@ -1,0 +1,98 @@
+"""An engine that discovers the tools of a server when a component asks for them, and shapes them on the way.
+
+Run it in examples/: python aidk.py
+"""
+
+import asyncio
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+from toolbus import Tool, Toolbus, ToolbusError, ToolSpec
+from toolbus.extension import discover_and_register
+
+NOTES_CONFIG: dict[str, Any] = {
+    "serverName": "notes-mcp",
+    "transport": "stdio",
+    "connection": {"command": sys.executable, "args": ["notes.py"]},
+}
+BROKEN_CONFIG: dict[str, Any] = {
+    "serverName": "broken-mcp",
+    "transport": "stdio",
+    "connection": {"command": "no-such-program"},
+}
+
+
+class ContextObjectModel:
+    """What the model will be given: here only the tools."""
+
+    def __init__(self) -> None:
+        self.tools: dict[str, Tool] = {}
+
+    def add_tool(self, tool: Tool) -> None:
+        self.tools[tool.name] = tool
+
+    def remove_tool(self, name: str) -> None:
+        del self.tools[name]
+
+    def to_input(self) -> list[dict[str, Any]]:
+        """The definitions in the provider's format."""
+        return [tool.definition("openai") for tool in self.tools.values()]
+
+
+class ScriptedModel:
+    """Stands in for a language model: one call per tick, until the script ends."""
+
+    def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
+        self._calls = list(calls)
+
+    def tick(self, tools: list[dict[str, Any]]) -> tuple[str, dict[str, Any]] | None:
+        return self._calls.pop(0) if tools and self._calls else None
+
+
+class Engine:
+    """Ticks: the model sees the context and calls a tool, whose content blocks join the context."""
+
+    def __init__(self, model: ScriptedModel, com: ContextObjectModel) -> None:
+        self._model = model
+        self._com = com
+
+    async def run(self) -> None:
+        while call := self._model.tick(self._com.to_input()):
+            name, arguments = call
+            tool = self._com.tools[name]
+            result = await tool.execute(**arguments)
+            print(
+                f"{name} of {tool.server}: {[type(block).__name__ for block in result.content]} {result.text}"
+            )
+
+
+def presented(tool: ToolSpec) -> ToolSpec | None:
+    """Another name and description, and an option for one provider; None would leave the tool out."""
+    return replace(
+        tool,
+        name=f"mcp_{tool.origin.tool}",
+        description=f"[Notes MCP] {tool.description}",
+        options={"openai": {"strict": True}},
+    )
+
+
+async def main() -> None:
+    com = ContextObjectModel()
+    async with Toolbus({"mcpServers": {}}) as bus:
+        await discover_and_register(bus, com, NOTES_CONFIG, transform=presented)
+        try:
+            await discover_and_register(bus, com, BROKEN_CONFIG)
+        except ToolbusError as error:
+            print("not registered:", error)
+        for definition in com.to_input():
+            print(json.dumps(definition))
+        model = ScriptedModel(("mcp_add", {"text": "buy tea"}), ("mcp_search", {"word": "tea"}))
+        await Engine(model, com).run()
+        await bus.remove_server("notes-mcp")
+        print("tools without the server:", len(com.tools))
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,108 @@
+"""The tools of a bus for Anthropic's own package.
+
+`offer = tools(bus)` is the `tools` of a request; `await offer.replies(message)` runs what the model called
+and gives the message that comes next.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from toolbus.adapters.exchange import Answer, Called, Exchange, Form, got
+from toolbus.adapters.media import Document, Media, documents, encoded, taken
+from toolbus.adapters.offer import Servers, Source
+from toolbus.records import Text, ToolResult
+from toolbus.shape import rendered_text
+from toolbus.tool import Tool
+
+if TYPE_CHECKING:
+    from anthropic.types import (
+        Base64ImageSourceParam,
+        Base64PDFSourceParam,
+        MessageParam,
+        ToolParam,
+        ToolResultBlockParam,
+    )
+    from anthropic.types.tool_result_block_param import Content as Part
+
+# Ends of a message at which its last call may be half of one.
+_CUT = {"max_tokens", "model_context_window_exceeded", "refusal"}
+
+
+def tools(
+    source: Source, servers: Servers = None, *, media: bool = True, follow: bool = True
+) -> "Exchange[ToolParam, MessageParam]":
+    """The tools for Messages.
+
+    Without `media`, pictures and PDFs are described in words. Without `follow`, the list stays as it is until
+    `refresh()`.
+    """
+
+    def declared(tool: Tool) -> "ToolParam":
+        return cast("ToolParam", tool.definition("anthropic"))
+
+    form: Form[ToolParam, MessageParam] = Form(
+        tool=declared,
+        name=lambda tool: tool["name"],
+        calls=_calls,
+        replies=partial(_messages, media=media),
+    )
+    return Exchange(source, servers, form, follow=follow)
+
+
+def _calls(response: object) -> list[Called]:
+    content = got(response, "content")
+    if got(response, "role") != "assistant" or content is None:
+        raise TypeError(f"{type(response).__name__} is no message of the assistant")
+    blocks: list[object] = [] if isinstance(content, str) else list(content)
+    cut = got(response, "stop_reason") in _CUT
+    return [
+        Called(
+            id=got(block, "id"),
+            name=got(block, "name"),
+            arguments=got(block, "input"),
+            whole=not cut or block is not blocks[-1],
+        )
+        for block in blocks
+        if got(block, "type") == "tool_use"
+    ]
+
+
+def _messages(answers: Sequence[Answer], _: object, *, media: bool) -> "list[MessageParam]":
+    """One message: Anthropic wants the results of a turn together."""
+    return [{"role": "user", "content": [_block(answer, media=media) for answer in answers]}]
+
+
+def _block(answer: Answer, *, media: bool) -> "ToolResultBlockParam":
+    result = answer.result
+    # A failed result that holds anything but text is refused.
+    words = result.is_error or not media
+    return {
+        "type": "tool_result",
+        "tool_use_id": answer.call.id,
+        "content": rendered_text(result) if words else _content(result),
+        "is_error": result.is_error,
+    }
+
+
+def _content(result: ToolResult) -> "str | list[Part]":
+    match blocks := [*taken(result), *documents(result)]:
+        case [Text(text=text)]:
+            return text
+        case _:
+            return [_part(block) for block in blocks]
+
+
+def _part(block: Text | Media | Document) -> "Part":
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Document():
+            pdf = cast("Base64PDFSourceParam", _source(block))
+            return {"type": "document", "title": block.name, "source": pdf}
+        case _:
+            return {"type": "image", "source": cast("Base64ImageSourceParam", _source(block))}
+
+
+def _source(block: Media | Document) -> dict[str, str]:
+    return {"type": "base64", "media_type": block.mime_type, "data": encoded(block)}

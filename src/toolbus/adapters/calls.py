@@ -1,0 +1,50 @@
+"""Run a call as a model spelt it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import cast
+
+from toolbus.adapters.media import is_picture
+from toolbus.records import JSON, Image, Text, ToolResult
+from toolbus.tool import Tool
+
+
+async def executed(tool: Tool, arguments: str | Mapping[str, JSON] | None) -> ToolResult:
+    """The result; also of arguments that are no JSON object, which is told to the model."""
+    given = parsed(arguments)
+    return given if isinstance(given, ToolResult) else await tool.execute(**given)
+
+
+def parsed(arguments: str | Mapping[str, JSON] | None) -> dict[str, JSON] | ToolResult:
+    """The arguments as a dict, or the result that tells the model what is wrong with them."""
+    if not isinstance(arguments, str):
+        return dict(arguments or {})
+    try:
+        given: JSON = json.loads(arguments or "{}")
+    except ValueError as error:
+        return ToolResult.failure(f"the arguments are no valid JSON ({error}): {arguments[:200]}")
+    if not isinstance(given, dict):
+        return ToolResult.failure(f"the arguments must be a JSON object, not {arguments[:200]}")
+    return cast(dict[str, JSON], given)
+
+
+def facts(tool: Tool, result: ToolResult | None = None) -> dict[str, JSON]:
+    """What a framework's metadata holds about a tool, or about one result of it."""
+    about: dict[str, JSON] = {
+        "server": tool.server,
+        "tool": tool.origin.tool,
+        "annotations": dict(tool.spec.annotations),
+    }
+    if result is not None:
+        about |= {"is_error": result.is_error, "structured": result.structured, "meta": dict(result.meta)}
+    return about
+
+
+def unseen(result: ToolResult) -> list[dict[str, JSON]]:
+    """The blocks of which a model gets a line at most, as plain values for a framework's metadata."""
+    return [
+        {"type": type(block).__name__, **asdict(block)}
+        for block in result.content
+        if not isinstance(block, Text) and not (isinstance(block, Image) and is_picture(block))
+    ]

@@ -1,0 +1,150 @@
+"""The tools of a bus for LangChain and LangGraph: `create_agent(model, tools(bus))`."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from pydantic import PrivateAttr
+
+from toolbus.adapters.calls import facts, unseen
+from toolbus.adapters.declared import declared
+from toolbus.adapters.extra import needs
+from toolbus.adapters.media import encoded, taken
+from toolbus.adapters.offer import Bus, Offer, Servers, Source
+from toolbus.records import JSON, Text, ToolResult
+from toolbus.shape import Dialect
+from toolbus.tool import Tool
+
+with needs("langchain"):
+    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
+    from langchain_core.messages import ToolMessage
+    from langchain_core.tools import StructuredTool, ToolException
+    from langgraph.prebuilt.tool_node import ToolCallRequest
+    from langgraph.types import Command
+
+Content: TypeAlias = str | list[dict[str, JSON]]
+Answer: TypeAlias = ToolMessage | Command[Any]
+
+
+def tools(source: Source, servers: Servers = None, *, dialect: Dialect = "openai") -> Offer["BusTool"]:
+    """The tools, for `ainvoke` and `invoke`; the artifact of a message holds what the model is not told.
+
+    LangChain gives a schema to its model nearly as it is: `dialect` is the one of the model's provider.
+    An agent is built once for its tools; `live` is for a catalog that changes.
+    """
+    return Offer(source, lambda tool: structured_tool(tool, dialect=dialect), servers)
+
+
+def live(bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> "LiveTools":
+    """A middleware, `create_agent(model, middleware=[live(bus)])`: the tools as they are at every turn."""
+    return LiveTools(tools(bus, servers, dialect=dialect))
+
+
+def structured_tool(tool: Tool, *, dialect: Dialect = "openai") -> "BusTool":
+    """One tool."""
+    said = declared(tool, dialect)
+    made = BusTool(
+        name=said.name,
+        description=said.description,
+        args_schema=said.parameters,
+        coroutine=tool.execute,
+        response_format="content_and_artifact",
+        metadata=facts(tool),
+        handle_tool_error=_told,
+    )
+    return made.bound(tool)
+
+
+class BusTool(StructuredTool):
+    """A structured tool whose arguments may have any name: LangChain's own would take `config` for itself."""
+
+    _tool: Tool = PrivateAttr()
+
+    def bound(self, tool: Tool) -> "BusTool":
+        """The same, which runs that tool."""
+        self._tool = tool
+        return self
+
+    async def _arun(self, /, *args: Any, **kwargs: Any) -> tuple[Content, dict[str, JSON]]:
+        return _answer(self._tool, await self._tool.execute(**kwargs))
+
+    def _run(self, /, *args: Any, **kwargs: Any) -> tuple[Content, dict[str, JSON]]:
+        return _answer(self._tool, self._tool.execute_sync(**kwargs))
+
+
+class LiveTools(AgentMiddleware[Any, Any, Any]):
+    """Offers the tools of a catalog that may change while the agent runs, and runs those that are called."""
+
+    def __init__(self, offer: Offer[BusTool]) -> None:
+        super().__init__()
+        self._offer = offer
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Let the model see what there is now."""
+        return handler(self._with_tools(request))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Let the model see what there is now."""
+        return await handler(self._with_tools(request))
+
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Answer]
+    ) -> Answer:
+        """Run the tool, which the agent itself does not know."""
+        return handler(self._with_tool(request))
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Answer]]
+    ) -> Answer:
+        """Run the tool, which the agent itself does not know."""
+        return await handler(self._with_tool(request))
+
+    def _with_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        self._offer.refresh()
+        return request.override(tools=[*request.tools, *self._offer])
+
+    def _with_tool(self, request: ToolCallRequest) -> ToolCallRequest:
+        if request.tool is not None:
+            return request
+        name = request.tool_call["name"]
+        found = next((tool for tool in self._offer if tool.name == name), None)
+        return request if found is None else request.override(tool=found)
+
+
+class Failed(ToolException):
+    """A tool said that it failed; the model gets what it said."""
+
+    def __init__(self, content: Content) -> None:
+        self.content = content
+        super().__init__(str(content))
+
+
+def _told(error: ToolException) -> Content:
+    return error.content if isinstance(error, Failed) else str(error)
+
+
+def _answer(tool: Tool, result: ToolResult) -> tuple[Content, dict[str, JSON]]:
+    content = _content(result)
+    if result.is_error:
+        raise Failed(content)
+    # Plain values, which every checkpointer takes; what the message shows is not kept twice.
+    return content, {**facts(tool, result), "content": unseen(result)}
+
+
+def _content(result: ToolResult) -> Content:
+    shown: list[dict[str, JSON]] = []
+    for block in taken(result):
+        if isinstance(block, Text):
+            shown.append({"type": "text", "text": block.text})
+        else:
+            shown.append({"type": "image", "base64": encoded(block), "mime_type": block.mime_type})
+    match shown:
+        case [{"type": "text", "text": str(text)}]:
+            return text
+        case _:
+            return shown

@@ -1,0 +1,169 @@
+"""The tools of a bus for Pydantic AI: `Agent(model, toolsets=[toolset(bus)])`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from toolbus.adapters.approval import Approve, asks
+from toolbus.adapters.calls import facts, parsed, unseen
+from toolbus.adapters.declared import declared
+from toolbus.adapters.extra import needs
+from toolbus.adapters.media import PICTURES, SOUNDS, documents, taken
+from toolbus.adapters.offer import Bus, Offer, Servers, Source, tools_of
+from toolbus.records import JSON, Text, ToolResult
+from toolbus.shape import Dialect, rendered_text
+from toolbus.tool import Tool
+
+with needs("pydantic-ai"):
+    from pydantic_ai import ApprovalRequired, BinaryContent, RunContext, ToolDefinition, ToolReturn
+    from pydantic_ai.exceptions import ToolFailed
+    from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+
+Content: TypeAlias = str | list[str | BinaryContent]
+Partial: TypeAlias = bool | Literal["off", "on", "trailing-strings"]
+# By the name of the model's provider; all others take what OpenAI takes.
+DIALECTS: Mapping[str, Dialect] = {"anthropic": "anthropic", "google": "google", "google-cloud": "google"}
+
+
+def toolset(
+    source: Source,
+    servers: Servers = None,
+    *,
+    dialect: Dialect | None = None,
+    approve: Approve = "never",
+    audio: bool = False,
+    files: bool = False,
+) -> "BusToolset":
+    """The tools as they are at every step of a run, in the dialect of the run's model if none is given.
+
+    `approve` says which calls end the run with `DeferredToolRequests` until a person agrees. Pictures are
+    given to the model; `audio`, and `files` for PDFs, are for a model that takes these too.
+    """
+    return BusToolset(source, servers, dialect, Manners(approve=approve, audio=audio, files=files))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manners:
+    """Whom to ask before a call, and what of its result to show."""
+
+    approve: Approve = "never"
+    audio: bool = False
+    files: bool = False
+
+
+@dataclass(kw_only=True)
+class BusTool(ToolsetTool[Any]):
+    """A tool of one step of a run, with ours inside: wrappers may rename it on the way."""
+
+    tool: Tool
+
+
+class BusToolset(AbstractToolset[Any]):
+    """A live catalog: the agent asks it for tools before every request to the model."""
+
+    def __init__(self, source: Source, servers: Servers, dialect: Dialect | None, manners: Manners) -> None:
+        self._source: Source = source if isinstance(source, Bus) else list(source)
+        self._servers = servers
+        tools_of(self._source, servers)  # refuses a server that is not there
+        self._dialect: Dialect | None = dialect
+        self._manners = manners
+        self._offers: dict[Dialect, Offer[tuple[Tool, ToolDefinition]]] = {}
+
+    @property
+    def id(self) -> str:
+        """The same on every run, and other for other servers."""
+        chosen = [self._servers] if isinstance(self._servers, str) else self._servers or ()
+        return "-".join(["toolbus", *chosen])
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """What the catalog has now."""
+        dialect: Dialect = self._dialect or DIALECTS.get(ctx.model.system, "openai")
+        if dialect not in self._offers:
+            made = Offer(self._source, lambda tool: (tool, definition(tool, dialect)), self._servers)
+            self._offers[dialect] = made
+        self._offers[dialect].refresh()
+        return {
+            said.name: BusTool(
+                toolset=self,
+                tool_def=said,
+                max_retries=ctx.max_retries,
+                args_validator=Arguments(),
+                tool=tool,
+            )
+            for tool, said in self._offers[dialect]
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> ToolReturn[Any]:
+        """Run the tool. What goes wrong is a failed result, which costs none of the tool's retries."""
+        assert isinstance(tool, BusTool), f"{name!r} is not a tool of this toolset"
+        ours = tool.tool
+        if not ctx.tool_call_approved and asks(ours.spec, self._manners.approve):
+            raise ApprovalRequired(metadata=facts(ours))
+        result = await self.executed(ours, tool_args, ctx)
+        if result.is_error:
+            raise ToolFailed(rendered_text(result))
+        about = {**facts(ours, result), "content": unseen(result)}
+        return ToolReturn(_content(result, self._manners), metadata=about)
+
+    async def executed(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
+        """The result of one call."""
+        return await tool.run(arguments)
+
+
+def definition(tool: Tool, dialect: Dialect) -> ToolDefinition:
+    """One tool as the framework declares it to a model."""
+    said = declared(tool, dialect)
+    # Where nothing is said, the framework would make the schema strict for OpenAI by rewriting it.
+    loose = False if dialect.startswith("openai") else None
+    return ToolDefinition(
+        name=said.name,
+        description=said.description,
+        parameters_json_schema=said.parameters,
+        strict=said.options.get("strict", loose),
+        defer_loading=said.options.get("defer_loading") is True,
+        metadata=facts(tool),
+    )
+
+
+class Arguments:
+    """Takes whatever is an object: the bus mends and checks arguments, and says what is wrong with them."""
+
+    def validate_json(
+        self,
+        input: str | bytes | bytearray,  # noqa: A002  the framework's name for it
+        *,
+        allow_partial: Partial = False,
+        **_: Any,
+    ) -> dict[str, JSON]:
+        """The object; ToolFailed for what is none, since a ValidationError would cost a retry."""
+        given = parsed(input if isinstance(input, str) else input.decode())
+        if isinstance(given, ToolResult):
+            raise ToolFailed(rendered_text(given))
+        return given
+
+    def validate_python(
+        self,
+        input: Any,  # noqa: A002  the framework's name for it
+        *,
+        allow_partial: Partial = False,
+        **_: Any,
+    ) -> dict[str, JSON]:
+        """The object as it is."""
+        return dict(input)
+
+
+def _content(result: ToolResult, manners: Manners) -> Content:
+    types = PICTURES | SOUNDS if manners.audio else PICTURES
+    shown: list[str | BinaryContent] = [
+        block.text if isinstance(block, Text) else BinaryContent(block.data, media_type=block.mime_type)
+        for block in taken(result, types)
+    ]
+    if manners.files:
+        shown += [
+            BinaryContent(document.data, media_type=document.mime_type, identifier=document.name)
+            for document in documents(result)
+        ]
+    texts = [part for part in shown if isinstance(part, str)]
+    return "\n".join(texts) if len(texts) == len(shown) else shown

@@ -1,0 +1,43 @@
+"""toolbus inside a host: as an extension with a manifest, or filling the registry of an engine.
+
+Names are loaded when first used: an engine needs none of what the extension needs.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from toolbus.extension.bridge import McpBridgeExtension
+    from toolbus.extension.discover import discover_and_register
+    from toolbus.extension.entrypoint import Extension, load_extension
+    from toolbus.extension.manifest import Manifest, load_manifest
+
+_HOMES = {
+    "Extension": "entrypoint",
+    "Manifest": "manifest",
+    "McpBridgeExtension": "bridge",
+    "discover_and_register": "discover",
+    "load_extension": "entrypoint",
+    "load_manifest": "manifest",
+}
+
+__all__ = [
+    "Extension",
+    "Manifest",
+    "McpBridgeExtension",
+    "discover_and_register",
+    "load_extension",
+    "load_manifest",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'toolbus.extension' has no attribute {name!r}")
+    value = getattr(import_module(f"toolbus.extension.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,145 @@
+"""A host's manifest: what an extension says of itself, and the servers under its `config`.
+
+    id: mcp
+    entrypoint: main:McpBridgeExtension     # may be left out
+    config:
+      servers: [{alias: files, transport: stdio, command: ...}]
+      context: [{server: files, uri: "file:///today.md"}]
+    enabled: true
+
+What is wrong is a ConfigError that names file, server and key; a word that nobody knows, with the nearest
+known one. A key that starts with `x-` is the user's own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+from pydantic import Field, Strict
+
+from toolbus.config import BusConfig
+from toolbus.config.dialects import SETTINGS, alias_of
+from toolbus.config.load import config_in
+from toolbus.config.place import Place, is_list, is_mapping, near_miss
+from toolbus.config.read import read_document
+from toolbus.config.record import Record
+from toolbus.errors import ConfigError
+from toolbus.records import JSON
+
+NAMING = "mcp_{server}_{tool}"
+"""How tools are called unless the manifest has a `naming` of its own."""
+FILE_NAMES = ("manifest.yaml", "manifest.yml", "manifest.json")
+_CONFIG_KEYS = ("servers", "context", *SETTINGS)
+
+
+class Manifest(Record):
+    """What a manifest says; its `config` is kept as written, and checked by `bridge_config`."""
+
+    id: str = "mcp"
+    name: str = ""
+    version: str = ""
+    description: str = ""
+    entrypoint: str | None = None
+    """`module:Class`; none for toolbus's own extension."""
+    depends_on: Annotated[tuple[str, ...], Strict(False)] = ()
+    uses_tools: Annotated[tuple[str, ...], Strict(False)] = ()
+    setup_instructions: str = ""
+    enabled: bool = True
+    config: Mapping[str, JSON] = Field(default={}, repr=False)
+    path: Path | None = None
+    """The file it was read from."""
+
+
+Source: TypeAlias = str | Path | Mapping[str, JSON] | Manifest
+"""Where a manifest comes from: its file, the folder of that, or what is written in it."""
+
+
+class Chosen(Record):
+    """A resource whose text belongs into the context of the agent."""
+
+    server: str = Field(min_length=1)
+    uri: str = Field(min_length=1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BridgeConfig:
+    """What the `config` of a manifest asks for."""
+
+    bus: BusConfig
+    context: tuple[Chosen, ...]
+
+
+def load_manifest(source: Source) -> Manifest:
+    """The manifest, its own keys checked; ConfigError says what is wrong."""
+    if isinstance(source, Manifest):
+        return source
+    path = None
+    if isinstance(source, str | Path):
+        path = _file(Path(source).expanduser())
+        source = read_document(path)
+    return _manifest(source, path)
+
+
+def bridge_config(manifest: Manifest) -> BridgeConfig:
+    """The servers and resources of the manifest; ConfigError says what is wrong."""
+    place = Place(file=None if manifest.path is None else str(manifest.path))
+    config = manifest.config
+    for key in config:
+        if key not in _CONFIG_KEYS and not str(key).startswith("x-"):
+            raise place.unknown_key(key, _CONFIG_KEYS, "config")
+    if config.get("servers") is None:
+        raise place.error("is missing; list your servers there: {alias, transport, ...}", "config.servers")
+    bus = config_in({"config": config}, manifest.path)
+    if config.get("naming") is None:
+        bus = bus.model_copy(update={"naming": NAMING})
+    context = tuple(one for one in _context(config, place) if one.server in bus.servers)
+    return BridgeConfig(bus=bus, context=context)
+
+
+def _file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    found = next((path / name for name in FILE_NAMES if (path / name).is_file()), None)
+    if found is None:
+        raise ConfigError(f"no manifest in this folder: looked for {', '.join(FILE_NAMES)}", file=str(path))
+    return found
+
+
+def _manifest(document: Mapping[JSON, JSON], path: Path | None) -> Manifest:
+    place = Place(file=None if path is None else str(path))
+    known = [name for name in Manifest.model_fields if name != "path"]
+    # A key that belongs one level lower is the likeliest slip.
+    anywhere = [*known, *(f"config.{key}" for key in _CONFIG_KEYS)]
+    fields: dict[str, JSON] = {}
+    for key, value in document.items():
+        if str(key).startswith("x-") or value is None:
+            continue
+        if key not in known:
+            raise place.unknown_key(key, anywhere)
+        fields[str(key)] = place.mapping(value, "config") if key == "config" else value
+    try:
+        return Manifest(**fields, path=path)
+    except ConfigError as error:
+        raise place.error(error.problem, error.key) from None
+
+
+def _context(config: Mapping[str, JSON], place: Place) -> tuple[Chosen, ...]:
+    entries = config.get("context") or ()
+    if not is_list(entries):
+        raise place.error("expected a list of {server: ..., uri: ...}", "config.context")
+    servers = config["servers"]
+    aliases = [str(a) for a in (servers if is_mapping(servers) else map(alias_of, servers))]
+    chosen: list[Chosen] = []
+    for index, entry in enumerate(entries):
+        key = f"config.context[{index}]"
+        fields = place.mapping(entry, key)
+        try:
+            one = Chosen(**{str(name): value for name, value in fields.items()})
+        except ConfigError as error:
+            raise place.error(error.problem, f"{key}.{error.key}") from None
+        if one.server not in aliases:
+            problem = f"no server has the alias {one.server!r}{near_miss(one.server, aliases)}"
+            raise place.error(problem, f"{key}.server")
+        chosen.append(one)
+    return tuple(chosen)

@@ -1,0 +1,106 @@
+"""The adapter for LangChain and LangGraph."""
+
+import asyncio
+from typing import Any, ClassVar
+
+import pytest
+from langchain.agents import create_agent  # pyright: ignore[reportUnknownVariableType]  # typed in part
+from langchain_core.messages import ToolMessage
+from langgraph.checkpoint.memory import InMemorySaver
+
+from tests.adapters.contract import Contract, Harness, Stage
+from tests.conftest import Place
+from tests.servers.everyday import WAV
+from tests.wire import ToolCall
+from toolbus import Toolbus
+from toolbus.adapters.langchain import live, tools
+from toolbus.sync import SyncToolbus
+
+GO: dict[str, Any] = {"messages": [{"role": "user", "content": "Go."}]}
+
+
+class LangChain(Harness):
+    name = "langchain"
+
+    async def run(self, bus: Toolbus, prompt: str) -> str:
+        agent = agent_with(middleware=[live(bus)])
+        state = await agent.ainvoke({"messages": [{"role": "user", "content": prompt}]})
+        return str(state["messages"][-1].text)
+
+
+def agent_with(*args: Any, **options: Any) -> Any:
+    """An agent; LangChain types it only in part."""
+    return create_agent("openai:gpt-5.1", *args, **options)
+
+
+def called(name: str, **arguments: Any) -> dict[str, Any]:
+    """A call as LangChain writes it."""
+    return {"type": "tool_call", "id": "1", "name": name, "args": arguments}
+
+
+class TestLangChain(Contract):
+    harness: ClassVar[Harness] = LangChain()
+
+    async def test_a_fixed_list_of_tools_serves_an_agent_too(self, stage: Stage) -> None:
+        with stage.model([[ToolCall("desk_add", {"a": 1, "b": 2})], "It is 3."]) as provider:
+            state = await agent_with(tools(stage.bus)).ainvoke(GO)
+        assert [message.text for message in state["messages"]][-2:] == ["3", "It is 3."]
+        assert provider.asked[0].tools["desk_add"]["function"]["parameters"]["required"] == ["a", "b"]
+
+    async def test_the_artifact_holds_what_the_model_is_not_told(self, stage: Stage) -> None:
+        toolbox = {tool.name: tool for tool in tools(stage.bus)}
+        message: ToolMessage = await toolbox["desk_many"].ainvoke(called("desk_many"))
+        assert message.status == "success"
+        assert message.artifact["server"] == "desk"
+        assert message.artifact["structured"] == {"n": 7}
+        kinds = [block["type"] for block in message.artifact["content"]]
+        assert kinds == ["Audio", "ResourceLink", "Embedded", "Embedded"]
+        assert message.artifact["content"][0]["data"] == WAV
+        assert [block["type"] for block in message.content_blocks][:2] == ["text", "image"]
+
+    async def test_a_failure_has_the_status_of_one(self, stage: Stage) -> None:
+        toolbox = {tool.name: tool for tool in tools(stage.bus)}
+        message: ToolMessage = await toolbox["desk_fail"].ainvoke(called("desk_fail", reason="no ink"))
+        assert (message.status, message.content) == ("error", "Error executing tool fail: no ink")
+
+    async def test_metadata_names_the_server(self, stage: Stage) -> None:
+        [add] = [tool for tool in tools(stage.bus) if tool.name == "desk_add"]
+        assert add.metadata is not None
+        assert (add.metadata["server"], add.metadata["tool"]) == ("desk", "add")
+        assert add.metadata["annotations"]["readOnlyHint"] is True
+
+    async def test_a_checkpoint_takes_the_artifact(self, stage: Stage) -> None:
+        with stage.model([[ToolCall("desk_many")], "Done."]):
+            agent = agent_with(tools(stage.bus), checkpointer=InMemorySaver())
+            config: Any = {"configurable": {"thread_id": "1"}}
+            await agent.ainvoke(GO, config)
+            kept = await agent.aget_state(config)
+        [message] = [message for message in kept.values["messages"] if isinstance(message, ToolMessage)]
+        assert message.artifact["content"][0]["data"] == WAV
+
+    def test_invoke_works_without_a_loop(self, web_ports: dict[str, int]) -> None:
+        with SyncToolbus({"servers": {"desk": Place("http", "modern", web_ports).config()}}) as bus:
+            toolbox = {tool.name: tool for tool in tools(bus)}
+            assert toolbox["desk_add"].invoke({"a": 1, "b": 2}) == "3"
+
+    async def test_invoke_works_in_a_thread(self, stage: Stage) -> None:
+        toolbox = {tool.name: tool for tool in tools(stage.bus)}
+        assert await asyncio.to_thread(toolbox["desk_add"].invoke, {"a": 1, "b": 2}) == "3"
+
+    async def test_invoke_on_the_loop_of_the_bus_says_what_to_do(self, stage: Stage) -> None:
+        toolbox = {tool.name: tool for tool in tools(stage.bus)}
+        with pytest.raises(
+            RuntimeError, match=r"await the call instead \(ainvoke, arun\), or use SyncToolbus"
+        ):
+            toolbox["desk_add"].invoke({"a": 1, "b": 2})
+
+    async def test_tools_of_the_agent_stand_beside_the_live_ones(self, stage: Stage) -> None:
+        def shout(text: str) -> str:
+            """Say it loudly."""
+            return text.upper()
+
+        calls = [ToolCall("shout", {"text": "tea"}), ToolCall("desk_echo", {"text": "tea"})]
+        with stage.model([calls, "Done."]) as provider:
+            agent = agent_with([shout], middleware=[live(stage.bus)])
+            await agent.ainvoke(GO)
+        assert [given.text for given in provider.asked[1].given] == ["TEA", "tea"]

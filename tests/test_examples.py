@@ -1,0 +1,112 @@
+"""Every host in examples/ runs, prints exactly this, and leaves no process behind."""
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SECONDS = 60
+
+NOT_FOUND = "spawn failed: command 'no-such-program' not found; install it, or give its full path"
+STRICT = (
+    '"parameters": {{"type": "object", "properties": {{"{0}": {{"type": "string"}}}}, "required": ["{0}"], '
+    '"additionalProperties": false}}, "strict": true}}}}'
+)
+
+OUTPUT = {
+    "assistant4/host.py": """\
+WARNING server 'search': headers.Authorization: secret 'EXAMPLE_SEARCH_TOKEN' is not set; set it in the \
+environment or in a .env beside the config; the server is skipped
+tool mcp_notes_add: [MCP: notes] Keep a note.
+tool mcp_notes_search: [MCP: notes] Find the notes that hold a word.
+event mcp.tool_called: notes/add, error: None
+event mcp.tool_called: notes/search, error: None
+assistant: I looked: buy tea.
+healthy: True
+tools after the stop: 0
+""",
+    "squidbot.py": f"""\
+skipped weather: server 'weather': {NOT_FOUND}
+tools: count_words, notes_add, notes_search
+notes_add: kept as note 1
+notes_search: MCP error: wrong arguments for 'notes_search', nothing was sent: \
+argument 'word' is missing: expected a string (Word); for example "text"
+argument 'world' is unknown: did you mean 'word'? known: 'word' (an error)
+notes_search: buy tea
+count_words: 2
+squidbot: The last tool said: 2
+tools after the shutdown: count_words
+""",
+    "aidk.py": f"""\
+not registered: server 'broken-mcp': {NOT_FOUND}
+{{"type": "function", "function": {{"name": "mcp_add", "description": "[Notes MCP] Keep a note.", \
+{STRICT.format("text")}
+{{"type": "function", "function": {{"name": "mcp_search", \
+"description": "[Notes MCP] Find the notes that hold a word.", {STRICT.format("word")}
+mcp_add of notes-mcp: ['Text'] kept as note 1
+mcp_search of notes-mcp: ['Text'] buy tea
+tools without the server: 0
+""",
+    "axle.py": """\
+tools: shout, work_add, work_search, home_add, home_search
+user: What is on my list at home?
+work_add: kept as note 1
+home_add: kept as note 1
+home_search: buy tea
+shout: TEA
+agent: You wanted to buy tea.
+closed: the connection is closed
+MCP error: the bus is closed
+""",
+}
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    """A copy of the folder, so that whatever runs in it can be told from all else."""
+    folder = tmp_path / "examples"
+    shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+@pytest.mark.timeout(SECONDS * 2)
+@pytest.mark.parametrize("program", OUTPUT)
+def test_the_example_prints_this_and_leaves_nothing_behind(program: str, examples: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "EXAMPLE_SEARCH_TOKEN"}
+    env["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{env['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", program],
+        cwd=examples,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert (done.stdout, done.stderr, done.returncode) == (OUTPUT[program], "", 0)
+    deadline = time.monotonic() + 5  # a process that was told to end may take a moment
+    while left := processes_in(examples):
+        assert time.monotonic() < deadline, f"still running: {left}"
+
+
+def test_no_program_is_left_out() -> None:
+    folder = ROOT / "examples"
+    hosts = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")} - {"notes.py"}
+    assert hosts == set(OUTPUT)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """The processes that run in the folder, also those whose parent is gone."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cwd").readlink().is_relative_to(folder):
+                found.append((entry / "cmdline").read_text().replace("\0", " "))
+        except OSError:
+            continue  # it ended while we looked, or is not ours
+    return found
