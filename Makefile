@@ -55,7 +55,8 @@ clean:
 		{ echo "toolbus needs Python 3.11 or newer; name one: make PYTHON=python3.12" >&2; exit 1; }
 	echo "setting up .venv (about a minute, once)"
 	$(PYTHON) -m venv .venv
-	python -m pip install -qq --disable-pip-version-check -e '.[dev]'
+	python -m pip install -qq --disable-pip-version-check 'uv>=0.13'
+	python -m uv pip install -q --python .venv -e '.[dev]'
 	touch $@
 
 .interop/.ready: tests/interop/install.py | .venv/.ready
