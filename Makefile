@@ -56,7 +56,7 @@ clean:
 	echo "setting up .venv (about a minute, once)"
 	$(PYTHON) -m venv .venv
 	python -m pip install -qq --disable-pip-version-check 'uv>=0.13'
-	python -m uv pip install -q --python .venv -e '.[dev]'
+	python -m uv pip install -q --compile-bytecode --python .venv -e '.[dev]'
 	touch $@
 
 .interop/.ready: tests/interop/install.py | .venv/.ready

@@ -57,7 +57,8 @@ def installed(name: str) -> None:
     print(f"setting up .adapters/{name}", flush=True)
     _uv("venv", "--quiet", "--allow-existing", "--python", sys.executable, str(FOLDER / name))
     wanted = [*OWN[name], *TESTING, "--editable", f".[{extra_of(name)}]"]
-    _uv("pip", "install", "--quiet", "--python", str(python_of(name)), *wanted)
+    # Compiled now: else the warnings of others' code come up at its first import, as errors of a test.
+    _uv("pip", "install", "--quiet", "--compile-bytecode", "--python", str(python_of(name)), *wanted)
 
 
 def tested(name: str, *more: str) -> int:
