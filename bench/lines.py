@@ -25,6 +25,8 @@ from bench.sides import (
 )
 from bench.turns import (
     Run,
+    agent_ours,
+    agent_own,
     langchain_ours,
     langchain_own,
     openai_ours,
@@ -146,6 +148,7 @@ def lines(url: str) -> list[Line]:
         Line(name="turn, OpenAI Agents **", open=turns(openai_own, openai_ours), rounds=20, bar=1.3),
         Line(name="turn, langchain.mcp **", open=turns(langchain_own, langchain_ours), rounds=20, bar=1.3),
         Line(name="turn, pydantic-ai **", open=turns(pydantic_own, pydantic_ours), rounds=20, bar=1.3),
+        Line(name="turn, Agent / pydantic-ai", open=turns(agent_own, agent_ours), rounds=20, bar=1.15),
     ]
 
 

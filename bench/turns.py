@@ -4,6 +4,7 @@ The model is a stand-in of the kind each framework has, in the process: what is 
 way to the server and back over stdio. Both sides keep their connection and their list of tools.
 """
 
+import json
 import warnings
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,15 +19,16 @@ from langchain_core._api import LangChainBetaWarning
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
-from pydantic_ai import AbstractToolset
+from pydantic_ai import AbstractToolset, AgentRunResultEvent
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ModelMessage, TextPart, ToolCallPart
 from pydantic_ai.messages import ModelResponse as PydanticResponse
-from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
 from bench.sides import STDIO, bench_bus
 from toolbus.adapters import langchain, openai_agents, pydantic_ai
+from toolbus.agent import Agent as ToolbusAgent
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", LangChainBetaWarning)
@@ -150,6 +152,13 @@ def _played(messages: list[ModelMessage], info: AgentInfo) -> PydanticResponse:
     return PydanticResponse(parts=[ToolCallPart(info.function_tools[0].name, ARGUMENTS)])
 
 
+async def _streamed(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+    if len(messages) > 1:
+        yield "Done."
+    else:
+        yield {0: DeltaToolCall(info.function_tools[0].name, json.dumps(ARGUMENTS), tool_call_id="c")}
+
+
 def pydantic_run(toolset: AbstractToolset[Any]) -> Run:
     """One run of an agent with that toolset."""
     agent = PydanticAgent(FunctionModel(_played), toolsets=[toolset])
@@ -158,6 +167,36 @@ def pydantic_run(toolset: AbstractToolset[Any]) -> Run:
         return (await agent.run("Go.")).output
 
     return run
+
+
+@asynccontextmanager
+async def agent_own() -> AsyncGenerator[Run]:
+    """pydantic-ai itself, streaming, with the same tools as our agent."""
+    async with bench_bus(None, "modern") as bus:
+        agent = PydanticAgent(FunctionModel(stream_function=_streamed), toolsets=[pydantic_ai.toolset(bus)])
+
+        async def run() -> object:
+            said: object = None
+            async with agent.run_stream_events("Go.") as events:
+                async for event in events:
+                    if isinstance(event, AgentRunResultEvent):
+                        said = event.result.output
+            return said
+
+        yield run
+
+
+@asynccontextmanager
+async def agent_ours() -> AsyncGenerator[Run]:
+    """`toolbus.agent.Agent`, a new conversation each time."""
+    async with bench_bus(None, "modern") as bus:
+        agent = ToolbusAgent(FunctionModel(stream_function=_streamed), tools=[bus])
+
+        async def run() -> object:
+            agent.history = []
+            return await agent.send("Go.").final
+
+        yield run
 
 
 @asynccontextmanager

@@ -2,13 +2,15 @@
 
 import json
 import struct
+import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.running import Done, living_at, toolbus
+from tests.cli.running import SECONDS, Done, environment, living_at, toolbus
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -100,6 +102,42 @@ def test_mistakes_say_what_was_meant(demo: Demo) -> None:
     (misspelt,) = demo.call("notes_serch")
     assert "did you mean 'notes_search'" in misspelt["error"]
     assert "did you mean 'notes_search'" in demo.text.stdout
+
+
+def test_an_agent_calls_two_tools_and_answers_and_it_says_that_a_script_plays_the_model(demo: Demo) -> None:
+    shown = demo.text.stdout.partition("\nAn agent on the same servers")[2].splitlines()[:5]
+    assert shown == [
+        "; there is no model here, a script plays its part",
+        "you: What do I have to buy, and how does rain.txt begin?",
+        '  notes_search(words="buy", limit=1)',
+        '  files_read(path="rain.txt")',
+        "agent: Your note says 'buy tea'. The file begins 'The rain'.",
+    ]
+    last = demo.report["calls"][-2:]
+    assert [(call["name"], call["is_error"]) for call in last] == [
+        ("notes_search", False),
+        ("files_read", False),
+    ]
+
+
+def test_without_pydantic_ai_the_agent_is_left_out_and_it_says_what_to_install(tmp_path: Path) -> None:
+    program = (
+        "import asyncio, sys\n"
+        "sys.modules['pydantic_ai'] = None\n"
+        "from toolbus.cli.demo_agent import played\n"
+        "from toolbus.cli.options import Settings\n"
+        "from toolbus.cli.screen import Screen\n"
+        "assert asyncio.run(played(Screen(Settings()), None)) == []\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    assert run.stdout == '  left out: it needs pydantic-ai; pip install "toolbus[agent]"\n'
 
 
 def test_what_the_first_run_kept_is_there_in_the_second(demo: Demo) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -124,6 +124,52 @@ def call(
     from toolbus.cli.call import run
 
     return run(settings, name, given(words or [], args, args_file), timeout=timeout, out=out)
+
+
+@app.command()
+@with_settings
+def chat(
+    settings: Settings,
+    prompt: Annotated[
+        str | None,
+        typer.Argument(metavar="PROMPT", help="Answer this and end; text that is piped in comes after it."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            envvar="TOOLBUS_MODEL",
+            help="As in openai:gpt-5.1, or the address of a server that speaks as OpenAI does, as in "
+            "http://localhost:11434/v1#qwen3. By default the first that can be used: a provider whose key is "
+            "set, or a local server.",
+        ),
+    ] = None,
+    approve: Annotated[
+        Literal["ask", "writes", "never"],
+        typer.Option(
+            "--approve",
+            help="Ask before every call, before all that are not marked read-only, or never. Without a "
+            "terminal to ask in, and with --json, what would be asked about is not run.",
+        ),
+    ] = "writes",
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="DIR", help="Save images there; otherwise in a temporary folder."),
+    ] = None,
+) -> int:
+    """Talk to a model that has the tools of your servers.
+
+    On a terminal a dialog; with PROMPT, or text piped in, one answer. The model's words go to stdout, and
+    only the final ones if that is no terminal. Needs pip install "toolbus[agent]".
+
+    With --json a document per line and event, not one in all: text, thinking, tool_called,
+    tool_progressed, tool_returned, approval_asked, and at last result, with text, usage and calls.
+    """
+    from toolbus.cli.chat.start import run
+    from toolbus.cli.chat.wanted import Wanted
+
+    return run(settings, Wanted(prompt=prompt, model=model, approve=approve, out=out))
 
 
 @app.command()

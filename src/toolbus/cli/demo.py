@@ -1,6 +1,7 @@
 """`toolbus demo`: four servers that ship with toolbus, and one that is broken, as real processes.
 
-Nothing here is staged: every line is what the bus reported or a tool answered.
+Nothing here is staged but the model of the agent at the end, which says so: every other line is what the
+bus reported or a tool answered.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from toolbus.cli import results
+from toolbus.cli.demo_agent import played
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen, one_line, visible
 from toolbus.cli.session import opened
@@ -61,6 +63,8 @@ async def _shown(settings: Settings, out: Path | None) -> int:
         await _a_new_tool(show, bus)
         await _a_crash(show, bus, worker)
         await _mistakes(show, bus)
+        show.title("An agent on the same servers; there is no model here, a script plays its part")
+        show.report["calls"] += await played(screen, bus)
         show.quiet = True
     if screen.as_json:
         screen.json(show.report)

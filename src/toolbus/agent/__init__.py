@@ -1,0 +1,46 @@
+"""A small agent: MCP tools beside functions of yours, on any model that pydantic-ai knows."""
+
+from toolbus.errors import ExtraMissing
+
+try:
+    import pydantic_ai
+
+    del pydantic_ai  # only to say what to install, before anything else is tried
+except ImportError as error:
+    raise ExtraMissing("toolbus.agent", "agent", str(error)) from error
+
+from toolbus.agent.agent import Agent
+from toolbus.agent.approval import Request
+from toolbus.agent.events import (
+    ApprovalAsked,
+    RunEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolProgressed,
+    ToolReturned,
+)
+from toolbus.agent.failures import ModelFailed, NameClash
+from toolbus.agent.limits import LimitReached, Limits
+from toolbus.agent.once import generate, stream
+from toolbus.agent.run import Run, RunResult
+
+__all__ = [
+    "Agent",
+    "ApprovalAsked",
+    "LimitReached",
+    "Limits",
+    "ModelFailed",
+    "NameClash",
+    "Request",
+    "Run",
+    "RunEvent",
+    "RunResult",
+    "TextDelta",
+    "ThinkingDelta",
+    "ToolCalled",
+    "ToolProgressed",
+    "ToolReturned",
+    "generate",
+    "stream",
+]

@@ -1,0 +1,172 @@
+"""What an agent can do: functions of its user beside MCP tools, under one rule of approval."""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
+
+from pydantic_ai import RunContext
+from pydantic_ai import Tool as FunctionTool
+from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
+
+from toolbus.adapters.offer import Bus, Source, the_bus
+from toolbus.adapters.pydantic_ai import BusTool, BusToolset, Manners
+from toolbus.agent.failures import NameClash
+from toolbus.bus import Toolbus
+from toolbus.records import JSON, ToolResult, ToolSpec
+from toolbus.tool import Tool
+from toolbus.visible import cleaned
+
+logger = logging.getLogger("toolbus")
+
+AgentTool: TypeAlias = Callable[..., Any] | FunctionTool[Any] | Tool | Bus
+"""A function of yours, a tool of a bus, or a bus whose tools are taken as they are at every turn."""
+# Wrong arguments to a function cost a try of that function; what bounds a run are its limits.
+TRIES = 1000
+
+
+class Desk(Protocol):
+    """The run that calls are made for."""
+
+    async def refused(
+        self, call: str, name: str, arguments: Mapping[str, JSON], spec: ToolSpec | None
+    ) -> str | None:
+        """Why the call must not be made; None if it may."""
+        ...
+
+    def progressed(
+        self, call: str, name: str, progress: float, total: float | None, message: str | None
+    ) -> None:
+        """A call came further."""
+        ...
+
+
+class Toolbox:
+    """The tools that an agent was given."""
+
+    def __init__(self, tools: Iterable[AgentTool], own: Bus | None = None) -> None:
+        """Raises `NameClash` for two tools of one name; what a bus has is looked at when a run begins."""
+        given = list(tools)
+        self.buses = [the_bus(tool) for tool in given if isinstance(tool, Bus)]
+        if own is not None:
+            self.buses.append(the_bus(own))
+        self.chosen = [tool for tool in given if isinstance(tool, Tool)]
+        behind = (tool.runner for tool in self.chosen if isinstance(tool.runner, Toolbus))
+        self.known = list(dict.fromkeys([*self.buses, *behind]))
+        """Every bus there is, also behind tools that were given one by one."""
+        functions = [_function(tool) for tool in given if not isinstance(tool, Tool | Bus)]
+        named: dict[str, str] = {}
+        for tool in (*functions, *self.chosen):
+            _name(tool.name, _described(tool), named)
+        sources: list[Source] = [*self.buses, *([self.chosen] if self.chosen else [])]
+        # Made once, so that a tool is declared once and not in every run.
+        self._parts: list[AbstractToolset[Any]] = [
+            FunctionToolset[Any](functions, max_retries=TRIES),
+            *(McpTools(source) for source in sources),
+        ]
+
+    def for_run(self, desk: Desk) -> "RunTools":
+        """As the model of one run gets them; the run has the desk as its `deps`."""
+        return RunTools(self._parts, desk)
+
+    def instructions(self) -> str:
+        """What the servers say about how to use them, in the order of the config."""
+        return "\n\n".join(
+            f"How to use the tools of {alias!r}:\n{cleaned(inventory.instructions)}"
+            for bus in self.known
+            for alias, inventory in bus.inventories.items()
+            if inventory.instructions and (bus in self.buses or self._chose_from(bus, alias))
+        )
+
+    def _chose_from(self, bus: Toolbus, server: str) -> bool:
+        return any(tool.runner is bus and tool.server == server for tool in self.chosen)
+
+
+class McpTools(BusToolset):
+    """MCP tools; the run that calls one hears of its progress."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source, None, None, Manners())
+
+    async def executed(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
+        """The result of one call."""
+        desk: Desk = ctx.deps
+        told = partial(desk.progressed, ctx.tool_call_id or "", tool.name)
+        return await tool.run(arguments, on_progress=told)
+
+
+class RunTools(AbstractToolset[Any]):
+    """All tools of one run: what there is at every turn, and one way to call it."""
+
+    def __init__(self, parts: list[AbstractToolset[Any]], desk: Desk) -> None:
+        self._parts = parts
+        self._desk = desk
+        self._began = False
+        self.servers: dict[str, str] = {}
+        """Which server a name leads to."""
+
+    @property
+    def id(self) -> str:
+        """The same on every run."""
+        return "toolbus-agent"
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        """What there is now. Raises `NameClash` at the first turn; later the newcomer is left out."""
+        found: dict[str, ToolsetTool[Any]] = {}
+        named: dict[str, str] = {}
+        for part in self._parts:
+            for name, tool in (await part.get_tools(ctx)).items():
+                try:
+                    _name(name, _described(tool), named)
+                except NameClash as clash:
+                    if not self._began:
+                        raise
+                    logger.warning("%s; the newcomer is left out", clash)
+                    continue
+                found[name] = tool
+        self._began = True
+        self.servers.clear()
+        for name, tool in found.items():
+            if isinstance(tool, BusTool):
+                self.servers[name] = tool.tool.server
+        return found
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        """Ask if that is wanted, and run it; what goes wrong is told to the model."""
+        spec = tool.tool.spec if isinstance(tool, BusTool) else None
+        refusal = await self._desk.refused(ctx.tool_call_id or "", name, tool_args, spec)
+        if refusal is not None:
+            raise ToolFailed(refusal)
+        try:
+            return await tool.toolset.call_tool(name, tool_args, ctx, tool)
+        except (ModelRetry, ToolFailed, ToolFailedError, ToolRetryError):
+            raise
+        except Exception as error:  # of the user's function: the model can act on it, the run goes on
+            logger.debug("the tool %r raised", name, exc_info=True)
+            raise ToolFailed(f"{type(error).__name__}: {error}") from error
+
+
+def _function(tool: Callable[..., Any] | FunctionTool[Any]) -> FunctionTool[Any]:
+    return cast(FunctionTool[Any], tool) if isinstance(tool, FunctionTool) else FunctionTool[Any](tool)
+
+
+def _name(name: str, whose: str, named: dict[str, str]) -> None:
+    if name in named:
+        raise NameClash(name, named[name], whose)
+    named[name] = whose
+
+
+def _described(tool: Tool | FunctionTool[Any] | ToolsetTool[Any]) -> str:
+    match tool:
+        case FunctionTool():
+            function = tool.function
+            return f"the function {getattr(function, '__qualname__', tool.name)}"
+        case Tool():
+            return f"{tool.origin.tool!r} of server {tool.server!r}"
+        case BusTool():
+            return _described(tool.tool)
+        case _:
+            return f"the function {tool.tool_def.name}"

@@ -1,0 +1,47 @@
+"""A person's word before a call is made: yes, no, or always for this tool in this chat."""
+
+from rich.text import Text
+
+from toolbus.agent import ApprovalAsked
+from toolbus.cli.chat.keyboard import Keyboard
+from toolbus.cli.screen import Screen, escaped_json, one_line
+
+QUESTION = "run it? [y]es, [n]o, [a]lways in this chat: "
+ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
+NOBODY = "there is no terminal to ask the user in"
+
+
+class Asking:
+    """Asks, and remembers what may always be run; without a keyboard it denies."""
+
+    def __init__(self, screen: Screen, keyboard: Keyboard | None) -> None:
+        self._screen = screen
+        self._keyboard = keyboard
+        self._always: set[tuple[str | None, str]] = set()
+
+    def word(self, asked: ApprovalAsked) -> bool | str:
+        """True, or why not; KeyboardInterrupt on Ctrl-C, which is a no as well."""
+        if (asked.server, asked.name) in self._always:
+            return True
+        if self._keyboard is None:
+            self._screen.note(f"{asked.name} was not run: {NOBODY}; '--approve never' lets it run unasked")
+            return NOBODY
+        self._show(asked)
+        while True:
+            try:
+                answer = ANSWERS.get(self._keyboard.answer(QUESTION).strip().lower())
+            except EOFError:
+                self._screen.note("")
+                answer = "no"
+            if answer == "always":
+                self._always.add((asked.server, asked.name))
+            if answer is not None:
+                return answer != "no"
+
+    def _show(self, asked: ApprovalAsked) -> None:
+        """All of it: whoever allows a call must have seen what is sent."""
+        whose = f" of server {asked.server}" if asked.server is not None else ""
+        self._screen.err.print(
+            Text(f"{one_line(asked.name)}{one_line(whose) and whose}", style="bold yellow")
+        )
+        self._screen.err.print(Text(escaped_json(dict(asked.arguments), indent=2)))

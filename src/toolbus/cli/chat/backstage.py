@@ -1,0 +1,147 @@
+"""The servers and the agent on a loop in a thread of their own, so that the terminal keeps the main one.
+
+Ctrl-C and readline belong to the main thread, and whoever thinks about an answer must not make the servers
+wait: they are heard, and kept up, all the time. What is open when the block ends is closed in order, within
+the bounds that the bus sets.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future, wait
+from contextlib import AbstractAsyncContextManager, contextmanager
+from queue import Empty, SimpleQueue
+from threading import Thread
+from types import FrameType
+from typing import Any, TypeVar
+
+from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
+
+T = TypeVar("T")
+HEARING = 0.5
+"""Seconds between two looks for a signal, where a wait is not ended by one (Windows)."""
+ENDING = ("SIGTERM", "SIGHUP")
+
+
+@contextmanager
+def backstage() -> Generator["Backstage"]:
+    """A loop until the block ends; Ctrl-C, SIGTERM and a closed terminal end the block."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = [getattr(signal, name) for name in ENDING if hasattr(signal, name)]
+    before = {number: signal.signal(number, end) for number in numbers}
+    stage = Backstage()
+    try:
+        yield stage
+    finally:
+        # From here on everything is bounded, and an impatient second Ctrl-C would leave processes behind.
+        ignored = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *numbers)}
+        stage.close()
+        for number, handler in {**ignored, **before}.items():
+            signal.signal(number, handler)
+
+
+class Backstage:
+    """The loop, and how the main thread has things done there."""
+
+    def __init__(self) -> None:
+        loop: Future[asyncio.AbstractEventLoop] = Future()
+        self._halt = asyncio.Event()
+        self._forever = asyncio.Event()  # kept here: a task that waits for what nobody knows is garbage
+        self._holding: list[asyncio.Task[None]] = []
+        self._thread = Thread(target=lambda: asyncio.run(self._live(loop)), name="toolbus", daemon=True)
+        self._thread.start()
+        self._loop = loop.result()
+
+    async def _live(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
+        loop.set_result(asyncio.get_running_loop())
+        await self._halt.wait()
+        # One after another, and before asyncio.run cancels all there is: a bus stops its own tasks in order.
+        for task in reversed(self._holding):
+            task.cancel()
+            await asyncio.wait([task])
+
+    def close(self) -> None:
+        """Leave what is held, the last first, and end the loop."""
+        self._loop.call_soon_threadsafe(self._halt.set)
+        self._thread.join()
+
+    def held(self, manager: AbstractAsyncContextManager[T]) -> T:
+        """Enter it; it is left, by the task that entered, when the loop ends."""
+        entered: Future[T] = Future()
+
+        async def hold() -> None:
+            if (task := asyncio.current_task()) is not None:
+                self._holding.append(task)
+            try:
+                async with manager as value:
+                    entered.set_result(value)
+                    await self._forever.wait()
+            except Exception as error:  # the edge of a task: whoever waits is told
+                if entered.done():
+                    raise
+                entered.set_exception(error)
+
+        self.soon(hold())
+        return _waited(entered)
+
+    def turn(self, agent: Agent, prompt: str) -> "Turn":
+        """Say something to the agent."""
+        return Turn(self, agent, prompt)
+
+    def soon(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Have work begun."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def tell(self, what: Callable[[], None]) -> None:
+        """Have something done there that takes no time."""
+        self._loop.call_soon_threadsafe(what)
+
+
+class Turn:
+    """One run of an agent, followed from the main thread."""
+
+    def __init__(self, stage: Backstage, agent: Agent, prompt: str) -> None:
+        self._stage = stage
+        self._events: SimpleQueue[RunEvent | None] = SimpleQueue()
+        self._work = stage.soon(self._heard(agent, prompt))
+        self._work.add_done_callback(lambda _: self._events.put(None))
+
+    async def _heard(self, agent: Agent, prompt: str) -> RunResult[str]:
+        run = agent.send(prompt)
+        async for event in run:
+            self._events.put(event)
+        assert run.result is not None, "a run that raised nothing has a result"
+        return run.result
+
+    def __iter__(self) -> Iterator[RunEvent]:
+        """What happens, until the run ends, well or not."""
+        while True:
+            try:
+                event = self._events.get(timeout=HEARING)
+            except Empty:
+                continue
+            if event is None:
+                return
+            yield event
+
+    @property
+    def result(self) -> RunResult[str]:
+        """What came out; raises what ended the run."""
+        return _waited(self._work)
+
+    def settle(self, asked: ApprovalAsked, word: bool | str) -> None:
+        """Let a call run (True), or not, with the reason that the model is told."""
+        self._stage.tell(asked.approve if word is True else lambda: asked.deny(word or ""))
+
+    def stop(self) -> None:
+        """End it; calls under way are cancelled on their servers."""
+        self._work.cancel()
+
+
+def _waited(future: "Future[T]") -> T:
+    while not future.done():
+        wait([future], HEARING)
+    return future.result()

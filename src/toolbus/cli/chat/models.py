@@ -1,0 +1,100 @@
+"""Which model a chat is with: the one that was named, else the first that can be used.
+
+A look at local servers takes less than a second, all of them together. A key is read only to hide it.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future, wait
+from threading import Thread
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, build_opener
+
+from toolbus.config.redact import shown_url, spellings, url_secrets
+from toolbus.errors import ToolbusError
+
+KEYS = {
+    "ANTHROPIC_API_KEY": "anthropic:claude-sonnet-4-5",
+    "OPENAI_API_KEY": "openai:gpt-5.1",
+    "GOOGLE_API_KEY": "google:gemini-flash-latest",
+    "GEMINI_API_KEY": "google:gemini-flash-latest",
+    "DEEPSEEK_API_KEY": "deepseek:deepseek-chat",
+}
+"""The model for whoever has such a key, the first that is found."""
+LOCAL = {
+    "Ollama": "http://127.0.0.1:11434/v1",
+    "LM Studio": "http://127.0.0.1:1234/v1",
+    "vLLM": "http://127.0.0.1:8000/v1",
+    "llama.cpp": "http://127.0.0.1:8080/v1",
+}
+"""Where servers that speak as OpenAI does listen unless told otherwise."""
+LOOKING = 0.8
+"""Seconds that all of them together get to answer."""
+LONGEST = 1_000_000
+"""Bytes of a list of models; on these ports anything may listen."""
+
+
+class NoModel(ToolbusError):
+    """No model was named, and none was found."""
+
+    def __init__(self) -> None:
+        places = ", ".join(f"{name} at {urlsplit(url).netloc}" for name, url in LOCAL.items())
+        super().__init__(
+            f"no model to chat with: none of {', '.join(KEYS)} is set, and no local server answers "
+            f"({places}); set a key, start a server, or name a model: --model openai:gpt-5.1"
+        )
+
+
+def chosen(named: str | None) -> str:
+    """The model to use, as `Agent` takes it; raises `NoModel`."""
+    if named:
+        return named
+    by_key = (model for variable, model in KEYS.items() if os.environ.get(variable))
+    model = next(by_key, None) or answering(LOCAL)
+    if model is None:
+        raise NoModel
+    return model
+
+
+def answering(places: Mapping[str, str]) -> str | None:
+    """A model of the first place, in their order, that has any: `URL#name`."""
+    looks = {url: Future[str | None]() for url in places.values()}
+    for url, look in looks.items():
+        # Daemon: one that does not answer must not keep the program from going on, or from ending.
+        Thread(target=_look, args=(url, look), daemon=True).start()
+    wait(looks.values(), LOOKING)
+    found = ((url, look.result()) for url, look in looks.items() if look.done())
+    return next((f"{url}#{name}" for url, name in found if name), None)
+
+
+def _look(url: str, look: "Future[str | None]") -> None:
+    name = None
+    try:
+        # No proxy: it would look on a machine of its own.
+        with build_opener(ProxyHandler({})).open(f"{url}/models", timeout=LOOKING) as answer:
+            name = _talking(json.loads(answer.read(LONGEST)))
+    except Exception:  # the edge of a thread, and whatever listens there may say anything
+        name = None
+    look.set_result(name)
+
+
+def _talking(listed: Any) -> str | None:
+    """The first model that is not one for embeddings: these stand in the same list, and cannot talk."""
+    names = [model["id"] for model in listed["data"] if isinstance(model["id"], str)]
+    return next((name for name in names if "embed" not in name.lower()), None)
+
+
+def shown(model: str) -> str:
+    """The model for people: no credentials of an address."""
+    if not model.startswith(("http://", "https://")):
+        return model
+    url, _, name = model.partition("#")
+    return f"{shown_url(url)}#{name}" if name else shown_url(url)
+
+
+def secrets_of(model: str) -> tuple[str, ...]:
+    """What must not be printed: every key in the environment, and the credentials of an address."""
+    keys = [value for name, value in os.environ.items() if name.upper().endswith("_API_KEY")]
+    return spellings([*keys, *url_secrets(model)])

@@ -1,0 +1,57 @@
+"""What a chat needs before its first word: a prompt or a terminal, a config, a model."""
+
+import os
+import sys
+import warnings
+
+from toolbus.cli.chat.models import chosen
+from toolbus.cli.chat.wanted import Wanted
+from toolbus.cli.options import Settings
+from toolbus.cli.outcome import Usage
+from toolbus.cli.screen import Screen
+from toolbus.cli.session import checked, configured
+
+
+def run(settings: Settings, wanted: Wanted) -> int:
+    """Chat; without a prompt, and on a terminal, until the person ends it."""
+    if wanted.out is not None and wanted.out.exists() and not wanted.out.is_dir():
+        raise Usage(f"--out {str(wanted.out)!r} is a file; name a folder")
+    if wanted.prompt is None and settings.json and _is_terminal():
+        raise Usage("--json is for one answer: give a prompt")
+    screen, config = Screen(settings), configured(settings)
+    checked(config, ())
+    prompt = _whole(wanted.prompt)
+    _hush(settings)
+    with screen.moving("loading the agent"):
+        # Here, and not above: no other command, and no mistake, waits for pydantic-ai.
+        from toolbus.cli.chat.talk import talk
+    with screen.moving("looking for a model"):
+        model = chosen(wanted.model)
+    return talk(screen, config, wanted, model, prompt)
+
+
+def _hush(settings: Settings) -> None:
+    """What packages below say to programmers is not for whoever chats."""
+    os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
+    if not (settings.verbose or settings.debug):
+        warnings.simplefilter("ignore")
+
+
+def _is_terminal() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def _whole(prompt: str | None) -> str | None:
+    """The prompt, and below it what is piped in; None on a terminal without either."""
+    if _is_terminal():
+        if prompt is not None and not prompt.strip():
+            raise Usage("the prompt is empty")
+        return prompt
+    try:
+        piped = "" if sys.stdin is None else sys.stdin.buffer.read().decode()
+    except UnicodeDecodeError:
+        raise Usage("what is piped in is no UTF-8 text") from None
+    whole = "\n\n".join(part.strip("\r\n") for part in (prompt or "", piped) if part.strip())
+    if not whole:
+        raise Usage("nothing to answer: give a prompt, pipe text in, or run it on a terminal")
+    return whole

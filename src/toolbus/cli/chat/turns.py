@@ -1,0 +1,47 @@
+"""One turn after another: a prompt goes to the agent, what happens is shown, a person is asked."""
+
+from toolbus.agent import Agent, ApprovalAsked, ModelFailed
+from toolbus.cli.chat.asking import Asking
+from toolbus.cli.chat.backstage import Backstage
+from toolbus.cli.chat.view import View
+from toolbus.config.redact import redacted
+
+
+class Turns:
+    """The turns of one chat."""
+
+    def __init__(
+        self, stage: Backstage, agent: Agent, view: View, asking: Asking, secrets: tuple[str, ...]
+    ) -> None:
+        self._stage = stage
+        self._agent = agent
+        self._view = view
+        self._asking = asking
+        self._secrets = secrets
+
+    def take(self, prompt: str) -> None:
+        """Answer a prompt; raises what ended the turn early. Ctrl-C ends it."""
+        turn = self._stage.turn(self._agent, prompt)
+        try:
+            self._view.begin()
+            for event in turn:
+                self._view.hear(event)
+                if isinstance(event, ApprovalAsked):
+                    word = self._asking.word(event)
+                    turn.settle(event, word)
+                    self._view.settled(event.id, allowed=word is True)
+            result = turn.result
+        except BaseException as error:
+            turn.stop()
+            self._view.stop()
+            if isinstance(error, ModelFailed) and redacted(str(error), self._secrets) != str(error):
+                # Without what it came from: that says the same, and --debug would print it.
+                raise without_secrets(error, self._secrets) from None
+            raise
+        self._view.finish(result)
+
+
+def without_secrets(error: ModelFailed, secrets: tuple[str, ...]) -> ModelFailed:
+    """The error as it may be printed: providers quote keys, and addresses hold passwords."""
+    reason = str(error).removeprefix(f"model {error.model!r}: ")
+    return ModelFailed(redacted(error.model, secrets), redacted(reason, secrets), error.status)
