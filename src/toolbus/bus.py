@@ -129,21 +129,18 @@ class Toolbus:
         return self._home
 
     async def _at_home(self, work: Coroutine[Any, Any, T]) -> T:
+        return await self._home_for(work).run(work)
+
+    def _home_for(self, work: Coroutine[Any, Any, Any]) -> Home:
         try:
-            home = self._running()
+            return self._running()
         except BusClosed:
             work.close()
             raise
-        return await home.run(work)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the bus from a thread without a loop; RuntimeError if that would never end."""
-        try:
-            home = self._running()
-        except BusClosed:
-            work.close()
-            raise
-        return home.wait(work)
+        return self._home_for(work).wait(work)
 
     # The catalog
 
@@ -172,19 +169,16 @@ class Toolbus:
         With `tools` only those: `Tool` objects, public names or `server/tool`. With `servers` only theirs.
         `transform` changes a tool for this registry, or leaves it out by returning None.
         """
-        only = None if tools is None else frozenset(self._catalog[_named(tool)].origin for tool in tools)
         choice = Choice(
-            only=only,
+            only=None if tools is None else frozenset(self._catalog[_named(tool)].origin for tool in tools),
             servers=None if servers is None else self._known(servers),
             shapers=() if transform is None else (each(transform),),
         )
         self._registrations.add(registry, choice, self._catalog.specs)
 
     def _known(self, servers: Sequence[str] | str) -> frozenset[str]:
-        wanted = frozenset([servers] if isinstance(servers, str) else servers)
-        for alias in wanted:
-            _ = self._servers[alias]
-        return wanted
+        wanted = [servers] if isinstance(servers, str) else servers
+        return frozenset(self._servers[alias].config.alias for alias in wanted)
 
     def _rebuild(self) -> None:
         inventories = self._servers.inventories
@@ -242,26 +236,32 @@ class Toolbus:
         return await home.run(self._caller.call(call))
 
     async def run(
-        self, spec: ToolSpec, arguments: Mapping[str, JSON], on_progress: Progress | None = None
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, JSON],
+        on_progress: Progress | None = None,
+        *,
+        keep: bool = True,
     ) -> ToolResult:
         """Call the tool a spec describes, by its origin; what `Tool.execute` uses."""
         self._running()
         if str(spec.origin) not in self._catalog:
             raise self._missing(str(spec.origin))
         call = Call(spec=spec, arguments=arguments, on_progress=on_progress)
-        return await self._at_home(self._for_model(call))
+        return await self._at_home(self._for_model(call, keep))
 
-    async def _for_model(self, call: Call) -> ToolResult:
-        """As `call`, but clean and within the tool's budget."""
+    async def _for_model(self, call: Call, keep: bool) -> ToolResult:
+        """As `call`, but clean and within the tool's budget; with `keep`, the rest can be read."""
         result = await self._caller.call(call)
         clean = without_hidden(result)
         origin, results = call.spec.origin, self._caller.results
         if clean is not result:
-            removed = "invisible or control characters were removed from a result"
-            self.warn(origin.server, origin.tool, removed)
-        first = not results.has_kept
-        fitting = results.fitted(clean, self._shaping.budget(origin))
-        if first and results.has_kept:
+            self.warn(
+                origin.server, origin.tool, "invisible or control characters were removed from a result"
+            )
+        had_kept = results.has_kept
+        fitting = results.fitted(clean, self._shaping.budget(origin), keep=keep)
+        if results.has_kept is not had_kept:
             self._rebuild()
         return fitting
 

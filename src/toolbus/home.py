@@ -51,7 +51,8 @@ class Home:
             work.close()
             raise RuntimeError(
                 "the loop of the bus is blocked, so that a call from another thread would never end: "
-                "await the call instead (ainvoke, arun), or use SyncToolbus, which has a loop of its own"
+                "await the call (ainvoke, arun), run the agent in a thread (asyncio.to_thread), "
+                "or use SyncToolbus"
             )
         there = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:

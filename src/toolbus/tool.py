@@ -19,7 +19,12 @@ class Runner(Protocol):
     def catalog(self) -> Container[str]: ...
 
     async def run(
-        self, spec: ToolSpec, arguments: Mapping[str, JSON], on_progress: Progress | None = None
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, JSON],
+        on_progress: Progress | None = None,
+        *,
+        keep: bool = True,
     ) -> ToolResult: ...
 
     def warn(self, server: str, tool: str | None, message: str) -> None: ...
@@ -30,10 +35,12 @@ class Runner(Protocol):
 class Tool:
     """A `ToolSpec` bound to the bus. It keeps working when its server comes back after a loss."""
 
-    __slots__ = ("description", "name", "parameters", "runner", "spec")
+    __slots__ = ("description", "name", "parameters", "reads_on", "runner", "spec")
 
-    def __init__(self, spec: ToolSpec, runner: Runner) -> None:
+    def __init__(self, spec: ToolSpec, runner: Runner, *, reads_on: bool = True) -> None:
         self.spec = spec
+        self.reads_on = reads_on
+        """Whether a result that is cut tells how to read on: the model then has to have `read_result`."""
         self.runner = runner
         # Plain attributes, as the protocols of other people ask for them.
         self.name: str = spec.name
@@ -79,7 +86,7 @@ class Tool:
             if definition.renamed or definition.renamed_within:
                 arguments = original_arguments(definition, arguments)
         try:
-            return await self.runner.run(self.spec, arguments, on_progress)
+            return await self.runner.run(self.spec, arguments, on_progress, keep=self.reads_on)
         except ToolbusError as error:
             return ToolResult.failure(str(error))
         except Exception as error:  # a hook of the user: `execute` never raises, whatever happens
@@ -92,6 +99,9 @@ class Tool:
             return self.runner.wait(self.execute(**arguments))
         except ToolbusError as error:
             return ToolResult.failure(str(error))
+
+    def __deepcopy__(self, memo: object) -> "Tool":
+        return self  # a way to a live bus, which has no copy; frameworks copy what they are given
 
     def __repr__(self) -> str:
         return f"Tool({self.name!r}, from {self.origin!s})"

@@ -76,8 +76,8 @@ class TestMessages(Contract):
         _, asked = await stage.play([[ToolCall("gallery_show")], "Seen."])
         [result] = asked[1].body["messages"][-1]["content"]
         picture, drawing, line, document = result["content"]
-        data = encoded(Image(data=PNG, mime_type="image/jpeg"))
-        assert picture["source"] == {"type": "base64", "media_type": "image/jpeg", "data": data}
+        data = encoded(Image(data=PNG, mime_type="image/png"))
+        assert picture["source"] == {"type": "base64", "media_type": "image/png", "data": data}
         assert (drawing["text"], line["type"]) == ("[image: image/svg+xml, 41 B]", "text")
         assert document == {
             "type": "document",

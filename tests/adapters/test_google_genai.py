@@ -68,7 +68,7 @@ class TestGoogleGenAI(Contract):
             {"data": PNG, "mime_type": "image/png"},
             {"data": WAV, "mime_type": "audio/wav"},
             "From the result of gallery_show:",
-            {"data": PNG, "mime_type": "image/jpeg"},
+            {"data": PNG, "mime_type": "image/png"},
             {"data": PDF, "mime_type": "application/pdf"},
         ]
 

@@ -1,6 +1,7 @@
 """The adapter for LangChain and LangGraph."""
 
 import asyncio
+from base64 import b64decode
 from typing import Any, ClassVar
 
 import pytest
@@ -55,7 +56,7 @@ class TestLangChain(Contract):
         assert message.artifact["structured"] == {"n": 7}
         kinds = [block["type"] for block in message.artifact["content"]]
         assert kinds == ["Audio", "ResourceLink", "Embedded", "Embedded"]
-        assert message.artifact["content"][0]["data"] == WAV
+        assert b64decode(message.artifact["content"][0]["data"]) == WAV
         assert [block["type"] for block in message.content_blocks][:2] == ["text", "image"]
 
     async def test_a_failure_has_the_status_of_one(self, stage: Stage) -> None:
@@ -76,7 +77,7 @@ class TestLangChain(Contract):
             await agent.ainvoke(GO, config)
             kept = await agent.aget_state(config)
         [message] = [message for message in kept.values["messages"] if isinstance(message, ToolMessage)]
-        assert message.artifact["content"][0]["data"] == WAV
+        assert b64decode(message.artifact["content"][0]["data"]) == WAV
 
     def test_invoke_works_without_a_loop(self, web_ports: dict[str, int]) -> None:
         with SyncToolbus({"servers": {"desk": Place("http", "modern", web_ports).config()}}) as bus:
@@ -89,9 +90,7 @@ class TestLangChain(Contract):
 
     async def test_invoke_on_the_loop_of_the_bus_says_what_to_do(self, stage: Stage) -> None:
         toolbox = {tool.name: tool for tool in tools(stage.bus)}
-        with pytest.raises(
-            RuntimeError, match=r"await the call instead \(ainvoke, arun\), or use SyncToolbus"
-        ):
+        with pytest.raises(RuntimeError, match=r"await the call \(ainvoke, arun\), .* or use SyncToolbus"):
             toolbox["desk_add"].invoke({"a": 1, "b": 2})
 
     async def test_tools_of_the_agent_stand_beside_the_live_ones(self, stage: Stage) -> None:

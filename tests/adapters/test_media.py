@@ -16,7 +16,7 @@ def test_a_medium_that_the_model_does_not_take_is_described() -> None:
 
 def test_a_picture_under_a_wrong_name_is_given_under_the_right_one() -> None:
     photo = Image(data=PNG, mime_type="image/JPG")
-    assert taken(ToolResult(content=(photo,))) == (Image(data=PNG, mime_type="image/jpeg"),)
+    assert taken(ToolResult(content=(photo,))) == (Image(data=PNG, mime_type="image/png"),)
 
 
 def test_sound_is_given_only_where_it_is_asked_for() -> None:

@@ -167,7 +167,7 @@ class TestResponses(Contract):
         _, asked = await stage.play([[ToolCall("gallery_show")], "Seen."])
         output = asked[1].body["input"][-1]["output"]
         assert [part["type"] for part in output] == ["input_image", "input_text", "input_text", "input_file"]
-        assert output[0]["image_url"] == data_url(Image(data=PNG, mime_type="image/jpeg"))
+        assert output[0]["image_url"] == data_url(Image(data=PNG, mime_type="image/png"))
         assert output[3]["filename"] == "report.pdf"
 
     async def test_an_incomplete_call_is_not_run(self, stage: Stage) -> None:

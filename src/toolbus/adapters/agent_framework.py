@@ -58,7 +58,8 @@ def toolset(
     files: bool = False,
 ) -> "BusProvider":
     """A context provider with the tools as they are at every request to the model; else as `tools`."""
-    return BusProvider(tools(source, servers, dialect=dialect, approve=approve, audio=audio, files=files))
+    manners = Manners(dialect=dialect, approve=approve, audio=audio, files=files)
+    return BusProvider(Offer(source, lambda tool: BusTool(tool, manners), servers, live=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,13 @@ Approve: TypeAlias = Literal["never", "writes", "ask"] | Callable[[ToolSpec], bo
 """Ask `never`, for all that is not marked read-only (`writes`), for all (`ask`), or as a function says."""
 
 
+def checked(approve: Approve) -> Approve:
+    """The same; ValueError for what is none of them, before a run finds out."""
+    if not callable(approve) and approve not in ("never", "writes", "ask"):
+        raise ValueError(f"approve is 'never', 'writes', 'ask' or a function, not {approve!r}")
+    return approve
+
+
 def asks(spec: ToolSpec, approve: Approve) -> bool:
     """Whether a person is asked before the tool is run."""
     if callable(approve):
@@ -21,4 +28,5 @@ def asks(spec: ToolSpec, approve: Approve) -> bool:
         case "ask":
             return True
         case _:
-            raise ValueError(f"approve is 'never', 'writes', 'ask' or a function, not {approve!r}")
+            checked(approve)
+            raise AssertionError

@@ -1,5 +1,6 @@
 """Run a call as a model spelt it."""
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -21,7 +22,7 @@ def parsed(arguments: str | Mapping[str, JSON] | None) -> dict[str, JSON] | Tool
     if not isinstance(arguments, str):
         return dict(arguments or {})
     try:
-        given: JSON = json.loads(arguments or "{}")
+        given: JSON = json.loads(arguments or "{}") or {}
     except ValueError as error:
         return ToolResult.failure(f"the arguments are no valid JSON ({error}): {arguments[:200]}")
     if not isinstance(given, dict):
@@ -44,7 +45,11 @@ def facts(tool: Tool, result: ToolResult | None = None) -> dict[str, JSON]:
 def unseen(result: ToolResult) -> list[dict[str, JSON]]:
     """The blocks of which a model gets a line at most, as plain values for a framework's metadata."""
     return [
-        {"type": type(block).__name__, **asdict(block)}
+        {"type": type(block).__name__, **{name: _json(value) for name, value in asdict(block).items()}}
         for block in result.content
         if not isinstance(block, Text) and not (isinstance(block, Image) and is_picture(block))
     ]
+
+
+def _json(value: object) -> JSON:
+    return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value

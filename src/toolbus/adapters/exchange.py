@@ -125,7 +125,8 @@ async def _returned(function: Callable[..., Any], call: Called) -> ToolResult:
             value = await function(**given)
         else:
             # A plain function may block; in a thread it holds up neither the loop nor the other calls.
-            value = await asyncio.to_thread(function, **given)
+            value = await asyncio.to_thread(_run, function, given)
+            value = await value if inspect.isawaitable(value) else value
     except Exception as error:  # of the user's function: the model can act on it, and the log has the trace
         logger.exception("%r raised", call.name)
         return ToolResult(content=(Text(text=f"{type(error).__name__}: {error}"),), is_error=True)
@@ -133,3 +134,10 @@ async def _returned(function: Callable[..., Any], call: Called) -> ToolResult:
         return value
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     return ToolResult(content=(Text(text=text),))
+
+
+def _run(function: Callable[..., Any], arguments: dict[str, JSON]) -> Any:
+    try:
+        return function(**arguments)
+    except StopIteration as error:  # a future cannot hold it, and would never be done
+        raise RuntimeError("StopIteration") from error

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from toolbus.adapters.approval import Approve, asks
+from toolbus.adapters.approval import Approve, asks, checked
 from toolbus.adapters.calls import facts
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
@@ -43,7 +43,10 @@ def toolset(
     `dialect` is the one of the model's provider, for models that are not Google's. The toolset does not
     close the bus.
     """
-    return BusToolset(Offer(source, lambda tool: BusTool(tool, approve, dialect), servers), dialect)
+    checked(approve)
+    return BusToolset(
+        Offer(source, lambda tool: BusTool(tool, approve, dialect), servers, live=True), dialect
+    )
 
 
 class BusTool(BaseTool):

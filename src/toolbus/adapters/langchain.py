@@ -36,7 +36,7 @@ def tools(source: Source, servers: Servers = None, *, dialect: Dialect = "openai
 
 def live(bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> "LiveTools":
     """A middleware, `create_agent(model, middleware=[live(bus)])`: the tools as they are at every turn."""
-    return LiveTools(tools(bus, servers, dialect=dialect))
+    return LiveTools(Offer(bus, lambda tool: structured_tool(tool, dialect=dialect), servers, live=True))
 
 
 def structured_tool(tool: Tool, *, dialect: Dialect = "openai") -> "BusTool":
@@ -106,7 +106,11 @@ class LiveTools(AgentMiddleware[Any, Any, Any]):
 
     def _with_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         self._offer.refresh()
-        return request.override(tools=[*request.tools, *self._offer])
+        # What the agent was built with comes first: a tool of its own may bear the name of one of these.
+        own = {tool.get("name") if isinstance(tool, dict) else tool.name for tool in request.tools}
+        return request.override(
+            tools=[*request.tools, *(tool for tool in self._offer if tool.name not in own)]
+        )
 
     def _with_tool(self, request: ToolCallRequest) -> ToolCallRequest:
         if request.tool is not None:

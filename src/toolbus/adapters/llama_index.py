@@ -1,9 +1,9 @@
 """The tools of a bus for LlamaIndex: `FunctionAgent(llm=llm, tools=tools(bus))`."""
 
 import json
-from base64 import b64encode
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from toolbus.adapters.approval import Approve, asks
@@ -44,7 +44,8 @@ def live(
     source: Source, servers: Servers = None, *, approve: Approve = "never", dialect: Dialect = "openai"
 ) -> "LiveTools":
     """For `FunctionAgent(tool_retriever=live(bus))`: the tools as they are at every turn."""
-    return LiveTools(tools(source, servers, approve=approve, dialect=dialect))
+    made = partial(BusTool, approve=approve, dialect=dialect)
+    return LiveTools(Offer(source, made, servers, live=True))
 
 
 @dataclass
@@ -127,7 +128,7 @@ class BusTool(FunctionTool):
             tool_name=self.metadata.get_name(),
             blocks=blocks,
             raw_input=arguments,
-            raw_output={**facts(self._tool, result), "content": [*map(_storable, unseen(result))]},
+            raw_output={**facts(self._tool, result), "content": unseen(result)},
             is_error=result.is_error,
         )
 
@@ -170,11 +171,3 @@ async def _agreed(context: Context[Any], tool: Tool, arguments: dict[str, JSON])
         HumanResponseEvent, waiter_event=question, requirements={"call": call}
     )
     return str(answer.get("response", "")).strip().lower() in ("y", "yes")
-
-
-def _storable(block: dict[str, JSON]) -> dict[str, JSON]:
-    """As JSON, so that the events of a run can be stored."""
-    return {
-        key: b64encode(value).decode("ascii") if isinstance(value, bytes) else value
-        for key, value in block.items()
-    }

@@ -15,6 +15,12 @@ PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 SOUNDS = frozenset({"audio/wav", "audio/mpeg"})
 """What every provider takes whose models hear."""
 PDF = "application/pdf"
+_BEGINNINGS = {
+    "image/png": b"\x89PNG\r\n\x1a\n",
+    "image/jpeg": b"\xff\xd8\xff",
+    "image/gif": b"GIF8",
+    "image/webp": b"RIFF",
+}
 # Names that servers use, for the one that providers know.
 _SPELT = {
     "audio/mp3": "audio/mpeg",
@@ -42,7 +48,7 @@ def taken(result: ToolResult, types: Collection[str] = PICTURES) -> tuple[Text |
     shown: list[Text | Media] = []
     for block in rendered(result, images=True, audio=True):
         if not isinstance(block, Text):
-            block = replace(block, mime_type=_spelt(block.mime_type))
+            block = replace(block, mime_type=_true_type(block))
             if block.mime_type not in types:
                 block = told(block)
         shown.append(block)
@@ -58,7 +64,7 @@ def told(block: Media) -> Text:
 
 def is_picture(block: Image) -> bool:
     """Whether every model that sees takes it."""
-    return _spelt(block.mime_type) in PICTURES
+    return _true_type(block) in PICTURES
 
 
 def documents(result: ToolResult) -> list[Document]:
@@ -94,6 +100,13 @@ def audio_format(block: Audio) -> str:
     return known.get(block.mime_type) or guessed or block.mime_type.partition("/")[2]
 
 
-def _spelt(mime_type: str) -> str:
-    known = mime_type.lower()
-    return _SPELT.get(known, known)
+def _true_type(block: Media) -> str:
+    """What the data is; a server may name it otherwise, and a provider refuses what is not what it says."""
+    said = block.mime_type.lower()
+    said = _SPELT.get(said, said)
+    if said not in PICTURES:
+        return said
+    for kind, beginning in _BEGINNINGS.items():
+        if block.data.startswith(beginning) and (kind != "image/webp" or block.data[8:12] == b"WEBP"):
+            return kind
+    return "application/octet-stream"

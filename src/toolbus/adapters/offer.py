@@ -1,18 +1,19 @@
 """The tools of a bus, each made into the type of a framework."""
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar, cast
 
 from toolbus.bus import Toolbus
-from toolbus.connection import McpConnection
+from toolbus.connection import Connecting, McpConnection
 from toolbus.events import CatalogChanged, Event
-from toolbus.sync import SyncToolbus
+from toolbus.sync import SyncTool, SyncToolbus
 from toolbus.tool import Tool
 
 T = TypeVar("T")
 Bus: TypeAlias = Toolbus | SyncToolbus | McpConnection
-Source: TypeAlias = Bus | Iterable[Tool]
+Source: TypeAlias = Bus | Iterable[Tool | SyncTool]
 """Where an adapter takes its tools from: a bus, or tools that were chosen from one."""
 Servers: TypeAlias = Sequence[str] | str | None
 """The aliases of the servers whose tools are wanted; None for all."""
@@ -23,21 +24,61 @@ def the_bus(source: Bus) -> Toolbus:
     return source if isinstance(source, Toolbus) else source.bus
 
 
-def tools_of(source: Source, servers: Servers = None) -> list[Tool]:
-    """The tools, as they are now."""
+def tools_of(source: Source, servers: Servers = None, *, live: bool = False) -> list[Tool]:
+    """The tools, as they are now; `live` if the model gets `read_result` once there is something to read."""
     if isinstance(source, Toolbus | SyncToolbus | McpConnection):
-        return the_bus(source).tools(servers)
+        tools = the_bus(source).tools(servers)
+        return tools if live else [Tool(tool.spec, tool.runner, reads_on=False) for tool in tools]
     wanted = {servers} if isinstance(servers, str) else set(servers or ())
-    return [tool for tool in source if tool.offered and (servers is None or tool.server in wanted)]
+    return [
+        Tool(tool.spec, tool.runner, reads_on=False)
+        for tool in chosen(source)
+        if tool.offered and (servers is None or tool.server in wanted)
+    ]
+
+
+def chosen(source: Any) -> list[Tool]:
+    """Tools that were chosen one by one; TypeError says what else can be given."""
+    if isinstance(source, str | bytes | Path | Mapping) or not isinstance(source, Iterable):
+        given = cast(object, source)
+        kind, way = type(given).__name__, _ways(given)
+        raise TypeError(f"an adapter takes a Toolbus or a list of its tools, not a {kind}; {way}")
+    tools: list[Tool] = []
+    for tool in cast(Iterable[object], source):
+        one = tool.tool if isinstance(tool, SyncTool) else tool
+        if not isinstance(one, Tool):
+            raise TypeError(f"an adapter takes tools of a bus, not a {type(one).__name__}")
+        tools.append(one)
+    named: dict[str, Tool] = {}
+    for tool in tools:
+        other = named.setdefault(tool.name, tool)
+        if other.origin != tool.origin or other.runner is not tool.runner:
+            both = f"{other.origin} and {tool.origin}"
+            raise ValueError(f"two tools are called {tool.name!r}: {both}; list one of them with a prefix")
+    return tools
+
+
+def _ways(source: object) -> str:
+    if isinstance(source, Connecting):
+        return "await it first: `await connect_mcp(...)`"
+    return 'open a bus first: `async with Toolbus("toolbus.yaml") as bus`'
 
 
 class Offer(list[T]):
     """A framework's tools in the order of the catalog: a plain list, with a way to bring it up to date."""
 
     def __init__(
-        self, source: Source, made: Callable[[Tool], T], servers: Servers = None, *, follow: bool = False
+        self,
+        source: Source,
+        made: Callable[[Tool], T],
+        servers: Servers = None,
+        *,
+        follow: bool = False,
+        live: bool = False,
     ) -> None:
-        self._source: Source = source if isinstance(source, Bus) else list(source)
+        """With `follow` the list changes with the catalog; `live` says that it is refreshed at every turn."""
+        self._source: Source = source if isinstance(source, Bus) else chosen(source)
+        self._live = live or follow
         self._made = made
         self._servers = servers
         self._known: dict[str, tuple[Tool, T]] = {}
@@ -49,7 +90,7 @@ class Offer(list[T]):
     def refresh(self) -> None:
         """Take over what the catalog has now, in place; a tool that did not change stays the same object."""
         now: dict[str, tuple[Tool, T]] = {}
-        for tool in tools_of(self._source, self._still_there()):
+        for tool in tools_of(self._source, self._still_there(), live=self._live):
             known = self._known.get(tool.name)
             same = known is not None and known[0].spec == tool.spec
             now[tool.name] = known if known is not None and same else (tool, self._made(tool))
@@ -70,11 +111,7 @@ def _follow(offer: Offer[T], bus: Toolbus) -> None:
     held = weakref.ref(offer)
 
     def changed(event: Event) -> None:
-        if isinstance(event, CatalogChanged):
-            still = held()
-            if still is None:
-                end()
-            else:
-                still.refresh()
+        if isinstance(event, CatalogChanged) and (still := held()) is not None:
+            still.refresh()
 
-    end = bus.on_event(changed)
+    weakref.finalize(offer, bus.on_event(changed)).atexit = False

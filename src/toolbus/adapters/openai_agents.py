@@ -16,6 +16,8 @@ with needs("openai-agents"):
     from agents.tool import FunctionToolCustomDataContext
     from agents.tool_context import ToolContext
 
+WAITING = 100
+"""Results of one tool that may wait for their custom data to be asked for."""
 Output: TypeAlias = ToolOutputText | ToolOutputImage | ToolOutputFileContent
 
 
@@ -38,6 +40,8 @@ def function_tool(tool: Tool, *, approve: Approve = "never") -> FunctionTool:
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
         result = results[context.tool_call_id] = await executed(tool, arguments)
+        if len(results) > WAITING:
+            del results[next(iter(results))]  # a realtime session never asks for them
         return _output(result)
 
     def custom_data(context: FunctionToolCustomDataContext) -> dict[str, JSON]:

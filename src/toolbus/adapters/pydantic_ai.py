@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from toolbus.adapters.approval import Approve, asks
+from toolbus.adapters.approval import Approve, asks, checked
 from toolbus.adapters.calls import facts, parsed, unseen
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
@@ -39,7 +39,7 @@ def toolset(
     `approve` says which calls end the run with `DeferredToolRequests` until a person agrees. Pictures are
     given to the model; `audio`, and `files` for PDFs, are for a model that takes these too.
     """
-    return BusToolset(source, servers, dialect, Manners(approve=approve, audio=audio, files=files))
+    return BusToolset(source, servers, dialect, Manners(approve=checked(approve), audio=audio, files=files))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,9 @@ class BusToolset(AbstractToolset[Any]):
         """What the catalog has now."""
         dialect: Dialect = self._dialect or DIALECTS.get(ctx.model.system, "openai")
         if dialect not in self._offers:
-            made = Offer(self._source, lambda tool: (tool, definition(tool, dialect)), self._servers)
+            made = Offer(
+                self._source, lambda tool: (tool, definition(tool, dialect)), self._servers, live=True
+            )
             self._offers[dialect] = made
         self._offers[dialect].refresh()
         return {

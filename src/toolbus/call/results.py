@@ -9,6 +9,8 @@ from toolbus.shape.budget import allowed, fitted_blocks
 from toolbus.shape.render import rendered
 from toolbus.visible import cleaned, cleaned_json
 
+MOST_FILES = 20
+
 
 class Results:
     """Cuts results that are too long, and keeps them whole for `read_result` until the bus is gone."""
@@ -17,18 +19,23 @@ class Results:
         self._kept = Kept()
         self.has_kept = False
 
-    def fitted(self, result: ToolResult, budget: Budget) -> ToolResult:
-        """The result itself if it is short enough; else what fits, and in its meta where the rest is."""
-        blocks = rendered(result, images=True, audio=True)
+    def fitted(self, result: ToolResult, budget: Budget, *, keep: bool = True) -> ToolResult:
+        """The result itself if it is short enough; else what fits, and in its meta where the rest is.
+
+        Without `keep` it is only cut, for a model that has no way to read on.
+        """
+        files = _files(result)
+        rest = replace(result, content=tuple(block for block in result.content if block not in files))
+        blocks = rendered(rest, images=True, audio=True)
         text = ToolResult(content=blocks).text
         if allowed(budget, text) is None:
             if allowed(budget, result.text) is None:
                 return result
             text = result.text  # base64 in it is described, and can be read all the same
-        name = self._kept.keep(text)
-        self.has_kept = True
-        cut = replace(result, content=fitted_blocks(blocks, budget, name))
-        return cut.noting(kept_as=name, characters=len(text))
+        name = self._kept.keep(text) if keep else None
+        self.has_kept = self.has_kept or keep
+        cut = replace(result, content=(*fitted_blocks(blocks, budget, name), *files))
+        return cut.noting(kept_as=name, characters=len(text)) if keep else cut.noting(characters=len(text))
 
     def read(self, arguments: Mapping[str, JSON]) -> ToolResult:
         """What the tool `read_result` gives."""
@@ -36,6 +43,18 @@ class Results:
             return ToolResult(content=(Text(text=self._kept.read(**arguments)),))
         except (ValueError, TypeError) as error:  # arguments of a model
             return ToolResult.failure(f"{READ_RESULT.name}: {error}")
+
+
+def _files(result: ToolResult) -> tuple[Embedded, ...]:
+    """What is no text and stays whole beside a text that is cut; too many are a flood of their own."""
+    found = tuple(
+        block
+        for block in result.content
+        if isinstance(block, Embedded)
+        and block.data is not None
+        and not (block.mime_type or "").startswith(("image/", "audio/"))
+    )
+    return found if len(found) <= MOST_FILES else ()
 
 
 def without_hidden(result: ToolResult) -> ToolResult:
