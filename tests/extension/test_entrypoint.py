@@ -114,3 +114,14 @@ def test_only_the_extension_itself_needs_the_framework_and_says_what_to_install(
         [sys.executable, "-c", WITHOUT_AGENTS], capture_output=True, text=True, timeout=30, check=True
     )
     assert done.stdout.endswith('pip install "toolbus[openai-agents]"\n')
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no such file or folder") as caught:
+        load_extension(tmp_path / "nowhere")
+    assert caught.value.file == str(tmp_path / "nowhere")
+
+
+def test_what_is_no_path_is_refused() -> None:
+    with pytest.raises(TypeError, match="loaded from its path, not a dict"):
+        load_extension({"config": {}})  # pyright: ignore[reportArgumentType]  # the point

@@ -128,7 +128,7 @@ class Agent:
         try:
             async with self._agent.run_stream_events(
                 said.message,
-                output_type=output,
+                output_type=None if output is str else output,  # its own for text: it need not be made anew
                 message_history=self.history,
                 instructions=self._from_servers or None,
                 usage_limits=UsageLimits(

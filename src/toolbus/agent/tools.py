@@ -56,9 +56,11 @@ class Toolbox:
         self.known = list(dict.fromkeys([*self.buses, *behind]))
         """Every bus there is, also behind tools that were given one by one."""
         functions = [_function(tool) for tool in given if not isinstance(tool, Tool | Bus)]
-        named: dict[str, str] = {}
+        named: dict[str, Tool | FunctionTool[Any]] = {}
         for tool in (*functions, *self.chosen):
-            _name(tool.name, _described(tool), named)
+            other = named.setdefault(tool.name, tool)
+            if other is not tool:
+                raise NameClash(tool.name, _described(other), _described(tool))
         sources: list[Source] = [*self.buses, *([self.chosen] if self.chosen else [])]
         # Made once, so that a tool is declared once and not in every run.
         self._parts: list[AbstractToolset[Any]] = [
@@ -114,17 +116,15 @@ class RunTools(AbstractToolset[Any]):
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """What there is now. Raises `NameClash` at the first turn; later the newcomer is left out."""
         found: dict[str, ToolsetTool[Any]] = {}
-        named: dict[str, str] = {}
         for part in self._parts:
             for name, tool in (await part.get_tools(ctx)).items():
-                try:
-                    _name(name, _described(tool), named)
-                except NameClash as clash:
-                    if not self._began:
-                        raise
-                    logger.warning("%s; the newcomer is left out", clash)
+                if name not in found:
+                    found[name] = tool
                     continue
-                found[name] = tool
+                clash = NameClash(name, _described(found[name]), _described(tool))
+                if not self._began:
+                    raise clash
+                logger.warning("%s; the newcomer is left out", clash)
         self._began = True
         self.servers.clear()
         for name, tool in found.items():
@@ -151,12 +151,6 @@ class RunTools(AbstractToolset[Any]):
 
 def _function(tool: Callable[..., Any] | FunctionTool[Any]) -> FunctionTool[Any]:
     return cast(FunctionTool[Any], tool) if isinstance(tool, FunctionTool) else FunctionTool[Any](tool)
-
-
-def _name(name: str, whose: str, named: dict[str, str]) -> None:
-    if name in named:
-        raise NameClash(name, named[name], whose)
-    named[name] = whose
 
 
 def _described(tool: Tool | FunctionTool[Any] | ToolsetTool[Any]) -> str:

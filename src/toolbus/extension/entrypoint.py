@@ -35,6 +35,9 @@ def load_extension(source: str | Path) -> Extension:
     An entrypoint `module:Class` is a file beside the manifest, else an installed module. Its class is made
     with the manifest if it is a `McpBridgeExtension`, else without arguments.
     """
+    if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+        given = type(source).__name__
+        raise TypeError(f"a manifest is loaded from its path, not a {given}; McpBridgeExtension takes others")
     manifest = load_manifest(source)
     assert manifest.path is not None, "it was read from a file"
     kind = McpBridgeExtension if manifest.entrypoint is None else _named(manifest.entrypoint, manifest.path)
