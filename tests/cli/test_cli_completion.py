@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.running import scripted, toolbus, write_config
 
-COMMANDS = ["demo", "tools", "call", "check", "watch", "init", "import", "config"]
+COMMANDS = ["demo", "tools", "call", "chat", "check", "watch", "init", "import", "config"]
 SEND: dict[str, Any] = {
     "name": "send",
     "description": "Send a letter.",
@@ -39,7 +39,7 @@ def offered(line: str, folder: Path, **more: str) -> list[str]:
 
 def test_commands_and_options_are_offered(folder: Path) -> None:
     assert offered("toolbus ", folder) == COMMANDS
-    assert offered("toolbus c", folder) == ["call", "check", "config"]
+    assert offered("toolbus c", folder) == ["call", "chat", "check", "config"]
     assert offered("toolbus tools --s", folder) == ["--search"]
 
 
