@@ -106,6 +106,7 @@ class Turn:
     def __init__(self, stage: Backstage, agent: Agent, prompt: str) -> None:
         self._stage = stage
         self._events: SimpleQueue[RunEvent | None] = SimpleQueue()
+        self._interrupted = False
         self._work = stage.soon(self._heard(agent, prompt))
         self._work.add_done_callback(lambda _: self._events.put(None))
 
@@ -116,16 +117,37 @@ class Turn:
         assert run.result is not None, "a run that raised nothing has a result"
         return run.result
 
+    @contextmanager
+    def interrupts_waiting(self) -> Generator[None]:
+        """Ctrl-C ends the wait for what happens next, and nothing else: a line that moves, half begun, would
+        move for ever."""
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self._interrupted = True
+            self._events.put(None)
+
+        with _handling(signal.SIGINT, interrupt):
+            yield
+
+    @contextmanager
+    def interrupts_all(self) -> Generator[None]:
+        """Ctrl-C as everywhere else, for a person who is asked."""
+        with _handling(signal.SIGINT, signal.default_int_handler):
+            yield
+
     def __iter__(self) -> Iterator[RunEvent]:
         """What happens, until the run ends, well or not."""
         while True:
+            if self._interrupted:
+                raise KeyboardInterrupt
             try:
                 event = self._events.get(timeout=HEARING)
             except Empty:
                 continue
-            if event is None:
+            if event is not None:
+                yield event
+            elif not self._interrupted:
                 return
-            yield event
 
     @property
     def result(self) -> RunResult[str]:
@@ -139,6 +161,15 @@ class Turn:
     def stop(self) -> None:
         """End it; calls under way are cancelled on their servers."""
         self._work.cancel()
+
+
+@contextmanager
+def _handling(number: int, handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def _waited(future: "Future[T]") -> T:

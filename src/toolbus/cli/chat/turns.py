@@ -1,8 +1,8 @@
 """One turn after another: a prompt goes to the agent, what happens is shown, a person is asked."""
 
-from toolbus.agent import Agent, ApprovalAsked, ModelFailed
+from toolbus.agent import Agent, ApprovalAsked, ModelFailed, RunResult
 from toolbus.cli.chat.asking import Asking
-from toolbus.cli.chat.backstage import Backstage
+from toolbus.cli.chat.backstage import Backstage, Turn
 from toolbus.cli.chat.view import View
 from toolbus.config.redact import redacted
 
@@ -22,23 +22,28 @@ class Turns:
     def take(self, prompt: str) -> None:
         """Answer a prompt; raises what ended the turn early. Ctrl-C ends it."""
         turn = self._stage.turn(self._agent, prompt)
-        try:
-            self._view.begin()
-            for event in turn:
-                self._view.hear(event)
-                if isinstance(event, ApprovalAsked):
+        with turn.interrupts_waiting():
+            try:
+                result = self._followed(turn)
+            except BaseException as error:
+                turn.stop()
+                self._view.stop()
+                if isinstance(error, ModelFailed) and redacted(str(error), self._secrets) != str(error):
+                    # Without what it came from: that says the same, and --debug would print it.
+                    raise without_secrets(error, self._secrets) from None
+                raise
+            self._view.finish(result)
+
+    def _followed(self, turn: Turn) -> RunResult[str]:
+        self._view.begin()
+        for event in turn:
+            self._view.hear(event)
+            if isinstance(event, ApprovalAsked):
+                with turn.interrupts_all():
                     word = self._asking.word(event)
-                    turn.settle(event, word)
-                    self._view.settled(event.id, allowed=word is True)
-            result = turn.result
-        except BaseException as error:
-            turn.stop()
-            self._view.stop()
-            if isinstance(error, ModelFailed) and redacted(str(error), self._secrets) != str(error):
-                # Without what it came from: that says the same, and --debug would print it.
-                raise without_secrets(error, self._secrets) from None
-            raise
-        self._view.finish(result)
+                turn.settle(event, word)
+                self._view.settled(event.id, allowed=word is True)
+        return turn.result
 
 
 def without_secrets(error: ModelFailed, secrets: tuple[str, ...]) -> ModelFailed:
