@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.processes import children
+from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus.connect.guard import guard
 
@@ -27,7 +28,9 @@ def anyio_backend() -> str:
 @pytest.fixture(autouse=True)
 def no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """Every test ends with the child processes it began with."""
-    request.getfixturevalue("web_ports")  # the servers of the whole session are not the test's
+    for ports in ("web_ports", "asking_ports"):  # the servers of the whole session are not the test's
+        if ports == "web_ports" or ports in request.fixturenames:
+            request.getfixturevalue(ports)
     before = children()
     yield
     left = children() - before
@@ -38,10 +41,10 @@ def no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @contextmanager
-def web_server(kind: str, folder: Path, port: int = 0) -> Generator[int]:
-    """The everyday server over HTTP in a process of its own; gives its port."""
+def web_server(kind: str, folder: Path, port: int = 0, script: str = "everyday.py") -> Generator[int]:
+    """The everyday server, or another one, over HTTP in a process of its own; gives its port."""
     port_file = folder / f"{kind}.port"
-    command = [sys.executable, str(SERVERS / "everyday.py"), kind, str(port_file), str(port)]
+    command = [sys.executable, str(SERVERS / script), kind, str(port_file), str(port)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + STARTING
@@ -63,21 +66,32 @@ def web_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, in
         yield {"http": http, "sse": sse}
 
 
+@pytest.fixture(scope="session")
+def asking_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
+    folder = tmp_path_factory.mktemp("asking")
+    with (
+        web_server("http", folder, script="asking.py") as http,
+        web_server("sse", folder, script="asking.py") as sse,
+    ):
+        yield {"http": http, "sse": sse}
+
+
 @dataclass(frozen=True)
 class Place:
-    """Where the everyday server is met: over which transport, in which era."""
+    """Where a server is met: over which transport, in which era."""
 
     transport: str
     era: str
     ports: dict[str, int]
+    script: str = "everyday.py"
 
     def config(self, **more: Any) -> dict[str, Any]:
         """A server entry for it."""
         match self.transport:
             case "memory":
-                where: dict[str, Any] = {"server": everyday()}
+                where: dict[str, Any] = {"server": asking() if self.script == "asking.py" else everyday()}
             case "stdio":
-                where = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]}
+                where = {"command": sys.executable, "args": [str(SERVERS / self.script), "stdio"]}
             case "http":
                 where = {"url": f"http://127.0.0.1:{self.ports['http']}/mcp"}
             case _:
@@ -94,6 +108,19 @@ PLACES = [
 def place(request: pytest.FixtureRequest, web_ports: dict[str, int]) -> Place:
     transport, era = request.param
     return Place(transport, era, web_ports)
+
+
+@pytest.fixture(params=PLACES, ids="-".join)
+def asker(request: pytest.FixtureRequest, asking_ports: dict[str, int]) -> Place:
+    """Where the server that asks is met."""
+    transport, era = request.param
+    return Place(transport, era, asking_ports, "asking.py")
+
+
+@pytest.fixture(params=[transport for transport, era in PLACES if era == "modern"])
+def modern_asker(request: pytest.FixtureRequest, asking_ports: dict[str, int]) -> Place:
+    """The same, for what there is in the modern era only."""
+    return Place(request.param, "modern", asking_ports, "asking.py")
 
 
 def plain(*behaviours: str, **more: Any) -> dict[str, Any]:

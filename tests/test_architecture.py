@@ -17,38 +17,61 @@ PACKAGE = "toolbus"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 # Which part may import which. A part is a file or folder directly below src/toolbus.
-BASE = {"errors", "records", "visible"}
-STAGES = BASE | {"events", "config", "catalog", "shape", "connect", "discover", "call"}
-BUS = {"home", "tool", "registry", "servers", "shaping", "bus"}
-FACE = BASE | {"bus", "connection", "sync", "tool", "catalog", "events", "config", "shape"}
+BASE = {"errors", "records", "visible", "questions"}
+STAGES = BASE | {"events", "config", "catalog", "shape", "connect", "discover", "call", "interactions"}
+BUS = {"home", "tool", "registry", "servers", "shaping", "content", "later", "bus"}
+FACE = BASE | {
+    "forms",
+    "interactions",
+    "later",
+    "templates",
+    "bus",
+    "connection",
+    "sync",
+    "tool",
+    "catalog",
+    "events",
+    "config",
+    "shape",
+}
 FACES = {"agent", "adapters", "extension", "gateway", "console"}
 ALLOWED: dict[str, set[str]] = {
     "visible": {"records"},
     "errors": {"visible"},
-    "records": set(),
+    "forms": set(),
+    "questions": {"forms"},
+    "records": {"questions"},
+    "interactions": {"questions", "records"},
+    "templates": {"errors"},
     "home": {"errors"},
     "events": BASE,
     "config": BASE,
     "catalog": BASE,
     "shape": BASE,
-    "connect": BASE | {"config", "events"},
+    "connect": BASE | {"config", "events", "interactions"},
     "discover": BASE | {"config", "events", "connect"},
     "call": BASE | {"events", "catalog", "connect", "shape"},
     "tool": BASE | {"shape"},
     "registry": BASE | {"tool", "shape"},  # a transform for one registry is a shaper
     "servers": STAGES,
+    "content": STAGES | {"servers", "templates"},
+    "later": STAGES,
     "shaping": BASE | {"config", "shape"},
     "bus": STAGES | BUS,
-    "connection": STAGES | BUS,
-    "sync": STAGES | BUS,
+    "connection": STAGES | BUS | {"templates"},
+    "sync": STAGES | BUS | {"templates"},
     **dict.fromkeys(FACES, FACE),
+    "context": FACE,
     # Its tools are those of the adapter for pydantic-ai, on which it stands.
-    "agent": FACE | {"adapters"},
+    "agent": FACE | {"adapters", "context"},
     "testing": FACE | {"adapters"},
     # Its host takes tools of one framework, which an adapter makes; and it fills other people's registries.
-    "extension": FACE | {"adapters", "registry"},
-    "cli": STAGES | BUS | FACES | {"connection", "sync", "testing", "__init__"},
-    "__init__": STAGES | BUS | FACES | {"connection", "sync", "testing"},
+    "extension": FACE | {"adapters", "context", "registry"},
+    "cli": STAGES
+    | BUS
+    | FACES
+    | {"connection", "context", "sync", "testing", "forms", "templates", "__init__"},
+    "__init__": STAGES | BUS | FACES | {"connection", "context", "sync", "testing", "forms", "templates"},
     "demo": set(),
     "__main__": {"cli"},
 }

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
         ConfigError,
         ConnectFailed,
         ExtraMissing,
+        InputNeeded,
         LinkLost,
+        ResourceTooLarge,
         SecretMissing,
         ServerDown,
         ServerError,
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
         ToolbusError,
         ToolNotFound,
     )
+    from toolbus.interactions import Interactions, Sampled, Sampling
+    from toolbus.later import TaskHandle
+    from toolbus.questions import Answer, Elicitation, Pending
     from toolbus.records import (
         Audio,
         Embedded,
@@ -59,7 +64,9 @@ _HOMES = {
         "ConfigError",
         "ConnectFailed",
         "ExtraMissing",
+        "InputNeeded",
         "LinkLost",
+        "ResourceTooLarge",
         "SecretMissing",
         "ServerDown",
         "ServerError",
@@ -68,6 +75,9 @@ _HOMES = {
         "ToolNotFound",
         "ToolbusError",
     ],
+    "interactions": ["Interactions", "Sampled", "Sampling"],
+    "later": ["TaskHandle"],
+    "questions": ["Answer", "Elicitation", "Pending"],
     "records": [
         "Audio",
         "Embedded",
@@ -85,6 +95,7 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Answer",
     "ArgumentsError",
     "Audio",
     "AuthRequired",
@@ -95,14 +106,21 @@ __all__ = [
     "Catalog",
     "ConfigError",
     "ConnectFailed",
+    "Elicitation",
     "Embedded",
     "ExtraMissing",
     "Health",
     "Image",
+    "InputNeeded",
+    "Interactions",
     "LinkLost",
     "McpConnection",
     "Origin",
+    "Pending",
     "ResourceLink",
+    "ResourceTooLarge",
+    "Sampled",
+    "Sampling",
     "SecretMissing",
     "ServerConfig",
     "ServerDown",
@@ -110,6 +128,7 @@ __all__ = [
     "ServerNotFound",
     "ServerStatus",
     "ShaperFailed",
+    "TaskHandle",
     "Text",
     "Tool",
     "ToolNotFound",

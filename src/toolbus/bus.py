@@ -8,30 +8,22 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from toolbus.call import READ_RESULT, Call, Caller, Hook, Progress, without_hidden
+from toolbus.call import READ_RESULT, Call, Caller, Hook, OnInput, OtherTools, Progress, without_hidden
 from toolbus.catalog import Catalog
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, find_config, load_config, load_server
 from toolbus.connect import Session
+from toolbus.content import Content
 from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolbusError, ToolNotFound
-from toolbus.events import CatalogChanged, Emit, Hub, Listening, Warned
+from toolbus.events import CatalogChanged, Emit, Hub, Listening, OnLog, Warned
 from toolbus.home import Home
-from toolbus.records import (
-    JSON,
-    Embedded,
-    Health,
-    Inventory,
-    Prompt,
-    PromptResult,
-    Resource,
-    ResourceTemplate,
-    ServerStatus,
-    ToolResult,
-    ToolSpec,
-)
+from toolbus.interactions import NOBODY, Interactions
+from toolbus.later import Later, check_seconds
+from toolbus.records import JSON, Health, Inventory, ServerStatus, ToolResult, ToolSpec
 from toolbus.registry import Choice, Registrations, Registry
 from toolbus.servers import Servers, closed, opened
 from toolbus.shape import Shaper, each
@@ -43,7 +35,7 @@ Source = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | BusConfi
 logger = logging.getLogger("toolbus")
 
 
-class Toolbus:
+class Toolbus(Content, Later):
     """Connects to every server of a config and makes their tools one catalog."""
 
     def __init__(
@@ -54,6 +46,7 @@ class Toolbus:
         shapers: Sequence[Shaper] = (),
         get_secret: GetSecret | None = None,
         on_event: Emit | None = None,
+        interactions: Interactions = NOBODY,
     ) -> None:
         """Read the config, by default the one `find_config` finds; nothing is started yet."""
         self._config = load_config(find_config() if config is None else config)
@@ -63,11 +56,11 @@ class Toolbus:
         self._hub = Hub()
         if on_event is not None:
             self._hub.on(on_event)
-        self._servers = Servers(self._rebuild, self._hub.emit)
+        self._servers = Servers(self._rebuild, self._hub.emit, _with_roots(interactions, self._config))
         self._put(self._config)
-        self._caller = Caller(self._servers.links, self._hub, hooks)
+        self._caller = Caller(self._servers.links, self._hub, hooks, OtherTools(self))
         self._registrations = Registrations(self, READ_RESULT.origin)
-        self._catalog = Catalog()
+        self._catalog = Catalog(own=self._own_tools())
         self._warned: set[tuple[str, str | None, str]] = set()
         self._shaper_failed: ShaperFailed | None = None
         self._home: Home | None = None
@@ -183,7 +176,7 @@ class Toolbus:
     def _rebuild(self) -> None:
         inventories = self._servers.inventories
         try:
-            fresh = Catalog(self._shaping.tools(inventories), self._own_tools())
+            fresh = Catalog(self._shaping.tools(inventories), self._own_tools(), self.instructions)
         except ShaperFailed as failed:
             self._shaper_failed = failed
             logger.error("%s", failed)
@@ -199,8 +192,8 @@ class Toolbus:
             )
 
     def _own_tools(self) -> list[ToolSpec]:
-        """What the bus itself offers: to read on in a result that was cut, once there is one."""
-        return [READ_RESULT] if self._caller.results.has_kept else []
+        """What the bus itself offers: to read on in a result that was cut, once there is one; resources."""
+        return [*([READ_RESULT] if self._caller.results.has_kept else []), *self._shaping.own]
 
     def warn(self, server: str, tool: str | None, message: str) -> None:
         """Tell the listeners and the log, once."""
@@ -217,20 +210,32 @@ class Toolbus:
         arguments: Mapping[str, JSON] | None = None,
         *,
         timeout: float | None = None,
+        longest: float | None = None,
         on_progress: Progress | None = None,
+        on_log: OnLog | None = None,
+        on_input: OnInput = "ask",
     ) -> ToolResult:
         """Call a tool by its public name or `server/tool`; what the tool says is the result, failure too.
 
         Raises `ToolbusError` when the call could not be made: unknown name, server down, no answer in time.
+        With `longest`, progress gives the call another `timeout` each time, up to so many seconds in all.
+        With `on_input="suspend"`, a question of the server ends the call for now: `pending` of the result
+        holds it, for `resume`.
         """
         home = self._running()
         spec = self._catalog.get(name)
         if spec is None:
             spec = await home.run(self._found(name))
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be more than 0 seconds, not {timeout!r}")
-        given: Mapping[str, JSON] = {} if arguments is None else arguments
-        call = Call(spec=spec, arguments=given, timeout=timeout, on_progress=on_progress)
+        check_seconds(timeout=timeout, longest=longest)
+        call = Call(
+            spec=spec,
+            arguments={} if arguments is None else arguments,
+            timeout=timeout,
+            longest=longest,
+            on_progress=on_progress,
+            on_log=on_log,
+            on_input=on_input,
+        )
         if home.here:
             return await self._caller.call(call)
         return await home.run(self._caller.call(call))
@@ -362,30 +367,7 @@ class Toolbus:
         link = self._servers[alias]
         return await self._at_home(link.request(send, link.config.timeouts.call, repeatable=True))
 
-    # Resources, prompts, events
-
-    def resources(self) -> list[Resource]:
-        """What can be read, of all servers."""
-        return [item for inventory in self._servers.inventories.values() for item in inventory.resources]
-
-    def templates(self) -> list[ResourceTemplate]:
-        """The families of resources, of all servers."""
-        return [item for inventory in self._servers.inventories.values() for item in inventory.templates]
-
-    def prompts(self) -> list[Prompt]:
-        """The prompts of all servers."""
-        return [item for inventory in self._servers.inventories.values() for item in inventory.prompts]
-
-    async def read_resource(self, server: str, uri: str) -> tuple[Embedded, ...]:
-        """Read a resource; one resource may come in several parts."""
-        return await self._asked(server, lambda session, timeout: session.read_resource(uri, timeout))
-
-    async def get_prompt(
-        self, server: str, name: str, arguments: Mapping[str, str] | None = None
-    ) -> PromptResult:
-        """Fill in a prompt."""
-        given = dict(arguments or {})
-        return await self._asked(server, lambda session, timeout: session.get_prompt(name, given, timeout))
+    # Events
 
     def on_event(self, listener: Emit) -> Callable[[], None]:
         """Call `listener` with every event from now on, in the bus's own loop; the result ends that."""
@@ -394,6 +376,13 @@ class Toolbus:
     def events(self) -> Listening:
         """Everything that happens from now on, for `async for`; ends when the bus stops."""
         return self._hub.listen()
+
+
+def _with_roots(interactions: Interactions, config: BusConfig) -> Interactions:
+    """The handlers, with the folders of the config if they name none themselves."""
+    if interactions.roots is not None or not config.roots:
+        return interactions
+    return replace(interactions, roots=[(config.folder or Path()) / root for root in config.roots])
 
 
 def _named(tool: Tool | str) -> str:

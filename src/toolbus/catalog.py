@@ -4,7 +4,7 @@ A tool can be asked for by its public name or as `server/tool`. Neither is ever 
 both are looked up as a whole.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from toolbus.errors import ToolNotFound
@@ -26,10 +26,17 @@ class Difference:
 class Catalog:
     """Public name -> `ToolSpec`, in a fixed order."""
 
-    __slots__ = ("_by_name", "_by_origin")
+    __slots__ = ("_by_name", "_by_origin", "instructions")
 
-    def __init__(self, specs: Iterable[ToolSpec] = (), own: Iterable[ToolSpec] = ()) -> None:
+    def __init__(
+        self,
+        specs: Iterable[ToolSpec] = (),
+        own: Iterable[ToolSpec] = (),
+        instructions: Mapping[str, str] | None = None,
+    ) -> None:
         """`own` are tools of the bus itself: they give way when a server's tool has the name."""
+        self.instructions: Mapping[str, str] = dict(instructions or {})
+        """What servers say about how to use them, by alias."""
         self._by_name = {spec.name: spec for spec in specs}
         for spec in own:
             name = f"{spec.origin.server}_{spec.name}" if spec.name in self._by_name else spec.name

@@ -5,11 +5,14 @@ from types import TracebackType
 from typing import Any
 
 from toolbus.bus import Toolbus
-from toolbus.call import Progress
+from toolbus.call import OnInput, Progress
 from toolbus.config import BusConfig, ServerConfig, load_server
 from toolbus.errors import BusClosed
-from toolbus.records import JSON, Embedded, Prompt, PromptResult, Resource, ToolResult
+from toolbus.events import OnLog
+from toolbus.interactions import NOBODY, Interactions
+from toolbus.records import JSON, Embedded, Prompt, PromptResult, Resource, ResourceTemplate, ToolResult
 from toolbus.shape import prefixed
+from toolbus.templates import Values
 from toolbus.tool import Tool
 
 
@@ -35,10 +38,17 @@ class McpConnection:
         *,
         timeout: float | None = None,
         on_progress: Progress | None = None,
+        on_log: OnLog | None = None,
+        on_input: OnInput = "ask",
     ) -> ToolResult:
         """Call a tool by the server's own name; as `Toolbus.call`."""
         return await self.bus.call(
-            f"{self.server}/{name}", arguments, timeout=timeout, on_progress=on_progress
+            f"{self.server}/{name}",
+            arguments,
+            timeout=timeout,
+            on_progress=on_progress,
+            on_log=on_log,
+            on_input=on_input,
         )
 
     async def list_resources(self) -> list[Resource]:
@@ -46,9 +56,14 @@ class McpConnection:
         self._check()
         return self.bus.resources()
 
-    async def read_resource(self, uri: str) -> tuple[Embedded, ...]:
-        """Read a resource; it may come in several parts."""
-        return await self.bus.read_resource(self.server, uri)
+    async def list_templates(self) -> list[ResourceTemplate]:
+        """The families of resources."""
+        self._check()
+        return self.bus.templates()
+
+    async def read_resource(self, uri: str, variables: Values | None = None) -> tuple[Embedded, ...]:
+        """Read a resource; it may come in several parts. With `variables`, the URI is a template."""
+        return await self.bus.read_resource(self.server, uri, variables)
 
     async def list_prompts(self) -> list[Prompt]:
         """The prompts."""
@@ -79,8 +94,9 @@ class McpConnection:
 class Connecting:
     """A connection in the making: `await` it, or use it with `async with`."""
 
-    def __init__(self, server: ServerConfig) -> None:
+    def __init__(self, server: ServerConfig, interactions: Interactions) -> None:
         self._server = server
+        self._interactions = interactions
         self._connection: McpConnection | None = None
 
     def __await__(self) -> Generator[Any, None, McpConnection]:
@@ -98,14 +114,22 @@ class Connecting:
 
     async def _connected(self) -> McpConnection:
         server = self._server
-        bus = Toolbus(BusConfig(servers={server.alias: server}, naming="{tool}"))
+        config = BusConfig(servers={server.alias: server}, naming="{tool}")
+        bus = Toolbus(config, interactions=self._interactions)
         await bus.start()
         return McpConnection(bus, server.alias)
 
 
-def connect_mcp(source: Any = None, *, alias: str | None = None, **config: Any) -> Connecting:
+def connect_mcp(
+    source: Any = None,
+    *,
+    alias: str | None = None,
+    interactions: Interactions = NOBODY,
+    **config: Any,
+) -> Connecting:
     """Connect to one server: a URL, a dict, an in-process server, or keywords such as `command` and `args`.
 
+    `interactions` says who answers when the server asks.
     Raises `ToolbusError` that says how far it came when there is no connection to be had.
     """
     if source is not None and config:
@@ -113,4 +137,4 @@ def connect_mcp(source: Any = None, *, alias: str | None = None, **config: Any) 
             raise TypeError("give a server as one argument or by keywords, not both")
         config = {"url": source, **config}
     server = load_server(config if source is None or config else source, alias=alias)
-    return Connecting(server.model_copy(update={"required": True}))
+    return Connecting(server.model_copy(update={"required": True}), interactions)

@@ -15,6 +15,8 @@
         ├── ServerDown         a call found the link not ready
         ├── CallTimeout        no answer in time (a TimeoutError too)
         ├── CallRejected       the server answered with a protocol error, not a result
+        ├── InputNeeded        the server asks something that nobody here answers
+        ├── ResourceTooLarge   a resource is larger than the config allows
         └── LinkLost           the connection ended; what was under way may have taken effect
 
 A tool that reports failure is no error here: that is a `ToolResult` with `is_error`.
@@ -213,6 +215,28 @@ class CallRejected(ServerError):
         self.status = status
         http = f"HTTP {status}: " if status and not message.startswith("HTTP") else ""
         super().__init__(server, f"{what} was rejected: {http}{message} (code {code})")
+
+
+class InputNeeded(ServerError):
+    """The server asks for something in the middle of a request, and nobody here answers that."""
+
+    def __init__(self, server: str, what: str, asked: str) -> None:
+        self.what = what
+        self.asked = asked
+        advice = "nobody here answers it (Toolbus(..., interactions=...) says who does)"
+        super().__init__(server, f"{what} {asked}; {advice}")
+
+
+class ResourceTooLarge(ServerError):
+    """A resource is larger than `resource_limit` allows."""
+
+    def __init__(self, server: str, uri: str, size: int, limit: int) -> None:
+        self.uri = uri
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            server, f"resource {uri!r} has {size:,} bytes, more than the {limit:,} of resource_limit"
+        )
 
 
 class LinkLost(ServerError):

@@ -9,9 +9,9 @@ import logging
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from toolbus.records import JSON, State
 
@@ -86,6 +86,40 @@ class Logged(_Happened):
     level: str
     data: JSON
     logger: str | None = None
+    id: int | None = None
+    """The call that it is about, where that is known."""
+    tool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceUpdated(_Happened):
+    """A resource that is subscribed to has changed."""
+
+    server: str
+    uri: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputAsked(_Happened):
+    """A server asks: a person (elicitation), a model (sampling), or for folders (roots)."""
+
+    server: str
+    kind: Literal["elicitation", "sampling", "roots"]
+    message: str
+    id: int | None = None
+    """The call that it is about, where that is known."""
+    tool: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputAnswered(_Happened):
+    """What a server asked was answered: accept, decline or cancel."""
+
+    server: str
+    kind: Literal["elicitation", "sampling", "roots"]
+    action: str
+    id: int | None = None
+    tool: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,8 +131,21 @@ class Warned(_Happened):
     tool: str | None = None
 
 
-Event: TypeAlias = StateChanged | CatalogChanged | CallStarted | CallEnded | Progressed | Logged | Warned
+Event: TypeAlias = (
+    StateChanged
+    | CatalogChanged
+    | CallStarted
+    | CallEnded
+    | Progressed
+    | Logged
+    | ResourceUpdated
+    | InputAsked
+    | InputAnswered
+    | Warned
+)
 Emit: TypeAlias = Callable[[Event], None]
+OnLog: TypeAlias = Callable[[Logged], Awaitable[None] | None]
+"""Told what a server logs during a call."""
 
 
 class Listening:

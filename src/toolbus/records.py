@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from toolbus.questions import Pending
+
 JSON: TypeAlias = Any
 """A JSON value; the one place where `Any` is meant."""
 
@@ -13,7 +15,9 @@ NOTHING: JSONObject = {}
 """The empty object of all records that have none; not to be changed."""
 Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Told how far a call has come: progress, total and message."""
+LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 Era: TypeAlias = Literal["modern", "legacy"]
+Via: TypeAlias = Literal["tools/call", "resources/list", "resources/read", "prompts/get"]
 State: TypeAlias = Literal["idle", "connecting", "ready", "retrying", "auth_required", "failed", "closed"]
 
 
@@ -80,6 +84,8 @@ class ToolSpec:
     """How arguments are mapped back to the server's, the last one first."""
     server_schema: JSONObject | None = None
     """What the server takes, if that is not `input_schema`."""
+    via: Via = "tools/call"
+    """What a call of it asks the server for: resources and prompts may be tools, too."""
     history: tuple[Change, ...] = ()
     """What was done to it on the way from the server."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
@@ -105,6 +111,7 @@ class ToolSpec:
             meta=self.meta,
             maps=self.maps,
             server_schema=self.server_schema,
+            via=self.via,
             history=past or self.history,
         )
 
@@ -243,6 +250,8 @@ class ToolResult:
     structured: JSON = None
     is_error: bool = False
     meta: JSONObject = field(default_factory=dict[str, JSON])
+    pending: Pending | None = None
+    """Set if there is no result yet: the call waits for an answer, and can be resumed."""
 
     @property
     def text(self) -> str:
@@ -257,7 +266,13 @@ class ToolResult:
             structured=self.structured,
             is_error=self.is_error,
             meta={**self.meta, "toolbus": ours},
+            pending=self.pending,
         )
+
+    @classmethod
+    def waiting(cls, pending: Pending) -> "ToolResult":
+        """The result of a call that waits for an answer."""
+        return cls(content=(Text(text=str(pending)),), pending=pending)
 
     @classmethod
     def failure(cls, message: str) -> "ToolResult":
@@ -297,6 +312,30 @@ class PromptResult:
 
     messages: tuple[PromptMessage, ...]
     description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What an argument may be, as far as the server knows."""
+
+    values: tuple[str, ...] = ()
+    total: int | None = None
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskState:
+    """How a task is doing: a call that a server works on by itself."""
+
+    id: str
+    status: Literal["working", "input_required", "completed", "failed", "cancelled"]
+    message: str | None = None
+    poll_after: float = 1.0
+    """Seconds after which the server likes to be asked again."""
+    requests: JSONObject = field(default_factory=lambda: NOTHING)
+    """What it wants to know, by its own keys."""
+    result: ToolResult | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

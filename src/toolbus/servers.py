@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from toolbus.config import Secrets, ServerConfig
 from toolbus.connect import Link
-from toolbus.discover import Discovery
+from toolbus.discover import Discovery, Subscriptions
 from toolbus.errors import ServerDown, ServerNotFound, ToolbusError
 from toolbus.events import Emit
+from toolbus.interactions import Interactions
 from toolbus.records import Health, Inventory, ServerStatus
 
 PATIENCE = 1.0
@@ -28,9 +29,10 @@ class Server:
 class Servers:
     """All of them, by alias, in the order of the config."""
 
-    def __init__(self, changed: Callable[[], None], emit: Emit) -> None:
+    def __init__(self, changed: Callable[[], None], emit: Emit, interactions: Interactions) -> None:
         self._changed = changed
         self._emit = emit
+        self._interactions = interactions
         self._servers: dict[str, Server] = {}
         self.links: dict[str, Link] = {}
 
@@ -39,6 +41,11 @@ class Servers:
         if alias not in self.links:
             raise ServerNotFound(alias, list(self.links))
         return self.links[alias]
+
+    def subscriptions(self, alias: str) -> Subscriptions:
+        """The resources of a server that somebody wants to hear of."""
+        _ = self[alias]
+        return self._servers[alias].discovery.subscriptions
 
     @property
     def inventories(self) -> dict[str, Inventory]:
@@ -59,7 +66,8 @@ class Servers:
         servers: dict[str, Server] = {}
         for config in configs:
             discovery = Discovery(config.alias, self._changed, self._emit)
-            servers[config.alias] = Server(Link(config, secrets, discovery, self._emit), discovery)
+            link = Link(config, secrets, discovery, self._emit, self._interactions)
+            servers[config.alias] = Server(link, discovery)
         return servers
 
     def put(self, fresh: Mapping[str, Server], order: Sequence[str]) -> dict[str, Server]:

@@ -11,6 +11,8 @@ from glob import escape
 from toolbus.config import BusConfig
 from toolbus.records import Budget, Inventory, Origin, ToolSpec
 from toolbus.shape import (
+    LIST_RESOURCES,
+    READ_RESOURCE,
     Shaper,
     cleaned_texts,
     excluding,
@@ -19,6 +21,8 @@ from toolbus.shape import (
     may_name,
     named,
     overridden,
+    prompt_tools,
+    reading_tools,
     selected,
     shaped,
     unmatched,
@@ -37,11 +41,13 @@ class Shaping:
             for alias, server in servers.items()
             for pattern, override in server.override.items()
         }
-        self._shapers: list[Shaper] = [
+        self._selecting: list[Shaper] = [
             cleaned_texts(),
             selected({alias: (server.include, server.exclude) for alias, server in servers.items()}),
             *([including(*config.include)] if config.include else []),
             *([excluding(*config.exclude)] if config.exclude else []),
+        ]
+        self._shapers: list[Shaper] = [
             *([overridden(rules)] if rules else []),
             *([marked(marks)] if any((marks := {a: s.mark for a, s in servers.items()}).values()) else []),
             *own,
@@ -50,7 +56,19 @@ class Shaping:
 
     def tools(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
         """The tools of all servers as a model should see them; `ShaperFailed` if a shaper raised."""
-        return shaped((tool for stock in inventories.values() for tool in stock.tools), self._shapers)
+        tools = shaped((tool for stock in inventories.values() for tool in stock.tools), self._selecting)
+        # Patterns are about the tools of servers: what was asked for by name is not left out by one.
+        return shaped([*tools, *shaped(self._other(inventories), [cleaned_texts()])], self._shapers)
+
+    def _other(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
+        """Resources and prompts as tools, where the config wants them."""
+        reading = reading_tools(inventories) if self._config.resource_tools == "server" else []
+        return [*reading, *(prompt_tools(inventories) if self._config.prompt_tools else [])]
+
+    @property
+    def own(self) -> list[ToolSpec]:
+        """What the bus itself offers, if the config wants it."""
+        return [LIST_RESOURCES, READ_RESOURCE] if self._config.resource_tools in (True, "bus") else []
 
     def budget(self, origin: Origin) -> Budget:
         """How long a result of that tool may be for a model."""

@@ -12,13 +12,16 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from toolbus.bus import Source, Toolbus
-from toolbus.call import Hook, Progress
+from toolbus.call import Hook, OnInput, Progress
 from toolbus.catalog import Catalog
 from toolbus.config import GetSecret
 from toolbus.errors import BusClosed
-from toolbus.events import Emit
+from toolbus.events import Emit, OnLog
+from toolbus.interactions import NOBODY, Interactions
+from toolbus.questions import Answer, Pending
 from toolbus.records import (
     JSON,
+    Completion,
     Embedded,
     Health,
     JSONObject,
@@ -30,6 +33,7 @@ from toolbus.records import (
     ToolResult,
 )
 from toolbus.shape import Shaper
+from toolbus.templates import Values
 from toolbus.tool import Tool
 
 T = TypeVar("T")
@@ -72,9 +76,17 @@ class SyncToolbus:
         shapers: Sequence[Shaper] = (),
         get_secret: GetSecret | None = None,
         on_event: Emit | None = None,
+        interactions: Interactions = NOBODY,
     ) -> None:
         """Takes what `Toolbus` takes; nothing is started yet. Callbacks run on the bus's own thread."""
-        self.bus = Toolbus(config, hooks=hooks, shapers=shapers, get_secret=get_secret, on_event=on_event)
+        self.bus = Toolbus(
+            config,
+            hooks=hooks,
+            shapers=shapers,
+            get_secret=get_secret,
+            on_event=on_event,
+            interactions=interactions,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._halt = asyncio.Event()
@@ -151,34 +163,77 @@ class SyncToolbus:
         arguments: Mapping[str, JSON] | None = None,
         *,
         timeout: float | None = None,
+        longest: float | None = None,
         on_progress: Progress | None = None,
+        on_log: OnLog | None = None,
+        on_input: OnInput = "ask",
     ) -> ToolResult:
-        """As `Toolbus.call`; `on_progress` is called on the bus's thread."""
-        return self.run(self.bus.call(name, arguments, timeout=timeout, on_progress=on_progress))
+        """As `Toolbus.call`; `on_progress` and `on_log` are called on the bus's thread."""
+        return self.run(
+            self.bus.call(
+                name,
+                arguments,
+                timeout=timeout,
+                longest=longest,
+                on_progress=on_progress,
+                on_log=on_log,
+                on_input=on_input,
+            )
+        )
+
+    def resume(
+        self,
+        pending: Pending,
+        answers: Mapping[str, Answer] | Answer | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> ToolResult:
+        """As `Toolbus.resume`."""
+        return self.run(self.bus.resume(pending, answers, timeout=timeout))
 
     def health(self) -> dict[str, Health]:
         """As `Toolbus.health`."""
         return self.run(self.bus.health())
 
-    def resources(self) -> list[Resource]:
+    def resources(self, server: str | None = None) -> list[Resource]:
         """As `Toolbus.resources`."""
-        return self.bus.resources()
+        return self.bus.resources(server)
 
-    def read_resource(self, server: str, uri: str) -> tuple[Embedded, ...]:
-        """As `Toolbus.read_resource`."""
-        return self.run(self.bus.read_resource(server, uri))
-
-    def templates(self) -> list[ResourceTemplate]:
+    def templates(self, server: str | None = None) -> list[ResourceTemplate]:
         """As `Toolbus.templates`."""
-        return self.bus.templates()
+        return self.bus.templates(server)
 
-    def prompts(self) -> list[Prompt]:
+    def prompts(self, server: str | None = None) -> list[Prompt]:
         """As `Toolbus.prompts`."""
-        return self.bus.prompts()
+        return self.bus.prompts(server)
+
+    def read_resource(self, server: str, uri: str, variables: Values | None = None) -> tuple[Embedded, ...]:
+        """As `Toolbus.read_resource`."""
+        return self.run(self.bus.read_resource(server, uri, variables))
 
     def get_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
         """As `Toolbus.get_prompt`."""
         return self.run(self.bus.get_prompt(server, name, arguments))
+
+    def complete(
+        self,
+        server: str,
+        name: str,
+        argument: str,
+        value: str = "",
+        *,
+        known: Mapping[str, str] | None = None,
+    ) -> Completion:
+        """As `Toolbus.complete`."""
+        return self.run(self.bus.complete(server, name, argument, value, known=known))
+
+    def subscribe(self, server: str, uri: str) -> None:
+        """As `Toolbus.subscribe`; `on_event` is told of the changes."""
+        self.run(self.bus.subscribe(server, uri))
+
+    def unsubscribe(self, server: str, uri: str) -> None:
+        """As `Toolbus.unsubscribe`."""
+        self.run(self.bus.unsubscribe(server, uri))
 
     def add_server(self, alias: str, config: Any) -> None:
         """As `Toolbus.add_server`."""

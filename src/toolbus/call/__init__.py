@@ -1,8 +1,20 @@
 """Stage 5, there and back: from a name and arguments to a result."""
 
 from toolbus.call.caller import Caller
-from toolbus.call.hooks import Call, Hook, Next, Progress
+from toolbus.call.hooks import Call, Hook, Next, OnInput, Progress, Resumed
 from toolbus.call.kept import READ_RESULT
+from toolbus.call.other import OtherTools
 from toolbus.call.results import without_hidden
 
-__all__ = ["READ_RESULT", "Call", "Caller", "Hook", "Next", "Progress", "without_hidden"]
+__all__ = [
+    "READ_RESULT",
+    "Call",
+    "Caller",
+    "Hook",
+    "Next",
+    "OnInput",
+    "OtherTools",
+    "Progress",
+    "Resumed",
+    "without_hidden",
+]

@@ -10,19 +10,24 @@ from typing import Any
 
 from toolbus.call.hooks import Call, Hook, Progress, onion
 from toolbus.call.kept import READ_RESULT
+from toolbus.call.other import OtherTools
 from toolbus.call.repair import ArgumentCheck, Checked
 from toolbus.call.results import Results
-from toolbus.connect import Link, Session
+from toolbus.call.tasks import Following
+from toolbus.connect import Errand, Link, Session
 from toolbus.errors import ArgumentsError, ServerDown, ToolbusError
 from toolbus.events import CallEnded, CallStarted, Hub, Progressed
-from toolbus.records import JSONObject, Origin, ToolResult, ToolSpec
+from toolbus.records import JSONObject, Origin, TaskState, ToolResult, ToolSpec
 
 
 class Caller:
     """Calls tools; knows the links and the hooks, not the catalog."""
 
-    def __init__(self, links: Mapping[str, Link], hub: Hub, hooks: Sequence[Hook] = ()) -> None:
+    def __init__(
+        self, links: Mapping[str, Link], hub: Hub, hooks: Sequence[Hook] = (), other: OtherTools | None = None
+    ) -> None:
         self._links = links
+        self._other = other
         self._hub = hub
         self._ids = count(1)
         self.results = Results()
@@ -50,18 +55,27 @@ class Caller:
         progress = call.on_progress
         return await self._through_link(call, None if progress is None else _Reporter(call, progress))
 
-    async def _through_link(self, call: Call, report: "_Reporter | None") -> ToolResult:
+    async def _through_link(
+        self, call: Call, report: "_Reporter | None", number: int | None = None
+    ) -> ToolResult:
         spec, origin = call.spec, call.spec.origin
         if origin == READ_RESULT.origin:
             asked = self._checked(spec.input_schema, origin, call.arguments)
             if asked.problem is not None:
                 return ToolResult.failure(asked.problem)
             return self.results.read(asked.arguments)
+        if spec.via != "tools/call":
+            asked = self._checked(spec.input_schema, origin, spec.sent(call.arguments))
+            if asked.problem is not None or self._other is None:
+                return ToolResult.failure(asked.problem or f"nothing answers to {spec.name!r}")
+            return await self._other.run(spec, asked.arguments)
         link = self._links.get(origin.server)
         if link is None:
             raise ServerDown(origin.server, "closed", "it was removed from the bus")
         arguments, repairs = call.arguments, ()
-        if link.config.repair:
+        if call.resumed is not None:
+            arguments = call.resumed.pending.arguments
+        elif link.config.repair:
             prepared = self._prepared(spec, arguments)
             # What is no JSON at all is a mistake of the program, not of a model: sending it says so.
             if prepared.problem is not None and _is_json(arguments):
@@ -71,13 +85,32 @@ class Caller:
             arguments, repairs = prepared.arguments, prepared.repairs
         else:
             arguments = spec.sent(arguments)
+        errand = Errand(
+            tool=origin.tool,
+            call=number,
+            on_progress=report,
+            on_log=call.on_log,
+            suspends=call.on_input == "suspend",
+            longest=link.config.timeouts.longest if call.longest is None else call.longest,
+        )
+        result = await self._answered(link, call, errand, arguments)
+        return result.noting(repaired=list(repairs)) if repairs else result
 
-        def send(session: Session, timeout: float) -> Awaitable[ToolResult]:
-            return session.call_tool(origin.tool, arguments, timeout=timeout, on_progress=report)
+    async def _answered(self, link: Link, call: Call, errand: Errand, arguments: JSONObject) -> ToolResult:
+        """The result of one call on its link; a task that it becomes is followed to its end."""
+        resumed = call.resumed
+        if resumed is not None and resumed.pending.task is not None:
+            return await Following(link, errand, call, arguments).resumed(resumed)
+
+        def send(session: Session, timeout: float) -> Awaitable[ToolResult | TaskState]:
+            waited = None if resumed is None else (resumed.pending, resumed.answers)
+            return session.call_tool(errand, arguments, timeout, waited)
 
         timeout = link.config.timeouts.call if call.timeout is None else call.timeout
-        result = await link.request(send, timeout, repeatable=_repeatable(spec))
-        return result.noting(repaired=list(repairs)) if repairs else result
+        answer = await link.request(send, timeout, repeatable=_repeatable(call.spec))
+        if isinstance(answer, ToolResult):
+            return answer
+        return await Following(link, errand, call, arguments).to_the_end(answer)
 
     def _prepared(self, spec: ToolSpec, arguments: JSONObject) -> Checked:
         """The arguments as the server takes them, mended; a complaint is in the words of the model."""
@@ -109,7 +142,8 @@ class Caller:
         self._hub.emit(CallStarted(**facts))
         failed, message = True, "cancelled"
         try:
-            result = await self._through_link(call, _Reporter(call, call.on_progress, self._hub, number))
+            report = _Reporter(call, call.on_progress, self._hub, number)
+            result = await self._through_link(call, report, number)
             failed, message = result.is_error, None
         except ToolbusError as error:
             message = str(error)

@@ -3,9 +3,13 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
+from toolbus.events import OnLog
+from toolbus.questions import Answer, Pending
 from toolbus.records import JSON, Progress, ToolResult, ToolSpec
+
+OnInput: TypeAlias = Literal["ask", "suspend"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,7 +19,37 @@ class Call:
     spec: ToolSpec
     arguments: Mapping[str, JSON] = field(repr=False)
     timeout: float | None = None
+    longest: float | None = None
+    """As `timeouts.longest`: progress gives the call more time, up to this many seconds."""
     on_progress: Progress | None = None
+    on_log: OnLog | None = None
+    on_input: OnInput = "ask"
+    """What becomes of a question: it is asked, or it suspends the call until `resumed`."""
+    resumed: "Resumed | None" = None
+    detached: bool = False
+    """Whether the call is left to the server if that makes a task of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """A call that waited, and the answers it waited for."""
+
+    pending: Pending
+    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+
+    @classmethod
+    def of(cls, pending: Pending, answers: Mapping[str, Answer] | Answer | None) -> "Resumed":
+        """With the answers by the keys of the questions; ValueError if one is missing or does not fit."""
+        questions = pending.questions
+        if isinstance(answers, Answer):
+            answers = dict.fromkeys(questions, answers) if len(questions) == 1 else {}
+        given = answers or {}
+        for key, question in questions.items():
+            if key not in given:
+                raise ValueError(f"there is no answer to {key!r}: {question.message}")
+            if given[key].action == "accept":
+                question.accept(given[key].content)
+        return cls(pending=pending, answers=given)
 
 
 Next: TypeAlias = Callable[[Call], Awaitable[ToolResult]]

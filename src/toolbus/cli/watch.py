@@ -30,8 +30,11 @@ from toolbus.events import (
     CallStarted,
     CatalogChanged,
     Event,
+    InputAnswered,
+    InputAsked,
     Logged,
     Progressed,
+    ResourceUpdated,
     StateChanged,
     Warned,
 )
@@ -160,6 +163,11 @@ def _told(event: Event) -> tuple[str, str, str]:
         case Logged():
             text = event.data if isinstance(event.data, str) else json.dumps(event.data, default=str)
             return event.server, f"{event.level}: {text}", "dim"
+        case ResourceUpdated():
+            return event.server, f"resource {event.uri} changed", "cyan"
+        case InputAsked() | InputAnswered():
+            said = f"asks: {event.message}" if isinstance(event, InputAsked) else f"answered: {event.action}"
+            return event.server, f"{event.kind} {said}", "yellow"
         case Warned():
             return event.server, f"{event.tool + ': ' if event.tool else ''}{event.message}", "yellow"
         case _:

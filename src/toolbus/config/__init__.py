@@ -1,5 +1,6 @@
 """What the user wants: servers and settings, read from any dialect, secrets filled in late."""
 
+from toolbus.config.context import ContextSource
 from toolbus.config.expand import Resolved, Secrets, resolved
 from toolbus.config.load import find_config, load_config, load_server
 from toolbus.config.lookup import GetSecret
@@ -8,6 +9,7 @@ from toolbus.config.model import Auth, BusConfig, ServerConfig, Timeouts, Transp
 __all__ = [
     "Auth",
     "BusConfig",
+    "ContextSource",
     "GetSecret",
     "Resolved",
     "Secrets",

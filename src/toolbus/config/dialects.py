@@ -6,6 +6,7 @@ A dialect is a row in a table. The entries themselves are read in `toolbus.confi
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from toolbus.config.context import is_context
 from toolbus.config.place import Place, is_list, is_mapping, near_miss
 from toolbus.records import JSON
 
@@ -22,9 +23,13 @@ CONTAINERS: tuple[tuple[str, ...], ...] = (
 SETTINGS = (
     *("naming", "timeouts", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "budget"),
+    *("resource_tools", "prompt_tools", "roots"),
+    *("context", "context_budget"),
 )
 """What is said for all servers; honoured beside every container."""
 
+# In these files every key beside the servers is ours, or wrong.
+_OURS = (("servers",), ("config", "servers"))
 # VS Code's own keys beside `servers`; `$schema` is for editors.
 _BESIDE_SERVERS = ("inputs", "sandbox", "$schema")
 
@@ -54,8 +59,20 @@ def container(document: Mapping[JSON, JSON], place: Place) -> Container:
     path, holder = found[0]
     if path == ("servers",):
         _refuse_unknown_keys(document, place)
-    near, far = ({name: level[name] for name in SETTINGS if name in level} for level in (holder, document))
-    return Container(entries=_aliased(holder[path[-1]], ".".join(path), place), settings={**far, **near})
+    settings = settings_in(document, holder)
+    if path not in _OURS:
+        settings = without_foreign(settings)
+    return Container(entries=_aliased(holder[path[-1]], ".".join(path), place), settings=settings)
+
+
+def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
+    """What the mappings say for all servers; the last one counts most."""
+    return {name: level[name] for level in levels for name in SETTINGS if name in level}
+
+
+def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
+    """The same without what only looks like ours: Gemini CLI and Continue have a `context` of their own."""
+    return {key: value for key, value in settings.items() if key != "context" or is_context(value)}
 
 
 def entry_list(entries: JSON, place: Place) -> Container:

@@ -140,6 +140,9 @@ def _converted(found: Listing, source: Source, place: Place, notes: list[str]) -
     settings = {key: value for key, value in found.settings.items() if value is not None}
     if settings.pop("naming", "auto") != "auto":
         notes.append("naming was left out: it is said once for all servers")
+    if settings.pop("context", None):
+        notes.append("context was left out: it names servers, which may have other names here")
+    settings.pop("context_budget", None)
     checked_timeouts(settings.get("timeouts", {}), place)
     enabled = settings.pop("enabled_servers", None)
     wanted = found.entries if enabled is None else place.names(enabled, "enabled_servers")

@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toolbus.config.dialects import CONTAINERS, SETTINGS, alias_of, container, has_container
+from toolbus.config.dialects import (
+    CONTAINERS,
+    alias_of,
+    container,
+    has_container,
+    settings_in,
+    without_foreign,
+)
 from toolbus.config.place import Place, is_list, is_mapping
 from toolbus.errors import ConfigError
 from toolbus.records import JSON
@@ -50,13 +57,11 @@ def listing(document: Mapping[JSON, JSON], *, host: str, folder: Path, place: Pl
     if not (is_mapping(entries) or is_list(entries)):
         # One server that is a document, or an error that is told there.
         return Listing(entries=dict(container(document, place).entries))
-    near, far = (
-        {name: level[name] for name in SETTINGS if name in level} for level in (holders[0][0], document)
-    )
+    settings = without_foreign(settings_in(document, holders[0][0]))
     notes: list[str] = []
     named = _named(entries, notes)
     off = _switched_off(document, project, host, named)
-    return Listing(entries=named, settings={**far, **near}, off=off, notes=notes)
+    return Listing(entries=named, settings=settings, off=off, notes=notes)
 
 
 def left_out(alias: str, error: ConfigError) -> str:

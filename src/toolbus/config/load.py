@@ -4,6 +4,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from toolbus.config.context import context_budget, context_sources
 from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container
 from toolbus.config.entry import (
     Defaults,
@@ -103,6 +104,9 @@ def _bus_config(found: Container, place: Place, folder: Path | None) -> BusConfi
     settings["timeouts"] = checked_timeouts(settings.get("timeouts", {}), place)
     if "budget" in settings:
         settings["budget"] = budget(settings["budget"], place)
+    if "context_budget" in settings:
+        settings["context_budget"] = context_budget(settings["context_budget"], place)
+    context = context_sources(settings.pop("context", ()), place, entries)
     try:
         bus = BusConfig(**settings, file=place.file, folder=folder)
     except ConfigError as error:
@@ -112,7 +116,9 @@ def _bus_config(found: Container, place: Place, folder: Path | None) -> BusConfi
         here = Place(file=place.file, server=alias)
         if not is_switched_off(entries[alias], here):
             servers[alias] = server_config(alias, entries[alias], place=here, defaults=_defaults(bus))
-    return bus.model_copy(update={"servers": servers})
+    # Of a server that is switched off there is nothing to read.
+    wanted_context = tuple(source for source in context if source.server in servers)
+    return bus.model_copy(update={"servers": servers, "context": wanted_context})
 
 
 def _wanted(entries: Mapping[str, JSON], enabled: JSON, place: Place) -> list[str]:

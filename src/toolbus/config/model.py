@@ -13,12 +13,13 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, Strict
 
+from toolbus.config.context import CONTEXT_BUDGET, ContextSource
 from toolbus.config.override import ToolOverride
 from toolbus.config.place import Place, is_mapping, near_miss
 from toolbus.config.record import Record
 from toolbus.config.redact import shown_url
 from toolbus.config.reference import masked, parsed
-from toolbus.records import DEFAULT_BUDGET, Budget
+from toolbus.records import DEFAULT_BUDGET, Budget, LogLevel
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
 
@@ -36,6 +37,7 @@ _NEEDED: dict[Transport, str] = {
 HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 """What a server may say about its tools."""
 _TEMPLATE_FIELDS = ("server", "tool")
+RESOURCE_LIMIT = 20_000_000
 
 
 class Timeouts(Record):
@@ -45,6 +47,8 @@ class Timeouts(Record):
     list: _Seconds = 30
     call: _Seconds = 300
     close: _Seconds = 5
+    longest: _Seconds | None = None
+    """How long a call may take altogether if its progress, each time, gives it another `call` seconds."""
 
 
 class Auth(Record):
@@ -85,6 +89,10 @@ class ServerConfig(Record):
     budget: Budget = DEFAULT_BUDGET
     """How long a result may be for a model."""
     prefix: str | None = None
+    log_level: LogLevel | Literal["off"] | None = None
+    """What the server is to log; by default what it likes, from info on."""
+    resource_limit: int = Field(default=RESOURCE_LIMIT, gt=0)
+    """How many bytes a resource may have that is read."""
     timeouts: Timeouts = Timeouts()
     max_concurrency: int | None = Field(default=None, ge=1)
     lazy: bool = False
@@ -156,6 +164,16 @@ class BusConfig(Record):
     repair: bool = True
     budget: Budget = DEFAULT_BUDGET
     """These three are for servers that do not say otherwise."""
+    resource_tools: Literal["bus", "server"] | bool = False
+    """Resources for agents: a pair of tools for the bus (true), or one tool for each server."""
+    prompt_tools: bool = False
+    """Whether each prompt is a tool as well."""
+    roots: _Names = ()
+    """Folders that servers may be told of; relative ones start where the config is."""
+    context: tuple[ContextSource, ...] = ()
+    """Resources that an agent is told before it begins."""
+    context_budget: int = CONTEXT_BUDGET
+    """How many tokens they may take, all together."""
     file: str | None = None
     folder: Path | None = None
     """Where `.env` and relative paths are looked for."""

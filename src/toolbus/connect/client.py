@@ -12,8 +12,10 @@ from typing import Any
 from mcp import Client
 from mcp.client.session import LoggingFnT, MessageHandlerFnT
 from mcp.shared.dispatcher import Dispatcher
-from mcp_types import Implementation
+from mcp_types import Implementation, LoggingLevel
 
+from toolbus.connect.interactions import Answering
+from toolbus.connect.rounds import Tasks
 from toolbus.connect.sieve import Sieve
 
 Connector = Callable[[AsyncExitStack, str, bool], Awaitable[Dispatcher[Any]]]
@@ -32,6 +34,8 @@ async def opened_client(
     client_info: Implementation,
     message_handler: MessageHandlerFnT,
     logging_callback: LoggingFnT,
+    log_level: LoggingLevel | None,
+    answering: Answering,
 ) -> AsyncGenerator[tuple[Client, Sieve]]:
     """A connected client whose every message passes a sieve."""
     sieves: list[Sieve] = []
@@ -48,7 +52,9 @@ async def opened_client(
         message_handler=message_handler,
         logging_callback=logging_callback,
         # In the modern era a server tells its log only to who asks for it.
-        log_level="info",
+        log_level=log_level,
+        extensions=[Tasks()],
+        **answering.callbacks,
         # Our catalog is the cache; the client's would copy every listing deeply, twice.
         cache=None,
     )

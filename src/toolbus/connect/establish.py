@@ -19,6 +19,7 @@ from pydantic_core import from_json, to_json
 from toolbus.config import Resolved, Secrets, ServerConfig, Transport, resolved
 from toolbus.connect.client import opened_client
 from toolbus.connect.http import phrase
+from toolbus.connect.interactions import Answering
 from toolbus.connect.jsonrpc import WireError
 from toolbus.connect.session import Session
 from toolbus.connect.transport import connector
@@ -57,7 +58,12 @@ class Learned:
 
 
 async def established(
-    stack: AsyncExitStack, config: ServerConfig, secrets: Secrets, ears: Ears, learned: Learned
+    stack: AsyncExitStack,
+    config: ServerConfig,
+    secrets: Secrets,
+    ears: Ears,
+    answering: Answering,
+    learned: Learned,
 ) -> Session:
     """A live session, whose end is on the stack; raises `ToolbusError` that says how far it came."""
     values = await _resolved(config, secrets)
@@ -70,7 +76,7 @@ async def established(
         learned.witness = witness = Witness()
         here = config.model_copy(update={"transport": transport})
         try:
-            session = await _attempted(stack, here, mode, values, witness, ears)
+            session = await _attempted(stack, here, mode, values, witness, ears, answering)
         except ConnectFailed as failure:
             if first is not None:
                 raise first from failure
@@ -97,7 +103,13 @@ async def _resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
 
 
 async def _attempted(
-    stack: AsyncExitStack, config: ServerConfig, mode: str, values: Resolved, witness: Witness, ears: Ears
+    stack: AsyncExitStack,
+    config: ServerConfig,
+    mode: str,
+    values: Resolved,
+    witness: Witness,
+    ears: Ears,
+    answering: Answering,
 ) -> Session:
     try:
         async with asyncio.timeout(config.timeouts.connect):
@@ -108,6 +120,8 @@ async def _attempted(
                     client_info=types.Implementation(name="toolbus", version=version("toolbus")),
                     message_handler=ears.notice,
                     logging_callback=_discreet(ears.log, values),
+                    log_level=None if config.log_level == "off" else config.log_level or "info",
+                    answering=answering,
                 )
             )
     except ToolbusError:
@@ -122,7 +136,7 @@ async def _attempted(
         ) from error
     except (Exception, BaseExceptionGroup) as error:  # the border: whatever it is, it is a failed connect
         raise _described(root(error), config.alias, witness, values) from error
-    session = Session(config, client, sieve, witness, redacted=values.redacted, warn=ears.warn)
+    session = Session(config, client, sieve, witness, answering, redacted=values.redacted, warn=ears.warn)
     if config.era == "modern" and session.era != "modern":
         cause = f"the server speaks {session.protocol}, which is not the modern era"
         raise ConnectFailed(config.alias, "handshake", cause, hint="leave out era: modern")

@@ -64,8 +64,9 @@ class WireError(MCPError):
         lost: bool = True,
         status: int | None = None,
         code: int = CONNECTION_CLOSED,
+        data: Any = None,
     ) -> None:
-        super().__init__(code, message)
+        super().__init__(code, message, data)
         self.sent = sent
         """Whether the server may have begun with the request."""
         self.lost = lost

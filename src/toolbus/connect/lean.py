@@ -13,8 +13,11 @@ from typing import Any, Protocol, cast
 import mcp_types as types
 from mcp import Client
 from mcp.shared.dispatcher import CallOptions, ProgressFnT
+from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value
 from pydantic import TypeAdapter
 
+from toolbus.connect.errand import CURRENT
+from toolbus.connect.rounds import SUSPENDING, TaskResult, look
 from toolbus.connect.sieve import Sieve
 
 _answer: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -28,11 +31,14 @@ class CheckOutput(Protocol):
     async def __call__(self, name: str, result: types.CallToolResult) -> None: ...
 
 
-def make_lean(client: Client, sieve: Sieve, check_output: CheckOutput) -> None:
-    """Have the client's calls go the short way; `check_output` sees every result that is no failure."""
+def make_lean(client: Client, sieve: Sieve, check_output: CheckOutput, handled: frozenset[str]) -> None:
+    """Have the client's calls go the short way; `check_output` sees every result that is no failure.
+
+    `handled` names the requests of a server that somebody here answers.
+    """
     session = client.session
     thorough = cast("Callable[..., Awaitable[Any]]", session.call_tool)
-    stamp: Callable[[dict[str, Any], CallOptions], None] = session._stamp  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py
+    stamp = _stamping(client)
 
     async def call_tool(
         name: str,
@@ -45,7 +51,7 @@ def make_lean(client: Client, sieve: Sieve, check_output: CheckOutput) -> None:
         **more: Any,
     ) -> Any:
         if input_responses is not None or request_state is not None or more.get("meta") is not None:
-            return await thorough(
+            result = await thorough(
                 name,
                 arguments,
                 read_timeout_seconds,
@@ -54,24 +60,66 @@ def make_lean(client: Client, sieve: Sieve, check_output: CheckOutput) -> None:
                 request_state=request_state,
                 **more,
             )
-        request: dict[str, Any] = {"method": "tools/call", "params": {"name": name, "arguments": arguments}}
-        options: CallOptions = {}
-        stamp(request, options)
-        if progress_callback is not None:
-            options["on_progress"] = progress_callback
-        raw = await sieve.send_raw_request("tools/call", request["params"], options)
-        result = _answer.validate_python(raw, by_name=False)
-        if isinstance(result, types.CallToolResult) and not result.is_error:
-            await check_output(name, result)
+        else:
+            request: dict[str, Any] = {
+                "method": "tools/call",
+                "params": {"name": name, "arguments": arguments},
+            }
+            options: CallOptions = {}
+            stamp(request, options)
+            if progress_callback is not None:
+                options["on_progress"] = progress_callback
+            raw = await sieve.send_raw_request("tools/call", request["params"], options)
+            if raw.get("resultType") == "task":
+                return TaskResult.model_validate(raw)
+            result = _answer.validate_python(raw, by_name=False)
+            if isinstance(result, types.CallToolResult) and not result.is_error:
+                await check_output(name, result)
+        if isinstance(result, types.InputRequiredResult):
+            look(result, CURRENT.get(), handled)
         return result
 
     session.call_tool = call_tool
     session.validate_tool_result = check_output
+    session.get_prompt = _looking(session.get_prompt, handled)
+    session.read_resource = _looking(session.read_resource, handled)
 
 
-async def tools_page(client: Client, sieve: Sieve, cursor: str | None) -> dict[str, Any]:
-    """One page of the list of tools, as the server sent it."""
-    request: dict[str, Any] = {"method": "tools/list", "params": {"cursor": cursor} if cursor else {}}
+def _looking(ask: Callable[..., Awaitable[Any]], handled: frozenset[str]) -> Any:
+    async def looked(*args: Any, **more: Any) -> Any:
+        result = await ask(*args, **more)
+        if isinstance(result, types.InputRequiredResult):
+            look(result, None, handled)
+        return result
+
+    return looked
+
+
+def _stamping(client: Client) -> Callable[[dict[str, Any], CallOptions], None]:
+    """The SDK's stamp; on a call that a question suspends it says that questions are welcome."""
+    session = client.session
+    plain: Callable[[dict[str, Any], CallOptions], None] = session._stamp  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py
+
+    def stamp(request: dict[str, Any], options: CallOptions) -> None:
+        plain(request, options)
+        errand = CURRENT.get()
+        if errand is not None and errand.suspends and request["method"] == "tools/call":
+            meta: dict[str, Any] = request.get("params", {}).get("_meta", {})
+            if types.CLIENT_CAPABILITIES_META_KEY in meta:
+                declared = meta[types.CLIENT_CAPABILITIES_META_KEY]
+                meta[types.CLIENT_CAPABILITIES_META_KEY] = {**declared, **SUSPENDING}
+
+    session._stamp = stamp  # pyright: ignore[reportPrivateUsage]  # likewise
+    return stamp
+
+
+async def sent_raw(
+    client: Client, sieve: Sieve, method: str, params: dict[str, Any], name: str | None = None
+) -> dict[str, Any]:
+    """What a server answers to a request that the SDK need not look at; `name` is for HTTP's routers."""
+    request: dict[str, Any] = {"method": method, "params": dict(params)}
     options: CallOptions = {}
     client.session._stamp(request, options)  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py
-    return await sieve.send_raw_request("tools/list", request["params"], options)
+    if name is not None:
+        options.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(name)
+    return await sieve.send_raw_request(method, request["params"], options)

@@ -15,6 +15,7 @@ this file.
 """
 
 import asyncio
+import inspect
 import itertools
 import logging
 import time
@@ -29,9 +30,11 @@ from mcp.client import IncomingMessage
 from toolbus.config import Secrets, ServerConfig
 from toolbus.connect.backoff import Backoff
 from toolbus.connect.establish import Ears, Learned, established, root
+from toolbus.connect.interactions import Answering
 from toolbus.connect.session import Session
 from toolbus.errors import AuthRequired, ConnectFailed, LinkLost, ServerDown, ServerError, ToolbusError
 from toolbus.events import Emit, Logged, StateChanged, Warned
+from toolbus.interactions import NOBODY, Interactions
 from toolbus.records import Era, State
 
 T = TypeVar("T")
@@ -59,8 +62,8 @@ class Attendant(Protocol):
         """List what a new session offers; it is used only after that."""
         ...
 
-    def noticed(self, method: str) -> None:
-        """The server says that a list changed."""
+    def noticed(self, method: str, uri: str | None) -> None:
+        """The server says that a list changed, or what is at an address."""
         ...
 
     async def attend(self, session: Session) -> None:
@@ -71,8 +74,16 @@ class Attendant(Protocol):
 class Link:
     """A server's connection and its state."""
 
-    def __init__(self, config: ServerConfig, secrets: Secrets, attendant: Attendant, emit: Emit) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        secrets: Secrets,
+        attendant: Attendant,
+        emit: Emit,
+        interactions: Interactions = NOBODY,
+    ) -> None:
         self.config = config
+        self._answering = Answering(config.alias, interactions, emit)
         self._secrets = secrets
         self._attendant = attendant
         self._emit = emit
@@ -104,6 +115,11 @@ class Link:
         if session is None:
             raise self._down()
         return session
+
+    @property
+    def rounds(self) -> int:
+        """How often the server may ask in one call."""
+        return self._answering.rounds
 
     @property
     def restarts(self) -> int:
@@ -254,7 +270,9 @@ class Link:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
                 try:
                     ears = Ears(notice=self._notice, log=self._log, warn=self._warn)
-                    session = await established(stack, self.config, self._secrets, ears, self._learned)
+                    session = await established(
+                        stack, self.config, self._secrets, ears, self._answering, self._learned
+                    )
                     idle = await self._attended(session)
                 except ToolbusError as failure:
                     # Kept, not raised: the SDK's task groups would wrap it.
@@ -319,12 +337,26 @@ class Link:
 
     async def _notice(self, message: IncomingMessage) -> None:
         if not isinstance(message, Exception):
-            self._attendant.noticed(message.method)
+            updated = isinstance(message, types.ResourceUpdatedNotification)
+            self._attendant.noticed(message.method, message.params.uri if updated else None)
 
     async def _log(self, params: types.LoggingMessageNotificationParams) -> None:
-        self._emit(
-            Logged(server=self.config.alias, level=params.level, logger=params.logger, data=params.data)
+        if self.config.log_level == "off":
+            return
+        errand = self._session.errands.spoken_of if self._session is not None else None
+        logged = Logged(
+            server=self.config.alias,
+            level=params.level,
+            logger=params.logger,
+            data=params.data,
+            id=errand.call if errand else None,
+            tool=errand.tool if errand else None,
         )
+        self._emit(logged)
+        if errand is not None and errand.on_log is not None:
+            waiting = errand.on_log(logged)
+            if inspect.isawaitable(waiting):
+                await waiting
 
 
 def _reason(error: ToolbusError | None) -> str | None:

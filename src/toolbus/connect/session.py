@@ -9,7 +9,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 import anyio
+import mcp_types as types
 from mcp import Client
+from mcp.client import InputRequiredRoundsExceededError
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, CallToolResult
@@ -17,13 +19,26 @@ from pydantic import ValidationError
 
 from toolbus.config import ServerConfig
 from toolbus.connect import wire
+from toolbus.connect.clocks import Clocks
+from toolbus.connect.errand import Errand, Errands
+from toolbus.connect.interactions import Answering
 from toolbus.connect.jsonrpc import WireError
-from toolbus.connect.lean import make_lean, tools_page
+from toolbus.connect.lean import make_lean, sent_raw
 from toolbus.connect.output import OutputCheck
+from toolbus.connect.rounds import MISSING_CAPABILITY, Started, Suspended, Unanswered, wanting
 from toolbus.connect.sieve import Sieve
 from toolbus.connect.witness import Witness
-from toolbus.errors import ArgumentsError, AuthRequired, CallRejected, CallTimeout, LinkLost, ToolbusError
-from toolbus.records import JSON, Embedded, Era, PromptResult, ToolResult
+from toolbus.errors import (
+    ArgumentsError,
+    AuthRequired,
+    CallRejected,
+    CallTimeout,
+    InputNeeded,
+    LinkLost,
+    ToolbusError,
+)
+from toolbus.questions import Answer, Pending
+from toolbus.records import JSON, Era, JSONObject, TaskState, ToolResult
 
 T = TypeVar("T")
 RELEASE = 0.1
@@ -39,6 +54,7 @@ class Session:
         client: Client,
         sieve: Sieve,
         witness: Witness,
+        answering: Answering,
         *,
         redacted: Callable[[str], str],
         warn: Callable[[str, str | None], None],
@@ -49,7 +65,9 @@ class Session:
         self._witness = witness
         self._redacted = redacted
         self._warn = warn
-        self._under_way: set[asyncio.Timeout] = set()
+        self.answering = answering
+        self.errands = Errands()
+        self.clocks = Clocks()
         self._slots = asyncio.Semaphore(config.max_concurrency) if config.max_concurrency else None
         self.refused: AuthRequired | None = None
         """Set when the server no longer takes our credentials."""
@@ -57,7 +75,8 @@ class Session:
         """How to check the output of the tools that say what it looks like."""
         self.used = asyncio.get_running_loop().time()
         """When the last request was sent, by the clock of the loop."""
-        make_lean(client, sieve, self._check_output)
+        make_lean(client, sieve, self._check_output, answering.handled)
+        answering.serve(self.errands, self.clocks)
 
     @property
     def server(self) -> str:
@@ -80,44 +99,86 @@ class Session:
     @property
     def busy(self) -> bool:
         """Whether a request is under way."""
-        return bool(self._under_way)
+        return self.clocks.busy
 
     async def call_tool(
         self,
-        tool: str,
+        errand: Errand,
         arguments: Mapping[str, JSON],
-        *,
         timeout: float,
-        on_progress: ProgressFnT | None = None,
-    ) -> ToolResult:
-        """Call a tool by the server's own name for it."""
-        what = f"tool {tool!r}"
-        send = self._sent(tool, dict(arguments), on_progress)
-        if self._slots is None:
-            return wire.tool_result(await self.request(what, send, timeout))
+        resumed: tuple[Pending, Mapping[str, Answer]] | None = None,
+    ) -> ToolResult | TaskState:
+        """Call a tool, or go on with a call that waited; the server may make a task of it."""
+        with self.errands.under_way(errand):
+            responses = None if resumed is None else await self.responses(resumed[0].requests, resumed[1])
 
-        async def when_free(client: Client) -> CallToolResult:
-            assert self._slots is not None
-            async with self._slots:
-                return await send(client)
+            clock = asyncio.timeout(timeout)
+            extends = errand.longest is not None
+            progress = self._extending(errand, clock, timeout) if extends else errand.on_progress
 
-        return wire.tool_result(await self.request(what, when_free, timeout))
+            async def send(client: Client) -> CallToolResult:
+                return await client.call_tool(
+                    errand.tool,
+                    dict(arguments),
+                    progress_callback=progress,
+                    input_responses=responses,
+                    request_state=resumed[0].state if resumed else None,
+                )
 
-    async def read_resource(self, uri: str, timeout: float) -> tuple[Embedded, ...]:
-        """Read a resource."""
-        result = await self.request(f"resource {uri!r}", lambda c: c.read_resource(uri), timeout)
-        return wire.contents(result.contents)
+            async def when_free(client: Client) -> CallToolResult:
+                assert self._slots is not None
+                async with self._slots:
+                    return await send(client)
 
-    async def get_prompt(self, name: str, arguments: Mapping[str, str], timeout: float) -> PromptResult:
-        """Fill in a prompt."""
-        filled = dict(arguments)
-        result = await self.request(f"prompt {name!r}", lambda c: c.get_prompt(name, filled), timeout)
-        return wire.prompt_result(result)
+            what = f"tool {errand.tool!r}"
+            try:
+                return wire.tool_result(
+                    await self.request(what, send if self._slots is None else when_free, timeout, clock)
+                )
+            except Suspended as asked:
+                rounds = 1 + (resumed[0].rounds if resumed else 0)
+                return self._waiting(errand.tool, arguments, asked, rounds)
+            except Started as started:
+                return wire.task_state(started.task)
+
+    def _extending(self, errand: Errand, clock: asyncio.Timeout, timeout: float) -> ProgressFnT:
+        """Progress that gives the call more time."""
+        last = asyncio.get_running_loop().time() + (errand.longest or timeout)
+        report = errand.on_progress
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            self.clocks.extend(clock, timeout, last)
+            if report is not None:
+                await report(progress, total, message)
+
+        return progressed
+
+    def _waiting(self, tool: str, arguments: Mapping[str, JSON], asked: Suspended, rounds: int) -> ToolResult:
+        if rounds > self.answering.rounds:
+            message = f"it asked more than {self.answering.rounds} times in one call"
+            raise CallRejected(self.server, f"tool {tool!r}", INTERNAL_ERROR, message)
+        pending = Pending(
+            server=self.server,
+            tool=tool,
+            arguments=dict(arguments),
+            requests=asked.requests,
+            state=asked.state,
+            rounds=rounds,
+        )
+        return ToolResult.waiting(pending)
+
+    async def responses(
+        self, requests: JSONObject, answers: Mapping[str, Answer]
+    ) -> dict[str, types.InputResponse]:
+        """What a person said to requests of the server, and what the handlers say to the rest."""
+        return await self.answering.responses(self.client.session, requests, answers)
 
     async def tools_page(self, cursor: str | None, timeout: float) -> dict[str, JSON]:
         """One page of the list of tools, as the server sent it."""
         return await self.request(
-            "the list of tools", lambda client: tools_page(client, self.sieve, cursor), timeout
+            "the list of tools",
+            lambda client: sent_raw(client, self.sieve, "tools/list", {"cursor": cursor} if cursor else {}),
+            timeout,
         )
 
     async def probe(self) -> None:
@@ -135,52 +196,57 @@ class Session:
             if error.status is not None:
                 raise
 
-    async def request(self, what: str, send: Callable[[Client], Awaitable[T]], timeout: float) -> T:
+    async def request(
+        self,
+        what: str,
+        send: Callable[[Client], Awaitable[T]],
+        timeout: float,
+        clock: asyncio.Timeout | None = None,
+    ) -> T:
         """Send through the SDK's client; raises `ToolbusError` for whatever goes wrong."""
         if self._witness.lost is not None:
             raise self.lost(what, sent=False)
-        bound, heard = asyncio.timeout(timeout), self._witness.heard
+        clock, heard = clock or asyncio.timeout(timeout), self._witness.heard
+        self.used = asyncio.get_running_loop().time()
         try:
-            return await self._within(bound, send)
+            return await self.clocks.within(clock, send(self.client))
         except TimeoutError as error:
             if self._witness.lost is not None:
                 raise self.lost(what) from None
             raise CallTimeout(self.server, what, timeout, self._witness.tail(heard)) from error
-        except MCPError as error:
-            raise self._translated(error, what) from error
-        except ValidationError as error:
-            message = f"the answer is not valid: {_first(error)}"
-            raise CallRejected(self.server, what, INTERNAL_ERROR, message) from error
-        except (ValueError, TypeError) as error:
-            # The SDK dumps the request to JSON before it sends: that is what fails this way.
-            raise ArgumentsError(what, f"cannot be sent as JSON: {error}") from error
-        except (RuntimeError, OSError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
-            if self._witness.lost is not None or isinstance(error, anyio.ClosedResourceError):
-                raise self.lost(what) from error
-            raise CallRejected(self.server, what, INTERNAL_ERROR, self._redacted(str(error))) from error
+        except Exception as error:
+            failed = self._failed(error, what)
+            if failed is None:
+                raise
+            raise failed from error
 
-    async def _within(self, bound: asyncio.Timeout, send: Callable[[Client], Awaitable[T]]) -> T:
-        self._under_way.add(bound)
-        self.used = asyncio.get_running_loop().time()
-        try:
-            async with bound:
-                return await send(self.client)
-        finally:
-            self._under_way.discard(bound)
+    def _failed(self, error: Exception, what: str) -> ToolbusError | None:
+        """What went wrong, in our words; None for what is no failure of a request."""
+        match error:
+            case MCPError():
+                return self._translated(error, what)
+            case Unanswered():
+                return InputNeeded(self.server, what, error.asked)
+            case InputRequiredRoundsExceededError():
+                message = f"it asked more than {error.max_rounds} times in one call"
+            case ValidationError():
+                message = f"the answer is not valid: {_first(error)}"
+            case ValueError() | TypeError():
+                # The SDK dumps the request to JSON before it sends: that is what fails this way.
+                return ArgumentsError(what, f"cannot be sent as JSON: {error}")
+            case RuntimeError() | OSError() | anyio.ClosedResourceError() | anyio.BrokenResourceError():
+                if self._witness.lost is not None or isinstance(error, anyio.ClosedResourceError):
+                    return self.lost(what)
+                message = self._redacted(str(error))
+            case _:
+                return None
+        return CallRejected(self.server, what, INTERNAL_ERROR, message)
 
     def end(self, reason: str) -> None:
         """Release everyone who waits: their requests fail with `LinkLost`, the server is told to stop."""
         self._witness.lose(reason)
         # A moment later, because most transports know better which of them had been sent.
-        soon = asyncio.get_running_loop().time() + RELEASE
-        for bound in self._under_way:
-            if not bound.expired():
-                bound.reschedule(soon)
-
-    def _sent(
-        self, tool: str, arguments: dict[str, JSON], on_progress: ProgressFnT | None
-    ) -> Callable[[Client], Awaitable[CallToolResult]]:
-        return lambda client: client.call_tool(tool, arguments, progress_callback=on_progress)
+        self.clocks.release(RELEASE)
 
     async def _check_output(self, name: str, result: CallToolResult) -> None:
         check = self.outputs.get(name)
@@ -207,7 +273,11 @@ class Session:
                 self.end(text)
             if error.lost or error.status is None:
                 return LinkLost(self.server, what, text, sent=error.sent)
+            if error.code == MISSING_CAPABILITY and (wanted := wanting(error.data)):
+                return InputNeeded(self.server, what, wanted)
             return CallRejected(self.server, what, error.code, text, error.status)
+        if error.code == MISSING_CAPABILITY and (wanted := wanting(error.data)):
+            return InputNeeded(self.server, what, wanted)
         # Also what many a server answers of its own; only the SDK's wire in memory means by it what it says.
         if error.code == CONNECTION_CLOSED and (self.gone.is_set() or self.config.transport == "memory"):
             return self.lost(what)

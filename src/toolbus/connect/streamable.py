@@ -8,6 +8,7 @@ other words, all of which mean that the request was not begun.
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, cast
 
 import httpx2
@@ -25,6 +26,10 @@ SESSION = "mcp-session-id"
 VERSION = "mcp-protocol-version"
 LISTEN_AGAIN = 1.0
 LISTEN_AGAIN_AT_MOST = 30.0
+RESUME_AFTER = 0.1
+"""Seconds before a stream that ended early is gone on with, unless the server says otherwise."""
+MOST_RESUMES = 3
+"""How often in a row that may bring nothing new."""
 
 
 @asynccontextmanager
@@ -99,34 +104,38 @@ class _StreamablePeer(Peer):
 
     async def _receive(self, response: httpx2.Response, answer: Answer) -> None:
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        last_event: str | None = None
         if kind == "application/json":
             self.feed(await response.aread())
         elif kind == "text/event-stream":
-            last_event = await self._follow(response, answer)
-        if not answer.done() and last_event and self.tells_cancel:
-            await self._resume(last_event, answer)
+            place = _Place()
+            await self._follow(response, answer, place)
+            if self.tells_cancel:
+                await self._resume(place, answer)
         if not answer.done():
             message = f"the server's answer ({kind or response.status_code}) holds no result"
             raise WireError(message, sent=True, lost=False)
 
-    async def _follow(self, response: httpx2.Response, answer: Answer) -> str | None:
-        """Feed the events of a stream until the answer is among them; gives the id of the last one."""
-        last: str | None = None
+    async def _follow(self, response: httpx2.Response, answer: Answer, place: "_Place") -> None:
+        """Feed the events of a stream until the answer is among them."""
         with suppress(httpx2.TransportError):  # cut off: what came until then counts
             async for event in _events(response):
-                last = event.id or last
+                place.reached(event)
                 if event.data:
                     self.feed(event.data.encode())
                 if answer.done():
                     break
-        return last
 
-    async def _resume(self, last_event: str, answer: Answer) -> None:
-        headers = {**self._session, "accept": "text/event-stream", "last-event-id": last_event}
-        async with self._web.sent("GET", self._web.door.url, headers) as response:
-            if response.status_code < 300:
-                await self._follow(response, answer)
+    async def _resume(self, place: "_Place", answer: Answer) -> None:
+        """Go on with a stream that ended early, as often as it does; a server may close it in between."""
+        failed = 0
+        while not answer.done() and place.id and failed < MOST_RESUMES:
+            await asyncio.sleep(place.pause)
+            headers = {**self._session, "accept": "text/event-stream", "last-event-id": place.id}
+            before = place.id
+            async with self._web.sent("GET", self._web.door.url, headers) as response:
+                if response.status_code < 300:
+                    await self._follow(response, answer, place)
+            failed = 0 if place.id != before else failed + 1
 
     async def _refuse(self, response: httpx2.Response, sent: Mapping[str, str]) -> None:
         """Raise the error of a refused request: what the body says, what the status means."""
@@ -136,7 +145,14 @@ class _StreamablePeer(Peer):
             said = cast("dict[str, Any]", from_json(body)).get("error")
             match said:
                 case {"code": int() as code, "message": str() as message}:
-                    error = WireError(message, sent=True, lost=False, status=response.status_code, code=code)
+                    error = WireError(
+                        message,
+                        sent=True,
+                        lost=False,
+                        status=response.status_code,
+                        code=code,
+                        data=cast("dict[str, Any]", said).get("data"),
+                    )
                 case _:
                     pass
         modern = sent.get(VERSION) in MODERN_PROTOCOL_VERSIONS
@@ -151,12 +167,12 @@ class _StreamablePeer(Peer):
 
     async def _listen(self) -> None:
         """The stream of the legacy era for what a server sends unasked; some have none."""
-        pause, last = LISTEN_AGAIN, None
+        pause, place = LISTEN_AGAIN, _Place()
         while True:
             headers = {**self._session, "accept": "text/event-stream"}
             try:
                 async with self._web.sent(
-                    "GET", self._web.door.url, headers | ({"last-event-id": last} if last else {})
+                    "GET", self._web.door.url, headers | ({"last-event-id": place.id} if place.id else {})
                 ) as response:
                     if response.status_code in (404, 410):
                         self._lose("the server no longer knows the session")
@@ -164,7 +180,8 @@ class _StreamablePeer(Peer):
                     if response.status_code >= 300:
                         return
                     async for event in _events(response):
-                        pause, last = LISTEN_AGAIN, event.id or last
+                        place.reached(event)
+                        pause = max(LISTEN_AGAIN, place.pause)
                         if event.data:
                             self.feed(event.data.encode())
             except WireError as error:
@@ -179,6 +196,19 @@ class _StreamablePeer(Peer):
     def _lose(self, reason: str) -> None:
         self._witness.lost_by_server = True
         self._witness.lose(reason)
+
+
+@dataclass(slots=True)
+class _Place:
+    """How far a stream of events was read, and when to come back for the rest."""
+
+    id: str | None = None
+    pause: float = RESUME_AFTER
+
+    def reached(self, event: httpx2.ServerSentEvent) -> None:
+        self.id = event.id or self.id
+        if event.retry is not None:
+            self.pause = min(event.retry / 1000, LISTEN_AGAIN_AT_MOST)
 
 
 def _events(response: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:

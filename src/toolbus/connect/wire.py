@@ -3,17 +3,21 @@
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import assert_never, cast
+from typing import Literal, assert_never, cast
 
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel
 
+from toolbus.interactions import Sampled
+from toolbus.questions import Answer, Elicitation
 from toolbus.records import (
     JSON,
     NOTHING,
     Audio,
     Block,
+    Completion,
     Embedded,
     Era,
     Image,
@@ -27,10 +31,15 @@ from toolbus.records import (
     Resource,
     ResourceLink,
     ResourceTemplate,
+    TaskState,
     Text,
     ToolResult,
     ToolSpec,
 )
+from toolbus.visible import cleaned
+
+POLL_AFTER = 1.0
+"""Seconds between two looks at a task whose server does not say."""
 
 
 def era(protocol: str) -> Era:
@@ -133,6 +142,92 @@ def prompt_result(result: types.GetPromptResult) -> PromptResult:
     )
 
 
+def elicitation(server: str, tool: str | None, params: types.ElicitRequestParams) -> Elicitation:
+    """A question of the server."""
+    form = params if isinstance(params, types.ElicitRequestFormParams) else None
+    address = params if isinstance(params, types.ElicitRequestURLParams) else None
+    return Elicitation(
+        server=server,
+        tool=tool,
+        message=cleaned(params.message),
+        schema=form.requested_schema if form else None,
+        url=address.url if address else None,
+    )
+
+
+def elicit_result(answer: Answer) -> types.ElicitResult:
+    """An answer for the server."""
+    content = dict(answer.content) if answer.action == "accept" and answer.content is not None else None
+    return types.ElicitResult(action=answer.action, content=content)
+
+
+def sampling_messages(messages: Iterable[types.SamplingMessage]) -> tuple[PromptMessage, ...] | None:
+    """What a model is to read; None if there is something in it that is no text, picture or sound."""
+    found: list[PromptMessage] = []
+    for message in messages:
+        for item in message.content_as_list:
+            if not isinstance(item, types.TextContent | types.ImageContent | types.AudioContent):
+                return None
+            found.append(PromptMessage(role=message.role, content=block(item)))
+    return tuple(found)
+
+
+def sampled(result: Sampled) -> types.CreateMessageResult:
+    """What a model wrote, for the server."""
+    made = result.content
+    content: types.TextContent | types.ImageContent | types.AudioContent
+    match made:
+        case Text():
+            content = types.TextContent(text=made.text)
+        case Image():
+            content = types.ImageContent(data=_encoded(made.data), mime_type=made.mime_type)
+        case Audio():
+            content = types.AudioContent(data=_encoded(made.data), mime_type=made.mime_type)
+    return types.CreateMessageResult(
+        role="assistant", content=content, model=result.model, stop_reason=result.stop_reason
+    )
+
+
+def completion(result: types.CompleteResult) -> Completion:
+    """What an argument may be."""
+    found = result.completion
+    return Completion(values=tuple(found.values), total=found.total, has_more=bool(found.has_more))
+
+
+def task_state(raw: dict[str, JSON]) -> TaskState:
+    """How a task is doing; ValidationError if that is no answer to the question."""
+    task = _Task.model_validate(raw)
+    result = None
+    if task.status == "completed":
+        # As a call's: some servers send structured content alone.
+        said: dict[str, JSON] = {"content": [], **(task.result or {})}
+        result = tool_result(types.CallToolResult.model_validate(said, by_name=False))
+    error = task.error.get("message") if task.error else None
+    return TaskState(
+        id=task.task_id,
+        status=task.status,
+        message=cleaned(task.status_message) if task.status_message else None,
+        poll_after=POLL_AFTER if task.poll_interval_ms is None else task.poll_interval_ms / 1000,
+        requests=task.input_requests or NOTHING,
+        result=result,
+        error=cleaned(str(error)) if error else None,
+    )
+
+
+class _Task(BaseModel):
+    """The wire format of the tasks extension, which the SDK leaves to others."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+    task_id: str
+    status: Literal["working", "input_required", "completed", "failed", "cancelled"]
+    status_message: str | None = None
+    poll_interval_ms: float | None = None
+    input_requests: dict[str, JSON] | None = None
+    result: dict[str, JSON] | None = None
+    error: dict[str, JSON] | None = None
+
+
 def contents(
     items: Iterable[types.TextResourceContents | types.BlobResourceContents],
 ) -> tuple[Embedded, ...]:
@@ -187,6 +282,10 @@ def _embedded(
         annotations=annotations,
         meta=item.meta,
     )
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
 
 
 def _decoded(data: str) -> bytes:

@@ -14,9 +14,10 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
-from toolbus.connect import Session, WireError
+from toolbus.connect import Session, WireError, requests
 from toolbus.discover.listing import KINDS, Kind, Listing, listed
-from toolbus.errors import ToolbusError
+from toolbus.discover.subscriptions import Subscriptions
+from toolbus.errors import CallRejected, CallTimeout, ToolbusError
 from toolbus.events import Emit, Warned
 from toolbus.records import Inventory
 
@@ -48,6 +49,7 @@ class Discovery:
         self._listening = asyncio.Event()
         self._listed = False
         self.inventory = Inventory()
+        self.subscriptions = Subscriptions(server, emit)
 
     async def opened(self, session: Session) -> None:
         """List everything and publish it."""
@@ -55,12 +57,26 @@ class Discovery:
         with suppress(TimeoutError):
             async with asyncio.timeout(LISTENING):
                 await self._listening.wait()
+        await self._set_log_level(session)
         # After a loss the last good list stays where the new one cannot be had.
         self._take(await listed(session), session, keep=self.inventory != Inventory())
         self._listed = True
 
-    def noticed(self, method: str) -> None:
+    async def _set_log_level(self, session: Session) -> None:
+        """Say what is to be logged, if the config does; in the modern era every request says it."""
+        level = session.config.log_level
+        told = session.era == "modern" or session.client.server_capabilities.logging is None
+        if level is None or level == "off" or told:
+            return
+        try:
+            await requests.set_log_level(session, level)
+        except (CallRejected, CallTimeout) as error:
+            self._warn(f"its log level could not be set: {error.problem}")
+
+    def noticed(self, method: str, uri: str | None = None) -> None:
         """A notice of the server; what it does not concern is ignored."""
+        if uri is not None:
+            self.subscriptions.updated(uri)
         if kinds := NOTICES.get(method):
             self._dirty.update(kinds)
             self._noticed.set()
@@ -68,7 +84,9 @@ class Discovery:
     async def attend(self, session: Session) -> None:
         """Listen and list again, until cancelled."""
         try:
-            await asyncio.gather(self._relist(session), self._listen(session))
+            await asyncio.gather(
+                self._relist(session), self._listen(session), self.subscriptions.attend(session)
+            )
         finally:
             self._listening.clear()
             self._noticed.clear()

@@ -1,5 +1,13 @@
 """Stage 4, what a model should see: pure functions from lists of tools to lists of tools."""
 
+from toolbus.shape.as_tools import (
+    LIST_RESOURCES,
+    READ_RESOURCE,
+    listing,
+    prompt_of,
+    prompt_tools,
+    reading_tools,
+)
 from toolbus.shape.clean import cleaned_texts
 from toolbus.shape.dialects import DIALECTS, Definition, Dialect, Loss, converted, original_arguments
 from toolbus.shape.naming import may_name, named, prefixed, spelt
@@ -10,6 +18,8 @@ from toolbus.shape.select import Pattern, excluding, including, selected, unmatc
 
 __all__ = [
     "DIALECTS",
+    "LIST_RESOURCES",
+    "READ_RESOURCE",
     "Definition",
     "Dialect",
     "Loss",
@@ -20,12 +30,16 @@ __all__ = [
     "each",
     "excluding",
     "including",
+    "listing",
     "marked",
     "may_name",
     "named",
     "original_arguments",
     "overridden",
     "prefixed",
+    "prompt_of",
+    "prompt_tools",
+    "reading_tools",
     "rendered",
     "rendered_text",
     "selected",

@@ -14,7 +14,7 @@ Shaper: TypeAlias = Callable[[list[ToolSpec]], list[ToolSpec]]
 
 NAMING = "named"
 """The shaper that comes last."""
-_KEPT = ("origin", "history", "server_schema", "definitions")
+_KEPT = ("origin", "via", "history", "server_schema", "definitions")
 _TOLD = tuple(field.name for field in fields(ToolSpec) if field.name not in _KEPT)
 
 

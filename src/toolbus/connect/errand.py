@@ -1,0 +1,58 @@
+"""A call under way, as its connection sees it: what the server asks or tells meanwhile belongs to it."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from mcp.shared.dispatcher import ProgressFnT
+
+from toolbus.events import OnLog
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Errand:
+    """One call."""
+
+    tool: str
+    """The server's own name of the tool."""
+    call: int | None = None
+    """The number of the call in the events, if anyone hears them."""
+    on_progress: ProgressFnT | None = None
+    on_log: OnLog | None = None
+    suspends: bool = False
+    """Whether a question ends the call for now, to be answered later."""
+    longest: float | None = None
+    """Seconds that it may take if progress keeps it alive; without, progress changes nothing."""
+    asked: int = 0
+    """How often the server has asked."""
+
+
+CURRENT: ContextVar[Errand | None] = ContextVar("toolbus_errand", default=None)
+"""The call whose task this is; what comes over a pipe comes to another task (see `Errands`)."""
+
+
+class Errands:
+    """The calls under way on one connection."""
+
+    def __init__(self) -> None:
+        self._under_way: set[Errand] = set()
+
+    @contextmanager
+    def under_way(self, errand: Errand) -> Generator[None]:
+        """What the server says until the end of the block may be about this call."""
+        self._under_way.add(errand)
+        token = CURRENT.set(errand)
+        try:
+            yield
+        finally:
+            CURRENT.reset(token)
+            self._under_way.discard(errand)
+
+    @property
+    def spoken_of(self) -> Errand | None:
+        """The call that what the server says now is about: its own task says so, or it is the only one."""
+        current = CURRENT.get()
+        if current in self._under_way:
+            return current
+        return next(iter(self._under_way)) if len(self._under_way) == 1 else None

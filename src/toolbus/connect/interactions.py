@@ -1,0 +1,231 @@
+"""The server asks, a handler answers: elicitation, sampling and roots, alike in both eras.
+
+The SDK brings both eras here: the requests that a server of the legacy era sends, and the questions that
+one of the modern era returns. A handler that fails, or takes too long, counts as a person who walked away.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, cast
+from urllib.parse import urlsplit
+
+import mcp_types as types
+from mcp.client.session import ClientRequestContext, ClientSession
+
+from toolbus.connect import wire
+from toolbus.connect.clocks import Clocks
+from toolbus.connect.errand import Errands
+from toolbus.connect.rounds import inputs, wording
+from toolbus.errors import CallRejected, InputNeeded
+from toolbus.events import Emit, InputAnswered, InputAsked, Warned
+from toolbus.interactions import Interactions, Sampled, Sampling
+from toolbus.questions import Answer, Elicitation
+from toolbus.records import JSONObject, PromptMessage
+
+T = TypeVar("T")
+logger = logging.getLogger("toolbus")
+Kind = Literal["elicitation", "sampling", "roots"]
+REFUSED = -1
+"""The code for a person's no, where the protocol has no other way to say it."""
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+
+
+class Answering:
+    """Answers what one server asks."""
+
+    def __init__(self, server: str, interactions: Interactions, emit: Emit) -> None:
+        self._server = server
+        self._handlers = interactions
+        self._emit = emit
+        self._errands = Errands()
+        self._clocks = Clocks()
+
+    def serve(self, errands: Errands, clocks: Clocks) -> None:
+        """From now on the server asks over another connection, in the midst of these calls."""
+        self._errands, self._clocks = errands, clocks
+
+    @property
+    def handled(self) -> frozenset[str]:
+        """The methods that have a handler."""
+        handlers = {
+            "elicitation/create": self._handlers.elicit,
+            "sampling/createMessage": self._handlers.sample,
+            "roots/list": self._handlers.roots,
+        }
+        return frozenset(method for method, handler in handlers.items() if handler is not None)
+
+    @property
+    def callbacks(self) -> dict[str, Any]:
+        """What the SDK's client takes; a callback is also how it knows what to declare."""
+        handled = self.handled
+        return {
+            "elicitation_callback": self._elicit if "elicitation/create" in handled else None,
+            "sampling_callback": self._sample if "sampling/createMessage" in handled else None,
+            "list_roots_callback": self._roots if "roots/list" in handled else None,
+            "input_required_max_rounds": self._handlers.rounds,
+        }
+
+    @property
+    def rounds(self) -> int:
+        """How often a server may ask in one call."""
+        return self._handlers.rounds
+
+    async def responses(
+        self, session: ClientSession, requests: JSONObject, answers: Mapping[str, Answer]
+    ) -> dict[str, types.InputResponse]:
+        """What a person said to requests, and what the handlers say to the rest.
+
+        ValueError if an answer does not fit; `InputNeeded` if nobody answers.
+        """
+        said: dict[str, types.InputResponse] = {}
+        for key, request in inputs.validate_python(dict(requests)).items():
+            if key in answers and isinstance(request, types.ElicitRequest):
+                question = wire.elicitation(self._server, None, request.params)
+                answer = answers[key]
+                said[key] = wire.elicit_result(
+                    question.accept(answer.content) if answer.action == "accept" else answer
+                )
+            elif request.method in self.handled:
+                context = ClientRequestContext(session=session, request_id=key)
+                response = await session.dispatch_input_request(context, request)
+                if isinstance(response, types.ErrorData):
+                    raise CallRejected(self._server, request.method, response.code, response.message)
+                said[key] = response
+            else:
+                raise InputNeeded(self._server, f"question {key!r}", wording(request))
+        return said
+
+    async def _elicit(
+        self, context: ClientRequestContext, params: types.ElicitRequestParams
+    ) -> types.ElicitResult | types.ErrorData:
+        question = wire.elicitation(self._server, self._tool, params)
+        problem = self._too_many() or fault(question)
+        if problem is not None:
+            return self._refused(problem)
+        assert self._handlers.elicit is not None, "no handler, no callback"
+        answer = await self._asked("elicitation", question.message, self._handlers.elicit, question)
+        answer = self._checked(question, answer)
+        self._tell("elicitation", answer.action)
+        return wire.elicit_result(answer)
+
+    def _checked(self, question: Elicitation, answer: object) -> Answer:
+        """What the handler said, as far as it can be sent."""
+        if answer is None:
+            return question.cancel()
+        try:
+            if not isinstance(answer, Answer):
+                raise TypeError(f"an answer is an Answer, not {type(answer).__name__}")
+            return question.accept(answer.content) if answer.action == "accept" else answer
+        except (TypeError, ValueError) as error:
+            self._warn(f"the answer to {question.message!r} was not sent: {error}")
+            return question.cancel()
+
+    async def _sample(
+        self, context: ClientRequestContext, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        messages = wire.sampling_messages(params.messages)
+        problem = self._too_many() or (
+            None if messages else "what it gives a model to read is no text or picture"
+        )
+        if problem is not None or messages is None:
+            return self._refused(problem or "")
+        wanted = self._sampling(params, messages)
+        assert self._handlers.sample is not None, "no handler, no callback"
+        message = f"a model is to write up to {params.max_tokens} tokens"
+        sampled = await self._asked("sampling", message, self._handlers.sample, wanted)
+        if not isinstance(sampled, Sampled):
+            self._tell("sampling", "decline")
+            return types.ErrorData(code=REFUSED, message="sampling was declined")
+        self._tell("sampling", "accept")
+        return wire.sampled(sampled)
+
+    def _sampling(
+        self, params: types.CreateMessageRequestParams, messages: tuple[PromptMessage, ...]
+    ) -> Sampling:
+        preferences = params.model_preferences
+        hints = (hint.name for hint in (preferences.hints if preferences else None) or ())
+        return Sampling(
+            server=self._server,
+            tool=self._tool,
+            messages=messages,
+            max_tokens=params.max_tokens,
+            system=params.system_prompt,
+            temperature=params.temperature,
+            stop=tuple(params.stop_sequences or ()),
+            hints=tuple(name for name in hints if name),
+        )
+
+    async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
+        roots = [as_uri(root) for root in self._handlers.roots or ()]
+        self._tell("roots", "accept")
+        return types.ListRootsResult.model_validate({"roots": [{"uri": uri} for uri in roots]})
+
+    async def _asked(self, kind: Kind, message: str, handler: Callable[[T], Any], question: T) -> object:
+        """What the handler says; None if it fails or takes too long."""
+        self._emit(InputAsked(server=self._server, kind=kind, message=message, **self._about))
+        try:
+            with self._clocks.stopped():
+                async with asyncio.timeout(self._handlers.answer_within):
+                    answer = handler(question)
+                    return await cast("Awaitable[object]", answer) if inspect.isawaitable(answer) else answer
+        except TimeoutError:
+            self._warn(f"nobody answered within {self._handlers.answer_within:g} s: {message}")
+        except Exception as error:  # a user's handler: its failure is no answer, or the server would wait
+            logger.exception("the handler for %s raised", kind)
+            self._warn(f"the handler for {kind} raised {type(error).__name__}: {error}")
+        return None
+
+    def _too_many(self) -> str | None:
+        """Why a server that asks without end is not answered any more."""
+        errand = self._errands.spoken_of
+        if errand is None:
+            return None
+        errand.asked += 1
+        limit = self._handlers.rounds
+        return f"it has asked {limit} times in this call, which is enough" if errand.asked > limit else None
+
+    def _refused(self, problem: str) -> types.ErrorData:
+        self._warn(f"its question was refused: {problem}")
+        return types.ErrorData(code=types.INVALID_PARAMS, message=problem)
+
+    @property
+    def _tool(self) -> str | None:
+        errand = self._errands.spoken_of
+        return errand.tool if errand is not None else None
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        errand = self._errands.spoken_of
+        return {} if errand is None else {"id": errand.call, "tool": errand.tool}
+
+    def _tell(self, kind: Kind, action: str) -> None:
+        self._emit(InputAnswered(server=self._server, kind=kind, action=action, **self._about))
+
+    def _warn(self, message: str) -> None:
+        logger.warning("server %r: %s", self._server, message)
+        self._emit(Warned(server=self._server, message=message, tool=self._tool))
+
+
+def fault(question: Elicitation) -> str | None:
+    """Why a person must not be shown the question."""
+    if question.url is None:
+        try:
+            _ = question.form
+        except ValueError as error:
+            return f"the form is invalid: {error}"
+        return None
+    try:
+        address = urlsplit(question.url)
+        is_safe = address.scheme == "https" or (address.scheme == "http" and address.hostname in LOOPBACK)
+    except ValueError:
+        is_safe = False
+    return None if is_safe else f"the address {question.url!r} is neither https nor on this machine"
+
+
+def as_uri(root: str | Path) -> str:
+    """A folder as a root."""
+    text = str(root)
+    return text if text.startswith("file://") else Path(text).expanduser().resolve().as_uri()

@@ -1,0 +1,106 @@
+"""Answers that are no results yet: the server wants to know something first, or made a task of the call.
+
+In the modern era a server asks by returning the question. Where nobody can answer, or the answer comes
+later, the call ends here; the SDK drives everything else.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from mcp.client import ClientExtension, ResultClaim
+from mcp.client.extension import ClaimContext
+from mcp_types import CallToolResult, InputRequest, InputRequiredResult, Result
+from pydantic import ConfigDict, TypeAdapter
+
+from toolbus.connect.errand import Errand
+from toolbus.questions import ELICITATION
+from toolbus.records import JSON
+
+TASKS = "io.modelcontextprotocol/tasks"
+MISSING_CAPABILITY = -32021
+"""How a server says that it would have to ask, and nobody here can be asked."""
+SUSPENDING: dict[str, JSON] = {"elicitation": {"form": {}, "url": {}}}
+"""What a call that is suspended by a question can answer, whatever handlers there are."""
+inputs: TypeAdapter[dict[str, InputRequest]] = TypeAdapter(dict[str, InputRequest])
+
+
+class Suspended(Exception):
+    """The call waits for a person."""
+
+    def __init__(self, requests: dict[str, JSON], state: str | None) -> None:
+        super().__init__("the call waits for an answer")
+        self.requests = requests
+        self.state = state
+
+
+class Unanswered(Exception):
+    """The server asks what nobody here answers."""
+
+    def __init__(self, asked: str) -> None:
+        super().__init__(asked)
+        self.asked = asked
+
+
+class Started(Exception):
+    """The server made a task of the call."""
+
+    def __init__(self, task: dict[str, JSON]) -> None:
+        super().__init__("the call became a task")
+        self.task = task
+
+
+class TaskResult(Result):
+    """The answer of a server that works on a call by itself; the rest of it is read at the border."""
+
+    model_config = ConfigDict(extra="allow")
+    result_type: Literal["task"]
+
+
+class Tasks(ClientExtension):
+    """Says to servers that a call may become a task."""
+
+    identifier = TASKS
+
+    def claims(self) -> list[ResultClaim[TaskResult]]:
+        """The answer that is a task."""
+        return [ResultClaim(result_type="task", model=TaskResult, resolve=_started)]
+
+
+async def _started(result: TaskResult, context: ClaimContext) -> CallToolResult:
+    raise Started(result.model_dump(by_alias=True, mode="json"))
+
+
+def look(result: InputRequiredResult, errand: Errand | None, handled: frozenset[str]) -> None:
+    """Let a question pass to its handler; raises where it has to wait for a person, or has none."""
+    requests = result.input_requests or {}
+    methods = {request.method for request in requests.values()}
+    if errand is not None and errand.suspends and ELICITATION in methods:
+        raise Suspended(as_json(requests), result.request_state)
+    for request in requests.values():
+        if request.method not in handled:
+            raise Unanswered(wording(request))
+
+
+def as_json(requests: Mapping[str, InputRequest]) -> dict[str, JSON]:
+    """Requests as they were sent, for later."""
+    return inputs.dump_python(dict(requests), mode="json", by_alias=True, exclude_none=True)
+
+
+_WORDING = {
+    "elicitation": "has to ask the user something",
+    "sampling": "wants a model to write something",
+    "roots": "wants to know which folders it may look at",
+}
+
+
+def wording(request: Any) -> str:
+    """What a server asks, after its name."""
+    if request.method == ELICITATION:
+        return f"asks the user: {request.params.message}"
+    return _WORDING[request.method.partition("/")[0]]
+
+
+def wanting(data: Any) -> str | None:
+    """What a server would have asked, by the capability that it misses; None if that is another one."""
+    required: Any = cast("dict[str, Any]", data).get("requiredCapabilities") if isinstance(data, dict) else {}
+    return next((text for name, text in _WORDING.items() if name in required), None)

@@ -1,0 +1,107 @@
+"""What a bus offers besides tools: resources and prompts, and how their arguments are completed."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
+
+from toolbus.connect import Session, requests
+from toolbus.errors import ArgumentsError, ResourceTooLarge
+from toolbus.records import Completion, Embedded, Inventory, Prompt, PromptResult, Resource, ResourceTemplate
+from toolbus.servers import Servers
+from toolbus.templates import Values, expanded
+from toolbus.visible import cleaned
+
+T = TypeVar("T")
+
+
+class Content(ABC):
+    """The half of a `Toolbus` that is not about tools."""
+
+    _servers: Servers
+
+    @abstractmethod
+    async def _asked(self, alias: str, send: Callable[[Session, float], Awaitable[T]]) -> T:
+        """Ask a server, through its link, from wherever the caller is."""
+
+    def _stocks(self, server: str | None) -> list[Inventory]:
+        if server is not None:
+            return [self._servers.inventories[self._servers[server].config.alias]]
+        return list(self._servers.inventories.values())
+
+    @property
+    def instructions(self) -> dict[str, str]:
+        """What servers say about how to use them, by alias; those that say nothing are left out."""
+        said = {alias: stock.instructions for alias, stock in self._servers.inventories.items()}
+        return {alias: cleaned(text) for alias, text in said.items() if text}
+
+    def resources(self, server: str | None = None) -> list[Resource]:
+        """What can be read, of all servers or of one; two servers may share an address."""
+        return [item for stock in self._stocks(server) for item in stock.resources]
+
+    def templates(self, server: str | None = None) -> list[ResourceTemplate]:
+        """The families of resources, of all servers or of one."""
+        return [item for stock in self._stocks(server) for item in stock.templates]
+
+    def prompts(self, server: str | None = None) -> list[Prompt]:
+        """The prompts of all servers, or of one."""
+        return [item for stock in self._stocks(server) for item in stock.prompts]
+
+    async def read_resource(
+        self, server: str, uri: str, variables: Values | None = None
+    ) -> tuple[Embedded, ...]:
+        """Read a resource; one resource may come in several parts. With `variables`, the URI is a template.
+
+        `ResourceTooLarge` if it has more bytes than the server's `resource_limit`.
+        """
+        address = uri if variables is None else expanded(uri, variables)
+        limit = self._servers[server].config.resource_limit
+        for listed in self.resources(server):
+            if listed.uri == address and (listed.size or 0) > limit:
+                raise ResourceTooLarge(server, address, listed.size or 0, limit)
+        return await self._asked(
+            server, lambda session, timeout: requests.read_resource(session, address, timeout)
+        )
+
+    async def get_prompt(
+        self, server: str, name: str, arguments: Mapping[str, str] | None = None
+    ) -> PromptResult:
+        """Fill in a prompt; `ArgumentsError` names what is missing."""
+        given = dict(arguments or {})
+        for listed in self.prompts(server):
+            missing = [a.name for a in listed.arguments if a.required and a.name not in given]
+            if listed.name == name and missing:
+                raise ArgumentsError(f"prompt {name!r}", f"no value for {' and '.join(map(repr, missing))}")
+        return await self._asked(
+            server, lambda session, timeout: requests.get_prompt(session, name, given, timeout)
+        )
+
+    async def complete(
+        self,
+        server: str,
+        name: str,
+        argument: str,
+        value: str = "",
+        *,
+        known: Mapping[str, str] | None = None,
+    ) -> Completion:
+        """What an argument that begins with `value` may be: of a prompt, or of the template `name`.
+
+        `known` are the arguments given so far. A server that does not complete gives nothing.
+        """
+        is_template = any(template.uri_template == name for template in self.templates(server))
+        return await self._asked(
+            server,
+            lambda session, timeout: requests.complete(
+                session, (name, is_template), (argument, value), known or {}, timeout
+            ),
+        )
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """Have a `ResourceUpdated` event for every change of a resource, also after a lost connection."""
+        wanted = self._servers.subscriptions(server)
+        await self._asked(server, lambda session, timeout: wanted.add(session, uri, timeout))
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """Hear no more of a resource."""
+        wanted = self._servers.subscriptions(server)
+        await self._asked(server, lambda session, timeout: wanted.remove(session, uri, timeout))
