@@ -1,4 +1,4 @@
-"""Install the MCP servers of the interop tests below `.interop/`, each at a pinned version.
+"""Install the MCP servers of the interop tests, and the conformance suite, below `.interop/`, all pinned.
 
 Safe to run again: what is there already is left alone. Uses the standard library only,
 because `make` may run it with any Python. What to start is in `servers.py`, beside this file.
@@ -26,6 +26,8 @@ NPM = {
         "@modelcontextprotocol/server-filesystem@2026.8.31",
         "@modelcontextprotocol/server-memory@2026.8.31",
     ],
+    # The suite needs Node 22; npm carries that too, so the machine's own may be older.
+    "conformance": ["@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3"],
 }
 
 
@@ -63,7 +65,7 @@ def install(name: str) -> str | None:
     pins = PYPI[name] if name in PYPI else NPM[name]
     stamp = folder / ".installed"
     wanted = "\n".join(pins)
-    label = f"  {name:<7} {' '.join(pins)}"
+    label = f"  {name:<11} {' '.join(pins)}"
     if stamp.is_file() and stamp.read_text() == wanted:
         print(f"{label}: already there", flush=True)
         return None

@@ -1,0 +1,101 @@
+"""The client that the MCP conformance suite examines: a bus, used the way anyone would use it.
+
+The suite runs this with the URL of one of its servers as the last argument. Every tool is called, every
+resource read, every prompt asked for, and what the server asks is accepted. Ends with 1 if a call failed:
+some scenarios do not look whether the answer arrives.
+"""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from toolbus import Answer, Elicitation, Interactions, Sampling, Tool, Toolbus, ToolbusError
+
+PATIENCE = 20.0
+"""Seconds for all of it."""
+VALUES: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "array": []}
+DEFINITION = "#/$defs/"
+Calls = list[tuple[str, dict[str, Any]]]
+
+
+def made_up(schema: dict[str, Any], root: dict[str, Any]) -> Any:
+    """A value that fits, as far as the schemas of the suite go; no property is left out."""
+    match schema:
+        case {"$ref": str(ref)} if ref.startswith(DEFINITION):
+            return made_up(root["$defs"][ref.removeprefix(DEFINITION)], root)
+        case {"enum": [first, *_]}:
+            return first
+        case {"type": str(kind)} if kind in VALUES:
+            return VALUES[kind]
+        case _:
+            properties: dict[str, Any] = schema.get("properties", {})
+            return {name: made_up(value, root) for name, value in properties.items()}
+
+
+def every_tool(tools: dict[str, Tool], context: dict[str, Any]) -> Calls:
+    """Every tool, with made-up arguments."""
+    return [(name, made_up(tool.parameters, tool.parameters)) for name, tool in tools.items()]
+
+
+def as_told(tools: dict[str, Tool], context: dict[str, Any]) -> Calls:
+    """The calls that the suite prescribes."""
+    return [(call["name"], call["arguments"]) for call in context["toolCalls"]]
+
+
+def schema_sent_back(tools: dict[str, Tool], context: dict[str, Any]) -> Calls:
+    """A schema as it arrived here, for the server to compare."""
+    return [("json_schema_echo", {"schema": tools["json_schema_2020_12_tool"].parameters})]
+
+
+SPECIAL: dict[str, Callable[[dict[str, Tool], dict[str, Any]], Calls]] = {
+    "http-custom-headers": as_told,
+    "json-schema-2020-12-preservation": schema_sent_back,
+}
+# The server of this one lists a tool and has no tools/call. It is called all the same, because that is
+# when its arguments are checked, and a reference in its schema might be followed.
+REFUSED = frozenset({"json-schema-ref-no-deref"})
+
+
+def accepted(elicitation: Elicitation) -> Answer:
+    """A yes that fills in nothing: the defaults of the form are the bus's to add."""
+    return elicitation.accept()
+
+
+def unwritten(sampling: Sampling) -> None:
+    """No model here: a no."""
+
+
+async def use(bus: Toolbus, scenario: str, context: dict[str, Any]) -> bool:
+    """Use all that the server offers; whether every call went well."""
+    tools = {tool.origin.tool: tool for tool in bus.tools()}
+    calls = SPECIAL.get(scenario, every_tool)(tools, context)
+    # All at once, so that what belongs to one call could get into another.
+    results = await asyncio.gather(*(tools[name].run(arguments) for name, arguments in calls))
+    for (name, _), result in zip(calls, results, strict=True):
+        print(f"{name}: {'failed: ' if result.is_error else ''}{result.text}")
+    rest: list[Awaitable[object]] = [bus.read_resource(item.server, item.uri) for item in bus.resources()]
+    rest += [bus.get_prompt(item.server, item.name) for item in bus.prompts()]
+    await asyncio.gather(*rest)
+    return scenario in REFUSED or not any(result.is_error for result in results)
+
+
+async def main() -> int:
+    """Connect to the URL and use what is there; 0 if that went well."""
+    scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
+    context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+    config = {"servers": {"suite": {"url": sys.argv[-1], "required": True}}}
+    try:
+        interactions = Interactions(elicit=accepted, sample=unwritten, roots=["."])
+        async with asyncio.timeout(PATIENCE), Toolbus(config, interactions=interactions) as bus:
+            print(bus.servers["suite"])
+            return 0 if await use(bus, scenario, context) else 1
+    except ToolbusError as error:
+        print(error)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main()))
