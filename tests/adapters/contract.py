@@ -20,21 +20,26 @@ from typing import ClassVar, Literal, TypeAlias
 
 import pytest
 
+from tests.adapters.studio import ODD, REPORT, REVIEW, heard, studio
 from tests.conftest import Place
-from tests.servers.everyday import PNG
+from tests.servers.everyday import PNG, WAV
 from tests.wire import Asked, Given, Provider, Say, ToolCall
-from toolbus import Toolbus
+from toolbus import Audio, Toolbus
+from toolbus.adapters.media import encoded
 from toolbus.events import CallStarted
+from toolbus.records import PromptResult
 
-Point: TypeAlias = Literal["parallel", "image", "appears", "cancel"]
+Point: TypeAlias = Literal["parallel", "image", "appears", "cancel", "document"]
 """What some frameworks cannot do; all else is a must."""
 POINTS: Mapping[Point, str] = {
     "parallel": "the calls of one turn overlap",
     "image": "the model sees pictures",
     "appears": "a new tool is offered in the same run",
     "cancel": "a cancelled run cancels its calls on the server",
+    "document": "the model reads the PDFs of a prompt",
 }
 PATIENCE = 20.0
+SOUND = Audio(data=WAV, mime_type="audio/wav")
 
 Script: TypeAlias = Sequence[Say | str | list[ToolCall]] | Callable[[Asked], Say | str | list[ToolCall]]
 
@@ -53,6 +58,10 @@ class Harness(ABC):
 
         The addresses and keys of all providers are in the environment.
         """
+
+    @abstractmethod
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        """As `run`, but what is said are the messages of a prompt."""
 
 
 @dataclass
@@ -77,6 +86,21 @@ class Stage:
             async with asyncio.timeout(PATIENCE * 2):
                 said = await self.harness.run(self.bus, "Go.")
             return said, provider.asked
+
+    async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
+        """A prompt of the studio."""
+        if "studio" not in self.bus.servers:
+            await self.bus.add_server("studio", {"server": studio()})
+        return await self.bus.get_prompt("studio", name, arguments)
+
+    async def say(self, name: str, arguments: Mapping[str, str] | None = None) -> Asked:
+        """Let an agent say a prompt of the studio; gives what its model was asked."""
+        prompt = await self.prompt(name, arguments)
+        with self.model(["Done."]) as provider:
+            async with asyncio.timeout(PATIENCE * 2):
+                assert await self.harness.say(self.bus, prompt) == "Done."
+        [asked] = provider.asked
+        return asked
 
     async def hangs(self, counts: str) -> None:
         """Wait until the server has begun and cancelled so many calls of `hang`."""
@@ -145,6 +169,21 @@ class Contract:
         assert said == "Seen."
         assert PNG in (*asked[1].new[0].images, *asked[1].images)
 
+    async def test_a_prompt_reaches_the_model_as_messages(self, stage: Stage) -> None:
+        assert heard(await stage.say("review", {"of": "tea"})) == REVIEW
+
+    async def test_the_model_reads_the_documents_of_a_prompt(self, stage: Stage) -> None:
+        assert heard(await stage.say("report")) == REPORT
+
+    async def test_what_is_broken_in_a_prompt_is_told_to_the_model(self, stage: Stage) -> None:
+        assert heard(await stage.say("odd")) == ODD
+
+    async def test_the_sound_of_a_prompt_is_heard_or_told(self, stage: Stage) -> None:
+        asked = await stage.say("listen")
+        [said] = heard(asked)
+        assert said.text.removeprefix("[audio: audio/wav, 16 B]\n") == "What is it?"
+        assert ("[audio" in said.text) != (encoded(SOUND) in str(asked.body))
+
     async def test_arguments_may_have_any_name(self, stage: Stage) -> None:
         """Frameworks take names such as `config` for themselves."""
         names = ["self", "config", "ctx", "run_manager", "args", "name", "input"]
@@ -210,6 +249,7 @@ PROVES: Mapping[str, Point] = {
     "test_the_model_sees_pictures": "image",
     "test_a_new_tool_is_offered_in_the_same_run": "appears",
     "test_a_cancelled_run_cancels_its_calls": "cancel",
+    "test_the_model_reads_the_documents_of_a_prompt": "document",
 }
 
 

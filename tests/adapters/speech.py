@@ -69,7 +69,7 @@ class Observed(Speech):
         for role, text in texts:
             if role == "assistant":
                 names = self.called(text)
-            elif role == "user" and not text.startswith("New task:"):
+            elif role == "user" and "New task:\n" not in text:
                 yield tuple(self.results(text, names))
 
     def called(self, text: str) -> list[str]:

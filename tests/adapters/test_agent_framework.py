@@ -13,12 +13,13 @@ from mcp.server.mcpserver import MCPServer
 from openai import AsyncOpenAI
 
 from tests.adapters.contract import Contract, Harness, Stage, until
+from tests.adapters.studio import REVIEW, heard
 from tests.servers.everyday import PNG, WAV
 from tests.servers.gallery import PDF, gallery
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.agent_framework import tools, toolset
-from toolbus.records import Audio, ToolResult
+from toolbus.adapters.agent_framework import messages, tools, toolset
+from toolbus.records import Audio, PromptResult, ToolResult
 
 
 class AgentFramework(Harness):
@@ -27,6 +28,11 @@ class AgentFramework(Harness):
     async def run(self, bus: Toolbus, prompt: str) -> str:
         async with an_agent(context_providers=[toolset(bus)]) as agent:
             run = await agent.run(prompt)
+            return run.text
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        async with an_agent(context_providers=[toolset(bus)]) as agent:
+            run = await agent.run(messages(prompt))
             return run.text
 
 
@@ -132,6 +138,15 @@ class TestAgentFramework(Contract):
                 await Agent(chat, tools=tools(stage.bus)).run("Go.")
         [given] = provider.asked[1].new
         assert given.text.startswith("first\n[image: image/png, 70 B]\n[audio: audio/wav, 16 B]\n")
+
+    async def test_chat_completions_take_a_prompt_and_its_sound(self, stage: Stage) -> None:
+        said = [*messages(await stage.prompt("review", {"of": "tea"}))]
+        said += messages(await stage.prompt("listen"), audio=True)
+        with stage.model(["Done."]) as provider:
+            async with AsyncOpenAI() as client:
+                await Agent(OpenAIChatCompletionClient("gpt-audio", async_client=client)).run(said)
+        assert heard(provider.asked[0])[:2] == REVIEW[:2]
+        assert '"format": "wav"' in json.dumps(provider.asked[0].body["messages"])
 
     async def test_documents_are_given_to_a_model_that_reads_them(self, stage: Stage) -> None:
         await stage.bus.add_server("gallery", {"server": gallery()})

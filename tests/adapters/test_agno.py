@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import pytest
 from agno.agent import Agent
+from agno.models.message import Message
 from agno.models.openai import OpenAIChat
 from agno.tools import Toolkit
 from mcp.server.mcpserver import MCPServer
@@ -21,8 +22,9 @@ from tests.servers.everyday import PNG
 from tests.servers.gallery import gallery
 from tests.wire import Asked, Provider, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.agno import toolset
+from toolbus.adapters.agno import messages, toolset
 from toolbus.adapters.declared import declared
+from toolbus.records import PromptResult
 from toolbus.sync import SyncToolbus
 
 
@@ -34,8 +36,12 @@ class Agno(Harness):
         async with an_agent(toolset(bus)) as agent:
             return await said(agent, prompt)
 
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        async with an_agent(toolset(bus)) as agent:
+            return await said(agent, messages(prompt))
 
-async def said(agent: Any, prompt: str) -> str:
+
+async def said(agent: Any, prompt: str | list[Message]) -> str:
     """The last words of a run; Agno types it only in part."""
     run = await agent.arun(prompt)
     return str(run.content)
@@ -144,6 +150,15 @@ class TestAgno(Contract):
         assert parts[0]["file"]["filename"] == "report.pdf"
         assert provider.asked[1].images == (PNG, PNG)
         assert "[image: image/svg+xml, 41 B]" in provider.asked[1].new[0].text
+
+    async def test_the_sound_of_a_prompt_is_given_to_a_model_that_hears(self, stage: Stage) -> None:
+        prompt = await stage.prompt("listen")
+        with stage.model(["Done."]) as provider:
+            async with an_agent(toolset(stage.bus)) as agent:
+                await agent.arun(messages(prompt, audio=True))
+        parts = provider.asked[0].body["messages"][-2]["content"]
+        assert [part["type"] for part in parts] == ["text", "input_audio"]
+        assert parts[0]["text"] == "[audio: audio/wav, 16 B]"
 
     async def test_the_schema_stays_where_the_output_has_one(self, stage: Stage) -> None:
         class Said(BaseModel):

@@ -11,9 +11,9 @@ from tests.servers.everyday import PNG
 from tests.servers.gallery import gallery
 from tests.wire import Provider, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.anthropic import tools
+from toolbus.adapters.anthropic import messages, tools
 from toolbus.adapters.media import encoded
-from toolbus.records import Image, Text, ToolResult
+from toolbus.records import Image, PromptResult, Text, ToolResult
 from toolbus.sync import SyncToolbus
 
 MODEL = "claude-sonnet-5"
@@ -23,16 +23,20 @@ class Messages(Harness):
     name = "anthropic"
 
     async def run(self, bus: Toolbus, prompt: str) -> str:
+        return await self.talk(bus, [{"role": "user", "content": prompt}])
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        return await self.talk(bus, messages(prompt))
+
+    async def talk(self, bus: Toolbus, said: list[MessageParam]) -> str:
+        """The model's last words."""
         offer = tools(bus)
-        messages: list[MessageParam] = [{"role": "user", "content": prompt}]
         async with AsyncAnthropic() as client:
-            message = await client.messages.create(
-                model=MODEL, max_tokens=1000, messages=messages, tools=offer
-            )
+            message = await client.messages.create(model=MODEL, max_tokens=1000, messages=said, tools=offer)
             while replies := await offer.replies(message):
-                messages += [message.to_param(), *replies]
+                said += [message.to_param(), *replies]
                 message = await client.messages.create(
-                    model=MODEL, max_tokens=1000, messages=messages, tools=offer
+                    model=MODEL, max_tokens=1000, messages=said, tools=offer
                 )
         return "".join(block.text for block in message.content if block.type == "text")
 

@@ -13,18 +13,20 @@ import pytest
 
 from tests.adapters.contract import Contract, Harness, Point, Stage, until
 from tests.adapters.speech import ReAct, SpokenHarness, SpokenProvider, SpokenStage, spoken
+from tests.adapters.studio import Heard, heard
 from tests.conftest import Place
 from tests.servers.everyday import PNG
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus, ToolResult
 from toolbus.adapters.declared import declared
 from toolbus.call import Call, Next
+from toolbus.records import PromptResult
 from toolbus.sync import SyncToolbus
 
 os.environ.update(ReAct.environment)  # it is read by the import
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # CrewAI replaces one of its modules, of which Python warns
-    from crewai import Agent, Crew, Task
+    from crewai import LLM, Agent, Crew, Task
     from crewai.hooks import (
         ToolCallHookContext,
         register_after_tool_call_hook,
@@ -33,7 +35,7 @@ with warnings.catch_warnings():
         unregister_before_tool_call_hook,
     )
 
-    from toolbus.adapters.crewai import BoundTool, BusTool, in_thread, live, tools
+    from toolbus.adapters.crewai import BoundTool, BusTool, in_thread, live, messages, tools
 
 ADD = ToolCall("desk_add", {"a": 1, "b": 2})
 
@@ -57,6 +59,11 @@ class CrewAI(SpokenHarness):
     async def run(self, bus: Toolbus, prompt: str) -> str:
         agent = live(clerk(multimodal=True), bus)
         return str(await in_thread(crew(agent, prompt).kickoff))
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        # Not by an agent, which takes only text; the script ends its words all the same as for one.
+        said: Any = await in_thread(LLM("gpt-5.1").call, messages(prompt))
+        return str(said).rpartition("Final Answer: ")[2]
 
 
 def nothing(context: ToolCallHookContext) -> None:
@@ -176,6 +183,14 @@ class TestCrewAI(Contract):
         with stage.model([[ADD], "It is 3."]) as provider:
             run = await in_thread(live(clerk(), stage.bus).kickoff, "Go.")
         assert (run.raw, provider.asked[1].new[0].text) == ("It is 3.", "3")
+
+    async def test_an_agent_without_a_crew_is_told_a_prompt_in_words(self, stage: Stage) -> None:
+        prompt = await stage.prompt("report")
+        with stage.model([[ADD], "It is 3."]) as provider:
+            run = await in_thread(live(clerk(), stage.bus).kickoff, messages(prompt, media=False))
+        assert (run.raw, provider.asked[1].new[0].text) == ("It is 3.", "3")
+        told = "[resource: memo://report.pdf, application/pdf, 8 B]\nWhat does it say?"
+        assert heard(provider.asked[0]) == [Heard(role="user", text=told)]
 
     async def test_tools_of_the_agent_stay_beside_those_of_the_bus(self, own_stage: Stage) -> None:
         bus = own_stage.bus

@@ -25,7 +25,8 @@ from tests.servers.everyday import PNG, WAV
 from tests.servers.gallery import PDF, gallery
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.google_adk import BusToolset, toolset
+from toolbus.adapters.google_adk import BusToolset, messages, toolset
+from toolbus.records import PromptResult
 
 CONFIRMATION = "adk_request_confirmation"
 
@@ -59,6 +60,16 @@ class GoogleADK(Harness):
     async def run(self, bus: Toolbus, prompt: str) -> str:
         async with clerk(toolset(bus)) as runner:
             return last_words(await talked(runner, types.UserContent(prompt)))
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        *before, last = messages(prompt)
+        async with clerk(toolset(bus)) as runner:
+            sessions = runner.session_service
+            session = await sessions.create_session(app_name=runner.app_name, user_id="me", session_id="one")
+            for content in before:
+                author = "user" if content.role == "user" else "clerk"
+                await sessions.append_event(session, Event(author=author, content=content))
+            return last_words(await talked(runner, last))
 
 
 class TestGoogleADK(Contract):

@@ -7,12 +7,14 @@ from google.genai import Client
 from google.genai.types import Content, ContentUnionDict, FunctionCall, GenerateContentConfigDict, Part
 
 from tests.adapters.contract import Contract, Harness, Stage
+from tests.adapters.studio import REVIEW, heard
 from tests.conftest import Place
 from tests.servers.everyday import PNG, WAV
 from tests.servers.gallery import PDF, gallery
 from tests.wire import Provider, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.google_genai import tools
+from toolbus.adapters.google_genai import messages, tools
+from toolbus.records import PromptResult
 from toolbus.sync import SyncToolbus
 
 MODEL = "gemini-3-pro-preview"
@@ -22,9 +24,15 @@ class GoogleGenAI(Harness):
     name = "google_genai"
 
     async def run(self, bus: Toolbus, prompt: str) -> str:
+        return await self.talk(bus, [{"role": "user", "parts": [{"text": prompt}]}])
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        return await self.talk(bus, [*messages(prompt)])
+
+    async def talk(self, bus: Toolbus, contents: list[ContentUnionDict]) -> str:
+        """The model's last words."""
         offer = tools(bus)
         config: GenerateContentConfigDict = {"tools": [{"function_declarations": offer}]}
-        contents: list[ContentUnionDict] = [{"role": "user", "parts": [{"text": prompt}]}]
         with Client() as owner:
             async with owner.aio as client:
                 response = await client.models.generate_content(model=MODEL, contents=contents, config=config)
@@ -49,6 +57,14 @@ def sent(replies: list[Content]) -> list[list[dict[str, Any]]]:
 
 class TestGoogleGenAI(Contract):
     harness: ClassVar[Harness] = GoogleGenAI()
+
+    async def test_a_chat_goes_on_from_a_prompt(self, stage: Stage) -> None:
+        *before, last = messages(await stage.prompt("review", {"of": "tea"}))
+        with stage.model(["Done."]) as provider, Client() as owner:
+            async with owner.aio as client:
+                chat: Any = client.chats.create(model=MODEL, history=[*before])  # typed in part
+                await chat.send_message(last.parts)
+        assert heard(provider.asked[0]) == REVIEW
 
     async def test_responses_keep_ids_and_say_what_failed(self, stage: Stage) -> None:
         calls = FunctionCall(id="a", name="desk_add", args={"a": 1, "b": 2}), FunctionCall(name="desk_fail")

@@ -14,7 +14,8 @@ from tests.conftest import Place
 from tests.servers.everyday import WAV
 from tests.wire import ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.langchain import live, tools
+from toolbus.adapters.langchain import live, messages, tools
+from toolbus.records import PromptResult
 from toolbus.sync import SyncToolbus
 
 GO: dict[str, Any] = {"messages": [{"role": "user", "content": "Go."}]}
@@ -26,6 +27,11 @@ class LangChain(Harness):
     async def run(self, bus: Toolbus, prompt: str) -> str:
         agent = agent_with(middleware=[live(bus)])
         state = await agent.ainvoke({"messages": [{"role": "user", "content": prompt}]})
+        return str(state["messages"][-1].text)
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        agent = agent_with(middleware=[live(bus)])
+        state = await agent.ainvoke({"messages": messages(prompt)})
         return str(state["messages"][-1].text)
 
 

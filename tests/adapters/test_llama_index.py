@@ -16,11 +16,13 @@ from llama_index.llms.openai import OpenAI, OpenAIResponses
 from openai import AsyncOpenAI
 
 from tests.adapters.contract import Contract, Harness, Stage
+from tests.adapters.studio import REVIEW, heard
 from tests.servers.everyday import PNG, WAV
 from tests.servers.gallery import PDF, gallery
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.llama_index import BusTool, live, tools
+from toolbus.adapters.llama_index import BusTool, live, messages, tools
+from toolbus.records import PromptResult
 
 
 @asynccontextmanager
@@ -31,7 +33,11 @@ async def clerk(**options: Any) -> AsyncGenerator[FunctionAgent]:
 
 
 async def answered(agent: FunctionAgent, prompt: str = "Go.") -> AgentOutput:
-    run = agent.run(Context(agent), user_msg=prompt)
+    return await ended(agent, user_msg=prompt)
+
+
+async def ended(agent: FunctionAgent, **said: Any) -> AgentOutput:
+    run = agent.run(Context(agent), **said)
     return cast(AgentOutput, await run)  # pyright: ignore[reportUnknownArgumentType]  typed as the result of any workflow
 
 
@@ -41,6 +47,10 @@ class LlamaIndex(Harness):
     async def run(self, bus: Toolbus, prompt: str) -> str:
         async with clerk(tool_retriever=live(bus, dialect="openai-responses")) as agent:
             return str(await answered(agent, prompt))
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        async with clerk(tool_retriever=live(bus, dialect="openai-responses")) as agent:
+            return str(await ended(agent, chat_history=messages(prompt)))
 
 
 # LlamaIndex looks at every attribute of an agent, also at those that pydantic has given up.
@@ -97,6 +107,13 @@ class TestLlamaIndex(Contract):
                 await answered(FunctionAgent(llm=llm, tools=tools(stage.bus)))
         [given] = provider.asked[1].new
         assert given.text.startswith(f"first\n[image: image/png, 70 B]\n[audio: audio/wav, {len(WAV)} B]\n")
+
+    async def test_over_chat_completions_a_prompt_loses_nothing(self, stage: Stage) -> None:
+        said = messages(await stage.prompt("review", {"of": "tea"}))
+        with stage.model(["Done."]) as provider:
+            async with AsyncOpenAI() as client:
+                await OpenAI("gpt-5.1", async_openai_client=client).achat(said)
+        assert heard(provider.asked[0]) == REVIEW
 
     async def test_documents_and_pictures_of_known_types_are_given_to_the_model(self, stage: Stage) -> None:
         await stage.bus.add_server("gallery", {"server": gallery()})

@@ -15,8 +15,8 @@ from tests.wire import Asked, Provider, ToolCall
 from toolbus import Toolbus
 from toolbus.adapters.exchange import Exchange
 from toolbus.adapters.media import data_url
-from toolbus.adapters.openai import tools
-from toolbus.records import Image
+from toolbus.adapters.openai import messages, tools
+from toolbus.records import Image, PromptResult
 from toolbus.sync import SyncToolbus
 
 MODEL = "gpt-5.1"
@@ -25,7 +25,11 @@ ChatTools: TypeAlias = Exchange[ChatCompletionFunctionToolParam, ChatCompletionM
 
 async def chat(offer: ChatTools, prompt: str) -> str:
     """The model's last words."""
-    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": prompt}]
+    return await talked(offer, [{"role": "user", "content": prompt}])
+
+
+async def talked(offer: ChatTools, messages: list[ChatCompletionMessageParam]) -> str:
+    """The same, after more than one message."""
     async with AsyncOpenAI() as client:
         completion = await client.chat.completions.create(model=MODEL, messages=messages, tools=offer)
         while replies := await offer.replies(completion):
@@ -41,13 +45,22 @@ class Chat(Harness):
     async def run(self, bus: Toolbus, prompt: str) -> str:
         return await chat(tools(bus), prompt)
 
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        return await talked(tools(bus), messages(prompt))
+
 
 class Responses(Harness):
     name = "openai"
 
     async def run(self, bus: Toolbus, prompt: str) -> str:
+        return await self.respond(bus, [{"role": "user", "content": prompt}])
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        return await self.respond(bus, messages(prompt, dialect="openai-responses"))
+
+    async def respond(self, bus: Toolbus, items: list[ResponseInputItemParam]) -> str:
+        """The model's last words."""
         offer = tools(bus, dialect="openai-responses")
-        items: list[ResponseInputItemParam] = [{"role": "user", "content": prompt}]
         async with AsyncOpenAI() as client:
             response = await client.responses.create(model=MODEL, input=items, tools=offer)
             while replies := await offer.replies(response):

@@ -11,9 +11,11 @@ from agents.items import ToolCallOutputItem
 from openai import AsyncOpenAI
 
 from tests.adapters.contract import Contract, Harness, Stage, until
+from tests.adapters.studio import REVIEW, heard
 from tests.wire import ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.openai_agents import tools
+from toolbus.adapters.openai_agents import messages, tools
+from toolbus.records import PromptResult
 
 QUIET = RunConfig(tracing_disabled=True)
 
@@ -31,6 +33,10 @@ class OpenAIAgents(Harness):
     async def run(self, bus: Toolbus, prompt: str) -> str:
         async with clerk(tools(bus, follow=True)) as agent:
             return str((await Runner.run(agent, prompt, run_config=QUIET)).final_output)
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        async with clerk(tools(bus, follow=True)) as agent:
+            return str((await Runner.run(agent, messages(prompt), run_config=QUIET)).final_output)
 
 
 class TestOpenAIAgents(Contract):
@@ -77,6 +83,14 @@ class TestOpenAIAgents(Contract):
                 run = await Runner.run(agent, "Go.", run_config=QUIET)
         assert run.final_output == "Done."
         assert provider.asked[1].given[0].text.startswith("first")
+
+    async def test_chat_completions_take_the_same_prompt(self, stage: Stage) -> None:
+        said = messages(await stage.prompt("review", {"of": "tea"}))
+        with stage.model(["Done."]) as provider:
+            async with AsyncOpenAI() as client:
+                agent = Agent(name="clerk", model=OpenAIChatCompletionsModel("gpt-5.1", client))
+                await Runner.run(agent, said, run_config=QUIET)
+        assert heard(provider.asked[0]) == REVIEW
 
     async def test_a_list_is_a_snapshot_until_it_is_refreshed(self, own_stage: Stage) -> None:
         bus = own_stage.bus

@@ -25,13 +25,15 @@ from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from tests.adapters.contract import Contract, Harness, Stage
+from tests.adapters.studio import REPORT, REVIEW, heard
 from tests.conftest import Place
 from tests.servers.everyday import PNG
 from tests.servers.gallery import PDF, gallery
 from tests.wire import Asked, Provider, ToolCall
 from toolbus import Toolbus
 from toolbus.adapters.declared import declared
-from toolbus.adapters.pydantic_ai import toolset
+from toolbus.adapters.pydantic_ai import messages, toolset
+from toolbus.records import PromptResult
 from toolbus.shape import Dialect
 from toolbus.sync import SyncToolbus
 
@@ -43,6 +45,11 @@ class PydanticAI(Harness):
         # Entered, so that the client of its model is closed.
         async with Agent(OpenAIChatModel("gpt-5.1"), toolsets=[toolset(bus)]) as agent:
             run = await agent.run(prompt)
+            return run.output
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        async with Agent(OpenAIChatModel("gpt-5.1"), toolsets=[toolset(bus)]) as agent:
+            run = await agent.run(message_history=messages(prompt))
             return run.output
 
 
@@ -172,6 +179,30 @@ class TestPydanticAI(Contract):
         expected = [declared(tool, dialect).parameters for tool in stage.bus.tools()]
         assert [tool.parameters_json_schema for tool in seen] == expected
         assert {tool.strict for tool in seen} == {strict}
+
+    @pytest.mark.parametrize("model", [OpenAIResponsesModel, AnthropicModel, GoogleModel])
+    async def test_a_prompt_reaches_the_models_of_all_providers(
+        self, model: Callable[[str], Model], stage: Stage
+    ) -> None:
+        said = [
+            *messages(await stage.prompt("review", {"of": "tea"})),
+            *messages(await stage.prompt("report")),
+        ]
+        with stage.model(["Done."]) as provider:
+            async with Agent(model("some")) as agent:
+                await agent.run(message_history=said)
+        *review, last = heard(provider.asked[0])
+        assert review == REVIEW[:2]
+        assert last.text == f"{REVIEW[2].text}\n{REPORT[0].text}"
+        assert last.files == (PDF,)
+
+    async def test_the_sound_of_a_prompt_is_given_to_a_model_that_hears(self, stage: Stage) -> None:
+        said = messages(await stage.prompt("listen"), audio=True)
+        with stage.model(["Done."]) as provider:
+            async with Agent(OpenAIChatModel("gpt-audio")) as agent:
+                await agent.run(message_history=said)
+        sound, text = provider.asked[0].body["messages"][-1]["content"]
+        assert (sound["type"], text["text"]) == ("input_audio", "What is it?")
 
     async def test_runs_at_the_same_time_share_an_agent(self, own_stage: Stage) -> None:
         def script(asked: Asked) -> str | list[ToolCall]:

@@ -1,13 +1,16 @@
 """The adapter for smolagents, with an agent that calls tools; test_smolagents_code.py has the other kind."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import pytest
-from smolagents import LogLevel, OpenAIModel, ToolCallingAgent  # pyright: ignore[reportMissingTypeStubs]  it has none
+from smolagents import ChatMessage, LogLevel, OpenAIModel, ToolCallingAgent  # pyright: ignore[reportMissingTypeStubs]  it has none
 from smolagents.agents import ToolOutput  # pyright: ignore[reportMissingTypeStubs]  it has none
+from smolagents.memory import MemoryStep  # pyright: ignore[reportMissingTypeStubs]  it has none
 
-from tests.adapters.contract import Contract, Harness, Stage, until
+from tests.adapters.contract import Contract, Harness, Point, Stage, until
 from tests.adapters.speech import Observed, SpokenHarness, SpokenProvider, SpokenStage, spoken
 from tests.conftest import Place
 from tests.servers.everyday import PNG
@@ -15,7 +18,8 @@ from tests.servers.gallery import gallery
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus
 from toolbus.adapters.declared import declared
-from toolbus.adapters.smolagents import live, tools
+from toolbus.adapters.smolagents import live, messages, tools
+from toolbus.records import Image, PromptMessage, PromptResult
 from toolbus.sync import SyncToolbus
 
 NESTED: dict[str, Any] = {
@@ -41,10 +45,21 @@ def clerk(toolbox: list[Any] | None = None) -> Any:
     return ToolCallingAgent(toolbox or [], OpenAIModel("gpt-5.1"), verbosity_level=LogLevel.OFF)
 
 
-async def ran(agent: Any, prompt: str) -> str:
+@dataclass
+class Said(MemoryStep):
+    """What was said before the task of a run."""
+
+    messages: list[ChatMessage]
+
+    def to_messages(self, summary_mode: bool = False) -> list[ChatMessage]:
+        return self.messages
+
+
+async def ran(agent: Any, prompt: str, *before: Said) -> str:
     """Run an agent in a thread; who cancels this interrupts it."""
+    agent.memory.steps.extend(before)
     try:
-        return str(await asyncio.to_thread(agent.run, prompt))
+        return str(await asyncio.to_thread(agent.run, prompt, reset=False))
     except asyncio.CancelledError:
         agent.interrupt()
         raise
@@ -53,9 +68,13 @@ async def ran(agent: Any, prompt: str) -> str:
 class Smolagents(SpokenHarness):
     name = "smolagents"
     speech = Observed()
+    cannot: ClassVar[Mapping[Point, str]] = {"document": "its messages hold text and pictures"}
 
     async def run(self, bus: Toolbus, prompt: str) -> str:
         return await ran(live(clerk(), bus), prompt)
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        return await ran(live(clerk(), bus), "Answer.", Said(messages(prompt)))
 
 
 @pytest.fixture
@@ -119,6 +138,11 @@ class TestSmolagents(Contract):
         _, asked = await stage.play([[ToolCall("gallery_show")], "Done."])
         assert asked[1].images == (PNG,)
         assert "[image: image/svg+xml, 41 B]" in asked[1].new[0].text
+
+    async def test_a_picture_of_a_prompt_that_cannot_be_opened_is_a_line(self) -> None:
+        broken = PromptMessage(role="user", content=Image(data=PNG[:20], mime_type="image/png"))
+        [message] = messages(PromptResult(messages=(broken,)))
+        assert message.content == [{"type": "text", "text": "[image: image/png, 20 B]"}]
 
     async def test_runs_at_the_same_time_see_only_their_own_pictures(self, own_stage: Stage) -> None:
         def script(asked: Asked) -> str | list[ToolCall]:

@@ -9,10 +9,11 @@ from smolagents import CodeAgent, LogLevel, OpenAIModel  # pyright: ignore[repor
 
 from tests.adapters.contract import Contract, Harness, Point, Stage
 from tests.adapters.speech import Coded, SpokenHarness, SpokenStage, spoken
-from tests.adapters.test_smolagents import ran
+from tests.adapters.test_smolagents import Said, ran
 from tests.wire import Provider
 from toolbus import Toolbus
-from toolbus.adapters.smolagents import ToolFailed, live, tools
+from toolbus.adapters.smolagents import ToolFailed, live, messages, tools
+from toolbus.records import PromptResult
 
 
 def coder(toolbox: list[Any] | None = None) -> Any:
@@ -23,10 +24,16 @@ def coder(toolbox: list[Any] | None = None) -> Any:
 class Coder(SpokenHarness):
     name = "smolagents"
     speech = Coded()
-    cannot: ClassVar[Mapping[Point, str]] = {"parallel": "code runs line by line"}
+    cannot: ClassVar[Mapping[Point, str]] = {
+        "parallel": "code runs line by line",
+        "document": "its messages hold text and pictures",
+    }
 
     async def run(self, bus: Toolbus, prompt: str) -> str:
         return await ran(live(coder(), bus), prompt)
+
+    async def say(self, bus: Toolbus, prompt: PromptResult) -> str:
+        return await ran(live(coder(), bus), "Answer.", Said(messages(prompt)))
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ COLUMNS = {
     "image": "pictures",
     "appears": "new tools in a run",
     "cancel": "cancel",
+    "document": "prompts",
 }
 TABLE = ROOT / "docs" / "frameworks" / "README.md"
 

@@ -1,4 +1,7 @@
-"""The tools of a bus for Microsoft's Agent Framework: `Agent(client, context_providers=[toolset(bus)])`."""
+"""The tools and prompts of a bus for Microsoft's Agent Framework.
+
+`Agent(client, context_providers=[toolset(bus)])` has the tools, `agent.run(messages(prompt))` a prompt.
+"""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -11,9 +14,10 @@ from toolbus.adapters.approval import Approve, asks
 from toolbus.adapters.calls import executed, facts
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
-from toolbus.adapters.media import PICTURES, SOUNDS, documents, taken, told
+from toolbus.adapters.media import PICTURES, SOUNDS, Document, documents, taken, told
 from toolbus.adapters.offer import Offer, Servers, Source
-from toolbus.records import JSON, Text, ToolResult
+from toolbus.adapters.prompts import SHOWN, Part, turns
+from toolbus.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect
 from toolbus.tool import Tool
 
@@ -25,6 +29,7 @@ with needs("agent-framework"):
         Content,
         ContextProvider,
         FunctionTool,
+        Message,
         SessionContext,
         SupportsAgentRun,
     )
@@ -60,6 +65,12 @@ def toolset(
     """A context provider with the tools as they are at every request to the model; else as `tools`."""
     manners = Manners(dialect=dialect, approve=approve, audio=audio, files=files)
     return BusProvider(Offer(source, lambda tool: BusTool(tool, manners), servers, live=True))
+
+
+def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
+    """The messages of a prompt as the input of a run; `audio` is for a model that takes sound too."""
+    said = turns(prompt.messages, SHOWN | SOUNDS if audio else SHOWN)
+    return [Message(turn.role, [*map(_content, turn.parts)]) for turn in said]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,17 +176,19 @@ def _given(tool: Tool, arguments: dict[str, JSON]) -> dict[str, JSON] | str:
 def _contents(tool: Tool, result: ToolResult, manners: Manners) -> list[Content]:
     contents: list[Content] = []
     for block in taken(result, PICTURES | SOUNDS if manners.audio else PICTURES):
-        if isinstance(block, Text):
-            contents.append(Content.from_text(block.text))
-        else:
+        if not isinstance(block, Text):
             # The line is for clients that leave media out of results, such as Chat Completions.
-            contents.append(Content.from_text(told(block).text))
-            contents.append(Content.from_data(block.data, block.mime_type))
+            contents.append(_content(told(block)))
+        contents.append(_content(block))
     contents[0].additional_properties = facts(tool, result)
     contents[0].raw_representation = result
     if manners.files:
-        contents += [
-            Content.from_data(document.data, document.mime_type, name=document.name)
-            for document in documents(result)
-        ]
+        contents += map(_content, documents(result))
     return contents
+
+
+def _content(part: Part) -> Content:
+    if isinstance(part, Text):
+        return Content.from_text(part.text)
+    name = part.name if isinstance(part, Document) else None
+    return Content.from_data(part.data, part.mime_type, name=name)

@@ -1,4 +1,4 @@
-"""The tools of a bus for Agno: `Agent(model=model, tools=[toolset(bus)])`."""
+"""The tools and prompts of a bus for Agno: `Agent(model=model, tools=[toolset(bus)])`."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -8,15 +8,17 @@ from toolbus.adapters.approval import Approve, asks
 from toolbus.adapters.calls import facts, parsed, unseen
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
-from toolbus.adapters.media import PICTURES, SOUNDS, Document, audio_format, documents, taken
+from toolbus.adapters.media import PICTURES, SOUNDS, Document, audio_format, documents, taken, told
 from toolbus.adapters.offer import Offer, Servers, Source
-from toolbus.records import JSON, Audio, Image, ToolResult
+from toolbus.adapters.prompts import SHOWN, Turn, turns
+from toolbus.records import JSON, Audio, Image, PromptResult, ToolResult
 from toolbus.shape import Dialect, rendered_text
 from toolbus.tool import Tool
 
 with needs("agno"):
     from agno import media
     from agno.exceptions import AgentRunException
+    from agno.models.message import Message
     from agno.run import RunContext
     from agno.tools import Function, Toolkit
     from agno.tools.annotations import TOOL_ANNOTATION_HINTS
@@ -44,6 +46,11 @@ def toolset(
     """
     manners = Manners(dialect=dialect, approve=approve, audio=audio, files=files)
     return BusToolkit(Offer(source, lambda tool: _functions(tool, manners), servers))
+
+
+def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
+    """The messages of a prompt as the input of a run; `audio` is for a model that takes sound too."""
+    return [*map(_message, turns(prompt.messages, SHOWN | SOUNDS if audio else SHOWN))]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +183,19 @@ def _answer(tool: Tool, result: ToolResult, manners: Manners) -> Answer:
         images=[_image(block) for block in shown if isinstance(block, Image)] or None,
         audios=[_sound(block) for block in shown if isinstance(block, Audio)] or None,
         files=[_file(document) for document in documents(result)] or None if manners.files else None,
+    )
+
+
+def _message(turn: Turn) -> Message:
+    images = [part for part in turn.parts if isinstance(part, Image)]
+    sounds = [part for part in turn.parts if isinstance(part, Audio)]
+    return Message(
+        role=turn.role,
+        # Without a text, Agno leaves out what there is to see.
+        content=turn.text or "\n".join(told(part).text for part in (*images, *sounds)),
+        images=[*map(_image, images)] or None,
+        audio=[*map(_sound, sounds)] or None,
+        files=[_file(part) for part in turn.parts if isinstance(part, Document)] or None,
     )
 
 

@@ -1,7 +1,7 @@
-"""The tools of a bus for Anthropic's own package.
+"""The tools and prompts of a bus for Anthropic's own package.
 
 `offer = tools(bus)` is the `tools` of a request; `await offer.replies(message)` runs what the model called
-and gives the message that comes next.
+and gives the message that comes next. `messages(prompt)` is what a prompt of a server says.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, cast
 from toolbus.adapters.exchange import Answer, Called, Exchange, Form, got
 from toolbus.adapters.media import Document, Media, documents, encoded, taken
 from toolbus.adapters.offer import Servers, Source
-from toolbus.records import Text, ToolResult
+from toolbus.adapters.prompts import SHOWN, Part, Turn, turns
+from toolbus.records import PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
 from toolbus.tool import Tool
 
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     from anthropic.types import (
         Base64ImageSourceParam,
         Base64PDFSourceParam,
+        DocumentBlockParam,
+        ImageBlockParam,
         MessageParam,
+        TextBlockParam,
         ToolParam,
         ToolResultBlockParam,
     )
-    from anthropic.types.tool_result_block_param import Content as Part
+    from anthropic.types.tool_result_block_param import Content
 
 # Ends of a message at which its last call may be half of one.
 _CUT = {"max_tokens", "model_context_window_exceeded", "refusal"}
@@ -48,6 +52,14 @@ def tools(
         replies=partial(_messages, media=media),
     )
     return Exchange(source, servers, form, follow=follow)
+
+
+def messages(prompt: PromptResult, *, media: bool = True) -> "list[MessageParam]":
+    """The messages of a prompt.
+
+    Without `media`, pictures and PDFs are described in words, as sound always is.
+    """
+    return [*map(_message, turns(prompt.messages, SHOWN if media else ()))]
 
 
 def _calls(response: object) -> list[Called]:
@@ -85,7 +97,7 @@ def _block(answer: Answer, *, media: bool) -> "ToolResultBlockParam":
     }
 
 
-def _content(result: ToolResult) -> "str | list[Part]":
+def _content(result: ToolResult) -> "str | list[Content]":
     match blocks := [*taken(result), *documents(result)]:
         case [Text(text=text)]:
             return text
@@ -93,7 +105,13 @@ def _content(result: ToolResult) -> "str | list[Part]":
             return [_part(block) for block in blocks]
 
 
-def _part(block: Text | Media | Document) -> "Part":
+def _message(turn: Turn) -> "MessageParam":
+    if turn.role == "assistant":
+        return {"role": "assistant", "content": turn.text}
+    return {"role": "user", "content": turn.text if turn.is_text else [*map(_part, turn.parts)]}
+
+
+def _part(block: Part) -> "TextBlockParam | ImageBlockParam | DocumentBlockParam":
     match block:
         case Text():
             return {"type": "text", "text": block.text}

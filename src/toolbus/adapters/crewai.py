@@ -1,19 +1,20 @@
-"""The tools of a bus for CrewAI: `Agent(tools=tools(bus))`, or `live(agent, bus)`."""
+"""The tools and prompts of a bus for CrewAI: `Agent(tools=tools(bus))`, or `live(agent, bus)`."""
 
 import json
 import weakref
 from collections.abc import Callable, KeysView
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
+from toolbus.adapters import openai
 from toolbus.adapters.calls import facts, parsed
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import data_url, taken
 from toolbus.adapters.offer import Bus, Offer, Servers, Source
 from toolbus.adapters.threads import in_thread, waited
-from toolbus.records import JSON, Image, ToolResult
+from toolbus.records import JSON, Image, PromptResult, ToolResult
 from toolbus.shape import Dialect, rendered_text
 from toolbus.tool import Tool
 
@@ -27,8 +28,9 @@ with needs("crewai"):
     from crewai.tools import BaseTool
     from crewai.tools.structured_tool import CrewStructuredTool
     from crewai.utilities.agent_utils import get_tool_names, render_text_description_and_args
+    from crewai.utilities.types import LLMMessage
 
-__all__ = ["BoundTool", "BusTool", "LiveTools", "in_thread", "live", "tools"]
+__all__ = ["BoundTool", "BusTool", "LiveTools", "in_thread", "live", "messages", "tools"]
 
 
 def tools(source: Source, servers: Servers = None, *, dialect: Dialect = "openai") -> Offer[BaseTool]:
@@ -47,6 +49,14 @@ def live(agent: Agent, bus: Bus, servers: Servers = None, *, dialect: Dialect = 
     # It is held, and so follows the catalog, for as long as the agent is there.
     weakref.finalize(agent, LiveTools.clear, LiveTools(agent, bus, servers, dialect))
     return agent
+
+
+def messages(prompt: PromptResult, *, media: bool = True) -> list[LLMMessage]:
+    """The messages of a prompt, for `llm.call`; without `media`, in words only, also for `agent.kickoff`.
+
+    CrewAI does not translate pictures and PDFs, which are in the form of OpenAI, and its agents refuse them.
+    """
+    return cast(list[LLMMessage], openai.messages(prompt, media=media))
 
 
 class BusTool(BaseTool):

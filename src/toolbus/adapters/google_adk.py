@@ -1,4 +1,4 @@
-"""The tools of a bus for Google's Agent Development Kit: `LlmAgent(tools=[toolset(bus)])`."""
+"""The tools and prompts of a bus for Google's Agent Development Kit: `LlmAgent(tools=[toolset(bus)])`."""
 
 import re
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PDF, PICTURES, SOUNDS, attached
 from toolbus.adapters.offer import Offer, Servers, Source
-from toolbus.records import JSON
+from toolbus.records import JSON, PromptResult
 from toolbus.shape import Dialect, rendered_text
 from toolbus.tool import Tool
 
@@ -28,6 +28,8 @@ with needs("google-adk"):
         FunctionResponseBlob,
         Part,
     )
+
+    from toolbus.adapters import google_genai
 
 _GOOGLE = frozenset({"image/png", "image/jpeg", "image/webp"}) | SOUNDS
 _WITHIN = _GOOGLE - SOUNDS | {PDF, "text/plain"}
@@ -47,6 +49,15 @@ def toolset(
     return BusToolset(
         Offer(source, lambda tool: BusTool(tool, approve, dialect), servers, live=True), dialect
     )
+
+
+def messages(prompt: PromptResult, *, media: bool = True) -> list[Content]:
+    """The messages of a prompt: the last is for a run, those before it for the events of its session.
+
+    Messages that follow each other from one side are one content: of most prompts there is only that one.
+    Without `media`, pictures, sound and PDFs are described in words.
+    """
+    return google_genai.messages(prompt, media=media)
 
 
 class BusTool(BaseTool):

@@ -1,8 +1,8 @@
-"""The tools of a bus for Google's own package, google-genai.
+"""The tools and prompts of a bus for Google's own package, google-genai.
 
 `offer = tools(bus)` is the list of function declarations for a request,
 `config={"tools": [{"function_declarations": offer}]}`; `await offer.replies(response)` runs what the model
-called and gives the contents that come next.
+called and gives the contents that come next. `messages(prompt)` is what a prompt of a server says.
 """
 
 import re
@@ -14,7 +14,9 @@ from toolbus.adapters.exchange import Answer, Called, Exchange, Form, got
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PDF, SOUNDS, Document, Media, attached
 from toolbus.adapters.offer import Servers, Source
-from toolbus.records import JSON
+from toolbus.adapters.prompts import Part as Said
+from toolbus.adapters.prompts import merged, turns
+from toolbus.records import JSON, PromptResult, Text
 from toolbus.shape import rendered_text
 
 with needs("google-genai"):
@@ -51,6 +53,18 @@ def tools(
     return Exchange(source, servers, form, follow=follow)
 
 
+def messages(prompt: PromptResult, *, media: bool = True) -> list[Content]:
+    """The messages of a prompt, those that follow each other from one side as one content.
+
+    Without `media`, pictures, sound and PDFs are described in words.
+    """
+    # Chats of the package, and Google's guides, have the sides take turns.
+    return [
+        Content(role="user" if turn.role == "user" else "model", parts=[*map(_part, turn.parts)])
+        for turn in merged(turns(prompt.messages, _TAKEN | {PDF} if media else ()))
+    ]
+
+
 def _calls(response: object) -> list[Called]:
     """Of the first candidate of a response, or of a content of the model: a stream is put together as one."""
     candidates = got(response, "candidates")
@@ -85,9 +99,15 @@ def _contents(answers: Sequence[Answer], response: object, *, media: bool) -> li
         responses.append(Part(function_response=_response(answer, inner)))
         if outer:
             beside.append(Part(text=f"From the result of {answer.call.name}:"))
-            beside += [Part.from_bytes(data=block.data, mime_type=block.mime_type) for block in outer]
+            beside += map(_part, outer)
     contents = [Content(role="user", parts=responses)]
     return [*contents, Content(role="user", parts=beside)] if beside else contents
+
+
+def _part(block: Said) -> Part:
+    if isinstance(block, Text):
+        return Part(text=block.text)
+    return Part.from_bytes(data=block.data, mime_type=block.mime_type)
 
 
 def _response(answer: Answer, media: list[Media | Document]) -> FunctionResponse:

@@ -1,6 +1,6 @@
-"""The tools of a bus for LangChain and LangGraph: `create_agent(model, tools(bus))`."""
+"""The tools and prompts of a bus for LangChain and LangGraph: `create_agent(model, tools(bus))`."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from pydantic import PrivateAttr
@@ -8,20 +8,21 @@ from pydantic import PrivateAttr
 from toolbus.adapters.calls import facts, unseen
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
-from toolbus.adapters.media import encoded, taken
+from toolbus.adapters.media import Document, encoded, taken
 from toolbus.adapters.offer import Bus, Offer, Servers, Source
-from toolbus.records import JSON, Text, ToolResult
+from toolbus.adapters.prompts import Part, Turn, turns
+from toolbus.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect
 from toolbus.tool import Tool
 
 with needs("langchain"):
     from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-    from langchain_core.messages import ToolMessage
+    from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
     from langchain_core.tools import StructuredTool, ToolException
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command
 
-Content: TypeAlias = str | list[dict[str, JSON]]
+Content: TypeAlias = str | list[str | dict[Any, JSON]]
 Answer: TypeAlias = ToolMessage | Command[Any]
 
 
@@ -37,6 +38,11 @@ def tools(source: Source, servers: Servers = None, *, dialect: Dialect = "openai
 def live(bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> "LiveTools":
     """A middleware, `create_agent(model, middleware=[live(bus)])`: the tools as they are at every turn."""
     return LiveTools(Offer(bus, lambda tool: structured_tool(tool, dialect=dialect), servers, live=True))
+
+
+def messages(prompt: PromptResult) -> list[AnyMessage]:
+    """The messages of a prompt; pictures and PDFs are content blocks, sound is described in words."""
+    return [*map(_message, turns(prompt.messages))]
 
 
 def structured_tool(tool: Tool, *, dialect: Dialect = "openai") -> "BusTool":
@@ -133,22 +139,33 @@ def _told(error: ToolException) -> Content:
 
 
 def _answer(tool: Tool, result: ToolResult) -> tuple[Content, dict[str, JSON]]:
-    content = _content(result)
+    content = _blocks(taken(result))
     if result.is_error:
         raise Failed(content)
     # Plain values, which every checkpointer takes; what the message shows is not kept twice.
     return content, {**facts(tool, result), "content": unseen(result)}
 
 
-def _content(result: ToolResult) -> Content:
-    shown: list[dict[str, JSON]] = []
-    for block in taken(result):
-        if isinstance(block, Text):
-            shown.append({"type": "text", "text": block.text})
-        else:
-            shown.append({"type": "image", "base64": encoded(block), "mime_type": block.mime_type})
-    match shown:
-        case [{"type": "text", "text": str(text)}]:
+def _message(turn: Turn) -> AnyMessage:
+    if turn.role == "assistant":
+        return AIMessage(turn.text)
+    return HumanMessage(_blocks(turn.parts))
+
+
+def _blocks(parts: Sequence[Part]) -> Content:
+    match parts:
+        case [Text(text=text)]:
             return text
         case _:
-            return shown
+            return [*map(_block, parts)]
+
+
+def _block(part: Part) -> dict[Any, JSON]:
+    match part:
+        case Text():
+            return {"type": "text", "text": part.text}
+        case Document():
+            name = {"filename": part.name}  # which OpenAI asks for
+            return {"type": "file", "base64": encoded(part), "mime_type": part.mime_type, "extras": name}
+        case _:
+            return {"type": "image", "base64": encoded(part), "mime_type": part.mime_type}

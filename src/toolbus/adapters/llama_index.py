@@ -1,6 +1,7 @@
-"""The tools of a bus for LlamaIndex: `FunctionAgent(llm=llm, tools=tools(bus))`."""
+"""The tools and prompts of a bus for LlamaIndex: `FunctionAgent(llm=llm, tools=tools(bus))`."""
 
 import json
+from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
@@ -12,12 +13,13 @@ from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PICTURES, Document, attached
 from toolbus.adapters.offer import Offer, Servers, Source
-from toolbus.records import JSON, Text, ToolResult
+from toolbus.adapters.prompts import Part, turns
+from toolbus.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 from toolbus.tool import Tool
 
 with needs("llama-index"):
-    from llama_index.core.base.llms.types import DocumentBlock, ImageBlock, TextBlock
+    from llama_index.core.base.llms.types import ChatMessage, DocumentBlock, ImageBlock, TextBlock
     from llama_index.core.bridge.pydantic import BaseModel
     from llama_index.core.objects import ObjectRetriever
     from llama_index.core.schema import QueryType
@@ -26,6 +28,8 @@ with needs("llama-index"):
 
 # The argument by which LlamaIndex gives its context; no model makes one of that name.
 _CONTEXT = "context of the workflow"
+# Whose models take a PDF within the output of a tool.
+_READ_FILES: Collection[Dialect] = ("openai-responses", "anthropic", "google")
 
 
 def tools(
@@ -46,6 +50,11 @@ def live(
     """For `FunctionAgent(tool_retriever=live(bus))`: the tools as they are at every turn."""
     made = partial(BusTool, approve=approve, dialect=dialect)
     return LiveTools(Offer(source, made, servers, live=True))
+
+
+def messages(prompt: PromptResult) -> list[ChatMessage]:
+    """The messages of a prompt, as the `chat_history` of a run; sound is described in words."""
+    return [ChatMessage(role=turn.role, blocks=[*map(_block, turn.parts)]) for turn in turns(prompt.messages)]
 
 
 @dataclass
@@ -119,11 +128,8 @@ class BusTool(FunctionTool):
         blocks: list[Any] = [TextBlock(text=rendered_text(result))]
         types = PICTURES - {"image/gif"} if self._dialect == "google" else PICTURES
         for block in attached(result, types):
-            if not isinstance(block, Document):
-                blocks.append(ImageBlock(image=block.data, image_mimetype=block.mime_type))
-            elif self._dialect in ("openai-responses", "anthropic", "google"):
-                file = DocumentBlock(data=block.data, title=block.name, document_mimetype=block.mime_type)
-                blocks.append(file)
+            if not isinstance(block, Document) or self._dialect in _READ_FILES:
+                blocks.append(_block(block))
         return ToolOutput(
             tool_name=self.metadata.get_name(),
             blocks=blocks,
@@ -148,6 +154,16 @@ class LiveTools(ObjectRetriever[BaseTool]):
     async def aretrieve(self, str_or_query_bundle: QueryType) -> list[BaseTool]:
         """The tools that there are now."""
         return self.retrieve(str_or_query_bundle)
+
+
+def _block(part: Part) -> TextBlock | ImageBlock | DocumentBlock:
+    match part:
+        case Text():
+            return TextBlock(text=part.text)
+        case Document():
+            return DocumentBlock(data=part.data, title=part.name, document_mimetype=part.mime_type)
+        case _:
+            return ImageBlock(image=part.data, image_mimetype=part.mime_type)
 
 
 def _model(parameters: dict[str, JSON]) -> type[BaseModel]:

@@ -1,7 +1,7 @@
-"""The tools of a bus for OpenAI's own package, over Chat Completions or Responses.
+"""The tools and prompts of a bus for OpenAI's own package, over Chat Completions or Responses.
 
 `offer = tools(bus)` is the `tools` of a request; `await offer.replies(completion)` runs what the model called
-and gives the messages that come next.
+and gives the messages that come next. `messages(prompt)` is what a prompt of a server says.
 """
 
 from collections.abc import Sequence
@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from toolbus.adapters.exchange import Answer, Called, Exchange, Form, got
-from toolbus.adapters.media import Document, Media, attached, data_url, documents, taken
+from toolbus.adapters.media import Document, attached, data_url, documents, taken
 from toolbus.adapters.offer import Servers, Source
-from toolbus.records import Text, ToolResult
+from toolbus.adapters.prompts import SHOWN, Part, Turn, turns
+from toolbus.records import PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
 from toolbus.tool import Tool
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam as ChatMessage
     from openai.types.responses import FunctionToolParam as ResponsesTool
     from openai.types.responses import ResponseFunctionCallOutputItemParam as OutputPart
+    from openai.types.responses import ResponseInputContentParam as InputPart
     from openai.types.responses import ResponseInputItemParam as InputItem
 
 Chat: TypeAlias = Literal["openai", "openai-strict"]
@@ -55,6 +57,23 @@ def tools(
     """
     form = _responses(media=media) if dialect == "openai-responses" else _chat(dialect, media=media)
     return Exchange(source, servers, form, follow=follow)
+
+
+@overload
+def messages(
+    prompt: PromptResult, *, dialect: Chat = "openai", media: bool = True
+) -> "list[ChatMessage]": ...
+@overload
+def messages(prompt: PromptResult, *, dialect: Responses, media: bool = True) -> "list[InputItem]": ...
+def messages(
+    prompt: PromptResult, *, dialect: Chat | Responses = "openai", media: bool = True
+) -> "list[ChatMessage] | list[InputItem]":
+    """The messages of a prompt for Chat Completions, or the input for Responses (`openai-responses`).
+
+    Without `media`, pictures and PDFs are described in words, as sound always is.
+    """
+    said = turns(prompt.messages, SHOWN if media else ())
+    return [*map(_item, said)] if dialect == "openai-responses" else [*map(_message, said)]
 
 
 def _chat(dialect: Chat, *, media: bool) -> "Form[ChatTool, ChatMessage]":
@@ -106,10 +125,20 @@ def _messages(answers: Sequence[Answer], _: object, *, media: bool) -> "list[Cha
     return messages
 
 
-def _chat_part(block: Media | Document) -> "ChatPart":
-    if isinstance(block, Document):
-        return {"type": "file", "file": {"filename": block.name, "file_data": data_url(block)}}
-    return {"type": "image_url", "image_url": {"url": data_url(block)}}
+def _message(turn: Turn) -> "ChatMessage":
+    if turn.role == "assistant":
+        return {"role": "assistant", "content": turn.text}
+    return {"role": "user", "content": turn.text if turn.is_text else [*map(_chat_part, turn.parts)]}
+
+
+def _chat_part(block: Part) -> "ChatPart":
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Document():
+            return {"type": "file", "file": {"filename": block.name, "file_data": data_url(block)}}
+        case _:
+            return {"type": "image_url", "image_url": {"url": data_url(block)}}
 
 
 def _responses(*, media: bool) -> "Form[ResponsesTool, InputItem]":
@@ -157,14 +186,18 @@ def _items(answers: Sequence[Answer], _: object, *, media: bool) -> "list[InputI
 def _output(result: ToolResult) -> "str | list[OutputPart]":
     if not attached(result):
         return rendered_text(result)
-    return [_output_part(block) for block in (*taken(result), *documents(result))]
+    return cast("list[OutputPart]", [_part(block) for block in (*taken(result), *documents(result))])
 
 
-def _output_part(block: Text | Media | Document) -> "OutputPart":
+def _item(turn: Turn) -> "InputItem":
+    return {"role": turn.role, "content": turn.text if turn.is_text else [*map(_part, turn.parts)]}
+
+
+def _part(block: Part) -> "InputPart":
     match block:
         case Text():
             return {"type": "input_text", "text": block.text}
         case Document():
             return {"type": "input_file", "filename": block.name, "file_data": data_url(block)}
         case _:
-            return {"type": "input_image", "image_url": data_url(block)}
+            return {"type": "input_image", "image_url": data_url(block), "detail": "auto"}

@@ -1,17 +1,24 @@
-"""The tools of a bus for the OpenAI Agents SDK: `Agent(tools=tools(bus))`."""
+"""The tools and prompts of a bus for the OpenAI Agents SDK: `Agent(tools=tools(bus))`."""
 
 from typing import Any, TypeAlias
 
+from toolbus.adapters import openai
 from toolbus.adapters.approval import Approve, asks
 from toolbus.adapters.calls import executed, facts
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import data_url, documents, taken
 from toolbus.adapters.offer import Offer, Servers, Source
-from toolbus.records import JSON, Text, ToolResult
+from toolbus.records import JSON, PromptResult, Text, ToolResult
 from toolbus.tool import Tool
 
 with needs("openai-agents"):
-    from agents import FunctionTool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
+    from agents import (
+        FunctionTool,
+        ToolOutputFileContent,
+        ToolOutputImage,
+        ToolOutputText,
+        TResponseInputItem,
+    )
     from agents import Tool as AgentTool
     from agents.tool import FunctionToolCustomDataContext
     from agents.tool_context import ToolContext
@@ -31,6 +38,11 @@ def tools(
     changes. Without it, `refresh()` brings the list up to date.
     """
     return Offer(source, lambda tool: function_tool(tool, approve=approve), servers, follow=follow)
+
+
+def messages(prompt: PromptResult) -> list[TResponseInputItem]:
+    """The messages of a prompt as the input of a run; sound is described in words."""
+    return openai.messages(prompt, dialect="openai-responses")
 
 
 def function_tool(tool: Tool, *, approve: Approve = "never") -> FunctionTool:

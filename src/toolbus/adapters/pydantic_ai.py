@@ -1,4 +1,4 @@
-"""The tools of a bus for Pydantic AI: `Agent(model, toolsets=[toolset(bus)])`."""
+"""The tools and prompts of a bus for Pydantic AI: `Agent(model, toolsets=[toolset(bus)])`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,15 +8,17 @@ from toolbus.adapters.approval import Approve, asks, checked
 from toolbus.adapters.calls import facts, parsed, unseen
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
-from toolbus.adapters.media import PICTURES, SOUNDS, documents, taken
+from toolbus.adapters.media import PICTURES, SOUNDS, Document, documents, taken
 from toolbus.adapters.offer import Bus, Offer, Servers, Source, tools_of
-from toolbus.records import JSON, Text, ToolResult
+from toolbus.adapters.prompts import SHOWN, Part, Turn, merged, turns
+from toolbus.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 from toolbus.tool import Tool
 
 with needs("pydantic-ai"):
     from pydantic_ai import ApprovalRequired, BinaryContent, RunContext, ToolDefinition, ToolReturn
     from pydantic_ai.exceptions import ToolFailed
+    from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
 Content: TypeAlias = str | list[str | BinaryContent]
@@ -40,6 +42,19 @@ def toolset(
     given to the model; `audio`, and `files` for PDFs, are for a model that takes these too.
     """
     return BusToolset(source, servers, dialect, Manners(approve=checked(approve), audio=audio, files=files))
+
+
+def messages(prompt: PromptResult, *, audio: bool = False) -> list[ModelMessage]:
+    """The messages of a prompt as the history of a run; `audio` is for a model that takes sound too."""
+    return [*map(_message, merged(turns(prompt.messages, SHOWN | SOUNDS if audio else SHOWN)))]
+
+
+def shown(part: Part) -> str | BinaryContent:
+    """A part as a user's prompt holds it."""
+    if isinstance(part, Text):
+        return part.text
+    name = part.name if isinstance(part, Document) else None
+    return BinaryContent(part.data, media_type=part.mime_type, identifier=name)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,14 +173,12 @@ class Arguments:
 
 def _content(result: ToolResult, manners: Manners) -> Content:
     types = PICTURES | SOUNDS if manners.audio else PICTURES
-    shown: list[str | BinaryContent] = [
-        block.text if isinstance(block, Text) else BinaryContent(block.data, media_type=block.mime_type)
-        for block in taken(result, types)
-    ]
-    if manners.files:
-        shown += [
-            BinaryContent(document.data, media_type=document.mime_type, identifier=document.name)
-            for document in documents(result)
-        ]
-    texts = [part for part in shown if isinstance(part, str)]
-    return "\n".join(texts) if len(texts) == len(shown) else shown
+    content = [*map(shown, (*taken(result, types), *(documents(result) if manners.files else ())))]
+    texts = [part for part in content if isinstance(part, str)]
+    return "\n".join(texts) if len(texts) == len(content) else content
+
+
+def _message(turn: Turn) -> ModelMessage:
+    if turn.role == "assistant":
+        return ModelResponse([TextPart(turn.text)])
+    return ModelRequest([UserPromptPart(turn.text if turn.is_text else [*map(shown, turn.parts)])])

@@ -1,4 +1,4 @@
-"""The tools of a bus for smolagents: `ToolCallingAgent(tools(bus), model)`, or `live(agent, bus)`."""
+"""Tools and prompts of a bus for smolagents: `ToolCallingAgent(tools(bus), model)`, or `live(agent, bus)`."""
 
 import asyncio
 import io
@@ -11,10 +11,12 @@ from typing import Any, TypeAlias, TypeVar
 from toolbus.adapters.calls import facts, parsed
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
+from toolbus.adapters.media import PICTURES, told
 from toolbus.adapters.offer import Bus, Offer, Servers, Source
+from toolbus.adapters.prompts import Part, turns
 from toolbus.adapters.smolagents_inputs import Inputs, as_function, as_json, description, identifier
 from toolbus.errors import ToolbusError
-from toolbus.records import JSON, Image, ToolResult
+from toolbus.records import JSON, Image, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered, rendered_text
 from toolbus.tool import Tool
 
@@ -23,6 +25,7 @@ with needs("smolagents"):  # which comes without types
     from smolagents import ActionStep, MultiStepAgent  # pyright: ignore[reportMissingTypeStubs]
     from smolagents import Tool as AgentTool  # pyright: ignore[reportMissingTypeStubs]
     from smolagents.memory import SystemPromptStep  # pyright: ignore[reportMissingTypeStubs]
+    from smolagents.models import ChatMessage, MessageRole  # pyright: ignore[reportMissingTypeStubs]
 
 Agent = TypeVar("Agent", bound=MultiStepAgent)
 Run: TypeAlias = Callable[[Tool, dict[str, JSON]], ToolResult]
@@ -45,6 +48,14 @@ def live(agent: Agent, bus: Bus, servers: Servers = None, *, dialect: Dialect = 
     """
     LiveTools(agent, bus, servers, dialect)
     return agent
+
+
+def messages(prompt: PromptResult) -> list[ChatMessage]:
+    """The messages of a prompt, for `model.generate`; sound and files are described in words."""
+    return [
+        ChatMessage(role=MessageRole(turn.role), content=[*map(_content, turn.parts)])
+        for turn in turns(prompt.messages, PICTURES)
+    ]
 
 
 class ToolFailed(Exception):
@@ -127,14 +138,8 @@ def answer(tool: Tool, result: ToolResult) -> Answer | Record:
 
 def pictures(result: ToolResult) -> list[Pillow.Image]:
     """The images that can be opened; the text has a line for each image, opened or not."""
-    opened: list[Pillow.Image] = []
-    for block in rendered(result, images=True):
-        if isinstance(block, Image):
-            try:
-                opened.append(Pillow.open(io.BytesIO(block.data)).copy())
-            except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError):
-                continue  # not a format that Pillow knows, or broken
-    return opened
+    images = (block for block in rendered(result, images=True) if isinstance(block, Image))
+    return [picture for image in images if (picture := _opened(image)) is not None]
 
 
 class BusTools(Offer[BusTool]):
@@ -199,3 +204,20 @@ class LiveTools(BusTools):
 
 def _waited(tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
     return tool.execute_sync(**arguments)
+
+
+def _opened(image: Image) -> Pillow.Image | None:
+    try:
+        return Pillow.open(io.BytesIO(image.data)).copy()
+    except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError):
+        return None  # not a format that Pillow knows, or broken
+
+
+def _content(part: Part) -> dict[str, Any]:
+    if isinstance(part, Image):
+        picture = _opened(part)
+        if picture is not None:
+            return {"type": "image", "image": picture}
+        part = told(part)
+    assert isinstance(part, Text), f"{type(part).__name__} where none was asked for"
+    return {"type": "text", "text": part.text}

@@ -1,12 +1,11 @@
 """What was said so far, and what goes along with the next message."""
 
 import mimetypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic_ai.messages import (
-    BinaryContent,
     ModelMessage,
     ModelMessagesTypeAdapter,
     ModelRequest,
@@ -16,11 +15,13 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from toolbus.adapters.media import PDF, PICTURES, SOUNDS, taken
-from toolbus.records import Block, Embedded, PromptMessage, Text, ToolResult
+from toolbus.adapters.media import SOUNDS
+from toolbus.adapters.prompts import SHOWN, parts, turns
+from toolbus.adapters.pydantic_ai import shown
+from toolbus.records import Block, Embedded, PromptMessage
 
 # Bytes of these types are given as they are, also where they could be read as text.
-_FILES = PICTURES | SOUNDS | {PDF}
+_FILES = SHOWN | SOUNDS
 
 
 @dataclass(slots=True, kw_only=True)
@@ -91,21 +92,18 @@ class Conversation:
     def add(self, blocks: Sequence[Block]) -> None:
         """Let blocks go along."""
         for block in blocks:
-            self._waiting += _content(block)
+            self._waiting += map(shown, parts(block, _FILES))
 
     def use(self, messages: Sequence[PromptMessage]) -> None:
         """Take over the messages of a prompt; those of the user at its end wait for the next `send`."""
-        for message in messages:
-            content = list(_content(message.content))
-            if message.role == "user":
-                self._waiting += content
+        for turn in turns(messages, _FILES):
+            if turn.role == "user":
+                self._waiting += map(shown, turn.parts)
                 continue
             if self._waiting:
                 self.messages.append(ModelRequest([UserPromptPart(self._waiting)]))
                 self._waiting = []
-            # A model does not say pictures: what is none of its words is described.
-            said = [part if isinstance(part, str) else f"[{part.media_type}]" for part in content]
-            self.messages.append(ModelResponse([TextPart("\n".join(said))]))
+            self.messages.append(ModelResponse([TextPart(turn.text)]))
 
     def saved(self) -> bytes:
         """The messages as JSON."""
@@ -127,15 +125,3 @@ def _text(data: bytes, kind: str | None) -> str | None:
     except UnicodeDecodeError:
         # Called a text, but in some other encoding: most of it can be read.
         return data.decode(errors="replace") if kind and kind.startswith("text/") else None
-
-
-def _content(block: Block) -> Iterator[str | BinaryContent]:
-    if isinstance(block, Embedded) and block.data and (block.mime_type or "").lower() == PDF:
-        yield f"[{block.uri}]"
-        yield BinaryContent(block.data, media_type=PDF)
-        return
-    for shown in taken(ToolResult(content=(block,)), PICTURES | SOUNDS):
-        if isinstance(shown, Text):
-            yield shown.text
-        else:
-            yield BinaryContent(shown.data, media_type=shown.mime_type)
