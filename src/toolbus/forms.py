@@ -226,11 +226,12 @@ def _against_yes_or_no(one: Field, value: Any) -> str | None:
 
 
 def _against_choice(one: Field, value: Any) -> str | None:
-    return None if value in one.choices else f"must be one of {', '.join(one.choices)}"
+    # In a list: what a handler gives may have no hash.
+    return None if value in list(one.choices) else f"must be one of {', '.join(one.choices)}"
 
 
 def _against_choices(one: Field, value: Any) -> str | None:
-    if not isinstance(value, list) or any(item not in one.choices for item in cast("list[Any]", value)):
+    if not isinstance(value, list) or any(item not in list(one.choices) for item in cast("list[Any]", value)):
         return f"must be a list of {', '.join(one.choices)}"
     count = len(cast("list[Any]", value))
     if one.least is not None and count < one.least:

@@ -12,7 +12,23 @@ from typing import Any
 import pytest
 
 from tests.interop.servers import INTEROP, SERVERS
-from toolbus import CallRejected, CallTimeout, Embedded, Image, ResourceLink, Text, Toolbus, ToolResult
+from toolbus import (
+    Answer,
+    ArgumentsError,
+    CallRejected,
+    CallTimeout,
+    Elicitation,
+    Embedded,
+    Image,
+    Interactions,
+    ResourceLink,
+    Sampled,
+    Sampling,
+    Text,
+    Toolbus,
+    ToolResult,
+)
+from toolbus.events import Event, Logged, ResourceUpdated
 from toolbus.records import PromptMessage, PromptResult
 
 pytestmark = pytest.mark.anyio
@@ -217,3 +233,94 @@ async def test_prompts_are_filled_in(entry: dict[str, Any]) -> None:
     resource = embedding.messages[1].content
     assert isinstance(resource, Embedded)
     assert resource.uri == "demo://resource/dynamic/text/3"
+
+
+def answering(asked: list[Elicitation]) -> Interactions:
+    """Someone who fills in what is required, agrees to visit addresses, and writes one word."""
+
+    def elicit(question: Elicitation) -> Answer:
+        asked.append(question)
+        if question.url is not None:
+            return question.accept()
+        return question.accept({field.name: "Ann" for field in question.form.fields if field.required})
+
+    def sample(sampling: Sampling) -> Sampled:
+        return Sampled(content=Text(text=f"{sampling.max_tokens} words"), model="small")
+
+    return Interactions(elicit=elicit, sample=sample, roots=["/srv/tea"])
+
+
+async def test_it_asks_a_person_a_model_and_for_folders(entry: dict[str, Any]) -> None:
+    asked: list[Elicitation] = []
+    config = {"servers": {"all": entry | {"required": True}}}
+    async with Toolbus(config, interactions=answering(asked)) as bus:
+        form = await bus.call("all/trigger-elicitation-request")
+        again = await bus.call("all/trigger-elicitation-request")
+        address = await bus.call("all/trigger-url-elicitation", {"url": "https://example.com/pay"})
+        sampled = await bus.call("all/trigger-sampling-request", {"prompt": "tea", "maxTokens": 20})
+        roots = await bus.call("all/get-roots-list")
+        assert "Everything Server" in bus.catalog.instructions["all"]
+    assert form.text == again.text
+    assert '"name": "Ann"' in form.text
+    assert '"firstLine": "It was a dark and stormy night."' in form.text, "a default was not filled in"
+    assert {field.kind for field in asked[0].form.fields} == {
+        *("text", "yes or no", "integer", "number", "choice", "choices"),
+    }
+    assert [question.url for question in asked] == [None, None, "https://example.com/pay"]
+    assert '"action": "accept"' in address.text
+    assert "20 words" in sampled.text
+    assert "file:///srv/tea" in roots.text
+
+
+async def test_what_is_not_handled_is_not_declared_so_it_does_not_offer_it(entry: dict[str, Any]) -> None:
+    async with bus_of(entry) as bus:
+        assert "all/trigger-sampling-request" not in bus.catalog
+        assert "all/trigger-elicitation-request" not in bus.catalog
+
+
+async def test_it_completes_arguments_and_fills_in_templates(entry: dict[str, Any]) -> None:
+    template = "demo://resource/dynamic/text/{resourceId}"
+    async with bus_of(entry) as bus:
+        departments = await bus.complete("all", "completable-prompt", "department", "E")
+        names = await bus.complete(
+            "all", "completable-prompt", "name", known={"department": departments.values[0]}
+        )
+        [read] = await bus.read_resource("all", template, {"resourceId": "3"})
+        with pytest.raises(ArgumentsError, match="no value for 'resourceId'"):
+            await bus.read_resource("all", template, {})
+        with pytest.raises(CallRejected):
+            await bus.read_resource("all", "demo://nowhere")
+    assert departments.values == ("Engineering",)
+    assert len(names.values) > 1
+    assert (read.uri, (read.text or "")[:10]) == ("demo://resource/dynamic/text/3", "Resource 3")
+
+
+async def test_progress_of_a_long_call_extends_its_time(entry: dict[str, Any]) -> None:
+    steps: list[tuple[float, float | None]] = []
+    call = ("all/trigger-long-running-operation", {"duration": 2, "steps": 5})
+    async with bus_of(entry) as bus:
+        result = await bus.call(
+            *call, timeout=1.5, longest=20, on_progress=lambda done, total, _: steps.append((done, total))
+        )
+    assert "completed" in result.text
+    assert steps[-1] == (5, 5)
+
+
+async def test_a_changed_resource_and_the_log_are_events(entry: dict[str, Any]) -> None:
+    changed, logged = asyncio.Event(), asyncio.Event()
+
+    def hear(event: Event) -> None:
+        if isinstance(event, ResourceUpdated) and event.uri == uri:
+            changed.set()
+        if isinstance(event, Logged) and "Subscribe" in str(event.data):
+            logged.set()
+
+    async with bus_of(entry) as bus:
+        uri = bus.resources()[0].uri
+        bus.on_event(hear)
+        await bus.subscribe("all", uri)
+        await bus.call("all/toggle-subscriber-updates")  # one every five seconds
+        async with asyncio.timeout(20):
+            await logged.wait()
+            await changed.wait()
+        await bus.unsubscribe("all", uri)

@@ -5,6 +5,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from ipaddress import ip_address
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,18 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.servers.recording import Recording, recording
-from toolbus import CallRejected, ConnectFailed, ServerDown, Toolbus, connect_mcp
+from toolbus import (
+    Answer,
+    CallRejected,
+    CallTimeout,
+    ConnectFailed,
+    Elicitation,
+    InputNeeded,
+    Interactions,
+    ServerDown,
+    Toolbus,
+    connect_mcp,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -175,3 +187,53 @@ async def test_a_certificate_is_checked_against_the_ca_bundle_of_the_config(cert
 async def test_a_ca_bundle_that_is_not_there_is_named() -> None:
     with pytest.raises(ConnectFailed, match=r"/no/such\.pem.*cannot be read"):
         await connect_mcp(url="https://127.0.0.1:9/mcp", verify="/no/such.pem")
+
+
+async def test_a_stream_that_ends_early_is_gone_on_with_as_often_as_it_does(record: Recording) -> None:
+    record.closes = 3
+    async with Toolbus({"servers": {"a": {"url": record.url}}}) as bus:
+        assert (await bus.call("a_look")).text == "seen"
+    assert len(record.came) == 4
+    # No sooner than the server says.
+    assert min(after - before for before, after in pairwise(record.came)) > 0.19
+
+
+async def test_the_time_limit_of_a_call_holds_while_its_stream_is_closed_again_and_again(
+    record: Recording,
+) -> None:
+    record.closes = 1_000
+    async with Toolbus({"servers": {"a": {"url": record.url}}}) as bus:
+        with pytest.raises(CallTimeout):
+            await bus.call("a_look", timeout=0.7)
+
+
+REQUIRED = {
+    "code": -32042,
+    "message": "log in first",
+    "data": {
+        "elicitations": [
+            {"mode": "url", "url": "https://log.in/1", "message": "Log in.", "elicitationId": "1"}
+        ]
+    },
+}
+
+
+async def test_a_call_that_needs_a_visit_first_is_repeated_after_it(record: Recording) -> None:
+    record.errors["tools/call"] = [REQUIRED]
+    asked: list[Elicitation] = []
+
+    def elicit(question: Elicitation) -> Answer:
+        asked.append(question)
+        return question.accept()
+
+    config = {"servers": {"a": {"url": record.url}}}
+    async with Toolbus(config, interactions=Interactions(elicit=elicit)) as bus:
+        assert (await bus.call("a_look")).text == "seen"
+        record.errors["tools/call"] = [REQUIRED, REQUIRED]
+        with pytest.raises(InputNeeded, match=r"wants the user to visit https://log\.in/1"):
+            await bus.call("a_look")
+    assert [(question.url, question.message) for question in asked] == [("https://log.in/1", "Log in.")] * 2
+    record.errors["tools/call"] = [REQUIRED]
+    async with Toolbus(config) as bus:
+        with pytest.raises(InputNeeded, match=r"wants the user to visit https://log\.in/1; nobody"):
+            await bus.call("a_look")

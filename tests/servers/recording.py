@@ -2,6 +2,7 @@
 
 import json
 import ssl
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -36,6 +37,13 @@ class Recording:
         """The session the server knows; others are refused."""
         self.cut: set[str] = set()
         """JSON-RPC methods whose answer is an event stream that ends too early."""
+        self.closes = 0
+        """How often the stream that answers a call is closed before the answer; a GET goes on with it."""
+        self.came: list[float] = []
+        """When it was gone on with."""
+        self.errors: dict[str, list[dict[str, Any]]] = {}
+        """JSON-RPC method -> errors to answer with, one after another, before its result."""
+        self.called: Any = None
         self.redirects: dict[str, str] = {}
         """Path without query -> Location."""
         self.port = 0
@@ -58,54 +66,68 @@ class Recording:
         return {"mcp-session-id": self.session} if method == "initialize" and self.session else {}
 
 
-def _handler(record: Recording) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
+class _Handler(BaseHTTPRequestHandler):
+    record: Recording
+    protocol_version = "HTTP/1.1"
 
-        def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("content-length", str(len(body)))
-            # So that nothing is left of the server when it stops.
-            self.send_header("connection", "close")
-            self.end_headers()
-            self.wfile.write(body)
+    def reply(self, status: int, body: bytes = b"", **headers: str) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        # So that nothing is left of the server when it stops.
+        self.send_header("connection", "close")
+        self.end_headers()
+        self.wfile.write(body)
 
-        def answer(self) -> None:
-            body = self.rfile.read(int(self.headers.get("content-length") or 0))
-            message: dict[str, Any] = json.loads(body) if body else {}
-            method = message.get("method")
-            headers = {name.lower(): value for name, value in self.headers.items()}
-            record.requests.append((self.command, self.path, headers, method))
-            if location := record.redirects.get(self.path.partition("?")[0]):
-                self.reply(307, location=location)
-            elif status := record.refusal(self.command, method, headers):
-                self.reply(status, record.bodies.get(status, b""), **JSON)
-            elif "id" not in message:
-                self.reply(202)
-            elif method in record.cut:
-                self.reply(200, b": nothing but a comment\n\n", **{"content-type": "text/event-stream"})
-            else:
-                self.respond(message["id"], record.results.get(str(method)), record.greeting(method))
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        message: dict[str, Any] = json.loads(body) if body else {}
+        method = message.get("method")
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.record.requests.append((self.command, self.path, headers, method))
+        if self.command == "GET" and headers.get("last-event-id"):
+            self.record.came.append(time.monotonic())
+            self.go_on(int(headers["last-event-id"]))
+        elif location := self.record.redirects.get(self.path.partition("?")[0]):
+            self.reply(307, location=location)
+        elif status := self.record.refusal(self.command, method, headers):
+            self.reply(status, self.record.bodies.get(status, b""), **JSON)
+        elif "id" not in message:
+            self.reply(202)
+        elif method == "tools/call" and self.record.closes:
+            self.record.called = message["id"]
+            self.record.came.append(time.monotonic())
+            self.go_on(0)
+        elif method in self.record.cut:
+            self.reply(200, b": nothing but a comment\n\n", **{"content-type": "text/event-stream"})
+        else:
+            self.respond(message["id"], self.record.results.get(str(method)), self.record.greeting(method))
 
-        def respond(self, number: Any, result: Any, headers: dict[str, str]) -> None:
-            missing = {"error": {"code": -32601, "message": "no such method"}}
-            reply = {"jsonrpc": "2.0", "id": number, **(missing if result is None else {"result": result})}
-            self.reply(200, json.dumps(reply).encode(), **JSON, **headers)
+    def go_on(self, closed: int) -> None:
+        event = f"id: {closed + 1}\nretry: 200\ndata: \n\n"
+        if closed == self.record.closes:
+            result = {"jsonrpc": "2.0", "id": self.record.called, "result": self.record.results["tools/call"]}
+            event = f"id: {closed + 1}\ndata: {json.dumps(result)}\n\n"
+        self.reply(200, event.encode(), **{"content-type": "text/event-stream"})
 
-        do_GET = do_POST = do_DELETE = answer  # noqa: N815
+    def respond(self, number: Any, result: Any, headers: dict[str, str]) -> None:
+        missing: dict[str, Any] = {"error": {"code": -32601, "message": "no such method"}}
+        if errors := self.record.errors.get(self.record.requests[-1][3] or ""):
+            result, missing = None, {"error": errors.pop(0)}
+        reply = {"jsonrpc": "2.0", "id": number, **(missing if result is None else {"result": result})}
+        self.reply(200, json.dumps(reply).encode(), **JSON, **headers)
 
-        def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002
+    do_GET = do_POST = do_DELETE = answer  # noqa: N815
 
-    return Handler
+    def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002
 
 
 @contextmanager
 def recording(tls: ssl.SSLContext | None = None) -> Generator[Recording]:
     """Serve on a free port of loopback until the block ends."""
     record = Recording()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(record))
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"record": record}))
     server.daemon_threads = True
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)

@@ -24,8 +24,8 @@ class Errand:
     """Whether a question ends the call for now, to be answered later."""
     longest: float | None = None
     """Seconds that it may take if progress keeps it alive; without, progress changes nothing."""
-    asked: int = 0
-    """How often the server has asked."""
+    asked: float = 0
+    """How often the server has asked; what may belong to several calls counts as a part for each."""
 
 
 CURRENT: ContextVar[Errand | None] = ContextVar("toolbus_errand", default=None)
@@ -56,3 +56,16 @@ class Errands:
         if current in self._under_way:
             return current
         return next(iter(self._under_way)) if len(self._under_way) == 1 else None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return bool(self._under_way)
+
+    def count_question(self) -> float:
+        """Count what the server asks; gives how often it has asked for one call by now, at most."""
+        errand = self.spoken_of
+        concerned = self._under_way if errand is None else {errand}
+        for one in concerned:
+            one.asked += 1 / len(concerned)
+        return max((one.asked for one in concerned), default=0)

@@ -14,6 +14,8 @@ from urllib.parse import urlsplit
 
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
 
 from toolbus.connect import wire
 from toolbus.connect.clocks import Clocks
@@ -22,7 +24,7 @@ from toolbus.connect.rounds import inputs, wording
 from toolbus.errors import CallRejected, InputNeeded
 from toolbus.events import Emit, InputAnswered, InputAsked, Warned
 from toolbus.interactions import Interactions, Sampled, Sampling
-from toolbus.questions import Answer, Elicitation
+from toolbus.questions import ELICITATION, Answer, Elicitation
 from toolbus.records import JSONObject, PromptMessage
 
 T = TypeVar("T")
@@ -51,7 +53,7 @@ class Answering:
     def handled(self) -> frozenset[str]:
         """The methods that have a handler."""
         handlers = {
-            "elicitation/create": self._handlers.elicit,
+            ELICITATION: self._handlers.elicit,
             "sampling/createMessage": self._handlers.sample,
             "roots/list": self._handlers.roots,
         }
@@ -62,7 +64,7 @@ class Answering:
         """What the SDK's client takes; a callback is also how it knows what to declare."""
         handled = self.handled
         return {
-            "elicitation_callback": self._elicit if "elicitation/create" in handled else None,
+            "elicitation_callback": self._elicit if ELICITATION in handled else None,
             "sampling_callback": self._sample if "sampling/createMessage" in handled else None,
             "list_roots_callback": self._roots if "roots/list" in handled else None,
             "input_required_max_rounds": self._handlers.rounds,
@@ -97,6 +99,24 @@ class Answering:
             else:
                 raise InputNeeded(self._server, f"question {key!r}", wording(request))
         return said
+
+    async def visited(self, session: ClientSession, error: MCPError) -> bool:
+        """Whether a request was refused until a person has been to an address, and the person has been there.
+
+        So do servers of the legacy era ask before a call begins.
+        """
+        if error.code != types.URL_ELICITATION_REQUIRED or ELICITATION not in self.handled:
+            return False
+        try:
+            wanted = types.ElicitationRequiredErrorData.model_validate(error.data)
+        except ValidationError:
+            return False
+        for number, params in enumerate(wanted.elicitations):
+            context = ClientRequestContext(session=session, request_id=f"visit-{number}")
+            answer = await self._elicit(context, params)
+            if isinstance(answer, types.ErrorData) or answer.action != "accept":
+                return False
+        return True
 
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -159,9 +179,9 @@ class Answering:
         )
 
     async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
-        roots = [as_uri(root) for root in self._handlers.roots or ()]
         self._tell("roots", "accept")
-        return types.ListRootsResult.model_validate({"roots": [{"uri": uri} for uri in roots]})
+        roots = [{"uri": as_uri(root), "name": Path(str(root)).name} for root in self._handlers.roots or ()]
+        return types.ListRootsResult.model_validate({"roots": roots})
 
     async def _asked(self, kind: Kind, message: str, handler: Callable[[T], Any], question: T) -> object:
         """What the handler says; None if it fails or takes too long."""
@@ -179,13 +199,12 @@ class Answering:
         return None
 
     def _too_many(self) -> str | None:
-        """Why a server that asks without end is not answered any more."""
-        errand = self._errands.spoken_of
-        if errand is None:
-            return None
-        errand.asked += 1
+        """Why a server that asks without end, or without a reason, is not answered."""
+        if not self._clocks.busy and not self._errands.any:
+            return "nothing was asked of the server that it could need this for"
         limit = self._handlers.rounds
-        return f"it has asked {limit} times in this call, which is enough" if errand.asked > limit else None
+        enough = self._errands.count_question() > limit
+        return f"it has asked {limit} times in this call, which is enough" if enough else None
 
     def _refused(self, problem: str) -> types.ErrorData:
         self._warn(f"its question was refused: {problem}")

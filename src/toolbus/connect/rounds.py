@@ -9,7 +9,14 @@ from typing import Any, Literal, cast
 
 from mcp.client import ClientExtension, ResultClaim
 from mcp.client.extension import ClaimContext
-from mcp_types import CallToolResult, InputRequest, InputRequiredResult, Result
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    URL_ELICITATION_REQUIRED,
+    CallToolResult,
+    InputRequest,
+    InputRequiredResult,
+    Result,
+)
 from pydantic import ConfigDict, TypeAdapter
 
 from toolbus.connect.errand import Errand
@@ -100,7 +107,15 @@ def wording(request: Any) -> str:
     return _WORDING[request.method.partition("/")[0]]
 
 
-def wanting(data: Any) -> str | None:
-    """What a server would have asked, by the capability that it misses; None if that is another one."""
-    required: Any = cast("dict[str, Any]", data).get("requiredCapabilities") if isinstance(data, dict) else {}
-    return next((text for name, text in _WORDING.items() if name in required), None)
+def wanting(error: MCPError) -> str | None:
+    """What a server would have asked that refuses a request because nobody here answers; None for others."""
+    said: object = error.data
+    data = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+    if error.code == MISSING_CAPABILITY:
+        required: Any = data.get("requiredCapabilities") or {}
+        return next((text for name, text in _WORDING.items() if name in required), None)
+    if error.code == URL_ELICITATION_REQUIRED:
+        asked: list[dict[str, Any]] = data.get("elicitations") or []
+        addresses = [str(one.get("url")) for one in asked]
+        return f"wants the user to visit {' and '.join(addresses)}"
+    return None

@@ -25,7 +25,7 @@ from toolbus.connect.interactions import Answering
 from toolbus.connect.jsonrpc import WireError
 from toolbus.connect.lean import make_lean, sent_raw
 from toolbus.connect.output import OutputCheck
-from toolbus.connect.rounds import MISSING_CAPABILITY, Started, Suspended, Unanswered, wanting
+from toolbus.connect.rounds import Started, Suspended, Unanswered, wanting
 from toolbus.connect.sieve import Sieve
 from toolbus.connect.witness import Witness
 from toolbus.errors import (
@@ -111,12 +111,11 @@ class Session:
         """Call a tool, or go on with a call that waited; the server may make a task of it."""
         with self.errands.under_way(errand):
             responses = None if resumed is None else await self.responses(resumed[0].requests, resumed[1])
-
             clock = asyncio.timeout(timeout)
             extends = errand.longest is not None
             progress = self._extending(errand, clock, timeout) if extends else errand.on_progress
 
-            async def send(client: Client) -> CallToolResult:
+            async def called(client: Client) -> CallToolResult:
                 return await client.call_tool(
                     errand.tool,
                     dict(arguments),
@@ -124,6 +123,14 @@ class Session:
                     input_responses=responses,
                     request_state=resumed[0].state if resumed else None,
                 )
+
+            async def send(client: Client) -> CallToolResult:
+                try:
+                    return await called(client)
+                except MCPError as error:
+                    if not await self.answering.visited(client.session, error):
+                        raise
+                    return await called(client)
 
             async def when_free(client: Client) -> CallToolResult:
                 assert self._slots is not None
@@ -273,10 +280,10 @@ class Session:
                 self.end(text)
             if error.lost or error.status is None:
                 return LinkLost(self.server, what, text, sent=error.sent)
-            if error.code == MISSING_CAPABILITY and (wanted := wanting(error.data)):
+            if wanted := wanting(error):
                 return InputNeeded(self.server, what, wanted)
             return CallRejected(self.server, what, error.code, text, error.status)
-        if error.code == MISSING_CAPABILITY and (wanted := wanting(error.data)):
+        if wanted := wanting(error):
             return InputNeeded(self.server, what, wanted)
         # Also what many a server answers of its own; only the SDK's wire in memory means by it what it says.
         if error.code == CONNECTION_CLOSED and (self.gone.is_set() or self.config.transport == "memory"):

@@ -1,0 +1,55 @@
+"""Time limits that stand still while a person thinks."""
+
+import asyncio
+
+import pytest
+
+from toolbus.connect.clocks import Clocks
+
+pytestmark = pytest.mark.anyio
+
+
+async def limited(clocks: Clocks, limit: float, seconds: float) -> str:
+    try:
+        await clocks.within(asyncio.timeout(limit), asyncio.sleep(seconds))
+    except TimeoutError:
+        return "too late"
+    return "in time"
+
+
+async def test_a_stopped_clock_goes_on_where_it_stood() -> None:
+    clocks = Clocks()
+    late = asyncio.create_task(limited(clocks, 0.3, 0.9))
+    in_time = asyncio.create_task(limited(clocks, 0.5, 0.7))
+    await asyncio.sleep(0.1)
+    with clocks.stopped():
+        with clocks.stopped():  # two may think at once
+            await asyncio.sleep(0.3)
+        await asyncio.sleep(0.1)
+        assert not late.done()
+    assert await in_time == "in time"
+    assert await late == "too late"
+    assert not clocks.busy
+
+
+async def test_what_is_released_ends_although_somebody_thinks() -> None:
+    clocks = Clocks()
+    waiting = asyncio.create_task(limited(clocks, 60, 60))
+    await asyncio.sleep(0)
+    with clocks.stopped():
+        clocks.release(0.05)
+        async with asyncio.timeout(5):
+            assert await waiting == "too late"
+
+
+async def test_an_extension_ends_at_its_limit() -> None:
+    clocks, loop = Clocks(), asyncio.get_running_loop()
+    clock = asyncio.timeout(0.2)
+    began = loop.time()
+    waiting = asyncio.create_task(clocks.within(clock, asyncio.sleep(60)))
+    for _ in range(4):
+        await asyncio.sleep(0.1)
+        clocks.extend(clock, 0.2, began + 0.45)
+    with pytest.raises(TimeoutError):
+        await waiting
+    assert 0.4 < loop.time() - began < 2
