@@ -19,6 +19,7 @@ EXPECTED = {
     "Catalog",
     "ConfigError",
     "ConnectFailed",
+    "ContextProvider",
     "Elicitation",
     "Embedded",
     "ExtraMissing",

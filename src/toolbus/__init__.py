@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from toolbus.catalog import Catalog
     from toolbus.config import BusConfig, ServerConfig
     from toolbus.connection import McpConnection, connect_mcp
+    from toolbus.context import ContextProvider
     from toolbus.errors import (
         ArgumentsError,
         AuthRequired,
@@ -55,6 +56,7 @@ _HOMES = {
     "catalog": ["Catalog"],
     "config": ["BusConfig", "ServerConfig"],
     "connection": ["McpConnection", "connect_mcp"],
+    "context": ["ContextProvider"],
     "errors": [
         "ArgumentsError",
         "AuthRequired",
@@ -106,6 +108,7 @@ __all__ = [
     "Catalog",
     "ConfigError",
     "ConnectFailed",
+    "ContextProvider",
     "Elicitation",
     "Embedded",
     "ExtraMissing",

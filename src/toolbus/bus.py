@@ -307,6 +307,11 @@ class Toolbus(Content, Later):
         return {alias: link.error for alias, link in self._servers.links.items() if link.error}
 
     @property
+    def config(self) -> BusConfig:
+        """The config as it counts now."""
+        return self._config
+
+    @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers, before anything is left out or renamed."""
         return self._servers.inventories
@@ -314,6 +319,10 @@ class Toolbus(Content, Later):
     async def health(self) -> dict[str, Health]:
         """Ask every live link for a sign of life; no new connection is made."""
         return await self._at_home(self._servers.health())
+
+    async def connect(self, alias: str) -> None:
+        """Connect to a server now: one that is lazy, idle or away. `ServerDown` says why it cannot be had."""
+        await self._asked(alias, lambda session, timeout: asyncio.sleep(0))
 
     async def add_server(self, alias: str, config: Any) -> None:
         """Connect to one more server; its tools join the catalog. Fails as `start` does."""

@@ -54,26 +54,30 @@ class Content(ABC):
         `ResourceTooLarge` if it has more bytes than the server's `resource_limit`.
         """
         address = uri if variables is None else expanded(uri, variables)
-        limit = self._servers[server].config.resource_limit
-        for listed in self.resources(server):
-            if listed.uri == address and (listed.size or 0) > limit:
-                raise ResourceTooLarge(server, address, listed.size or 0, limit)
-        return await self._asked(
-            server, lambda session, timeout: requests.read_resource(session, address, timeout)
-        )
+
+        async def read(session: Session, timeout: float) -> tuple[Embedded, ...]:
+            sizes = [item.size for item in self.resources(server) if item.uri == address and item.size]
+            if sizes and sizes[0] > session.config.resource_limit:
+                raise ResourceTooLarge(server, address, sizes[0], session.config.resource_limit)
+            return await requests.read_resource(session, address, timeout)
+
+        return await self._asked(server, read)
 
     async def get_prompt(
         self, server: str, name: str, arguments: Mapping[str, str] | None = None
     ) -> PromptResult:
         """Fill in a prompt; `ArgumentsError` names what is missing."""
         given = dict(arguments or {})
-        for listed in self.prompts(server):
-            missing = [a.name for a in listed.arguments if a.required and a.name not in given]
-            if listed.name == name and missing:
+
+        async def get(session: Session, timeout: float) -> PromptResult:
+            known = [prompt for prompt in self.prompts(server) if prompt.name == name]
+            needed = [a.name for prompt in known for a in prompt.arguments if a.required]
+            missing = [name for name in needed if name not in given]
+            if missing:
                 raise ArgumentsError(f"prompt {name!r}", f"no value for {' and '.join(map(repr, missing))}")
-        return await self._asked(
-            server, lambda session, timeout: requests.get_prompt(session, name, given, timeout)
-        )
+            return await requests.get_prompt(session, name, given, timeout)
+
+        return await self._asked(server, get)
 
     async def complete(
         self,
@@ -97,11 +101,14 @@ class Content(ABC):
         )
 
     async def subscribe(self, server: str, uri: str) -> None:
-        """Have a `ResourceUpdated` event for every change of a resource, also after a lost connection."""
+        """Have a `ResourceUpdated` event for every change of a resource, also after a lost connection.
+
+        `CallRejected` if the server does not tell.
+        """
         wanted = self._servers.subscriptions(server)
         await self._asked(server, lambda session, timeout: wanted.add(session, uri, timeout))
 
     async def unsubscribe(self, server: str, uri: str) -> None:
-        """Hear no more of a resource."""
+        """Hear no more of a resource, once all who subscribed have left."""
         wanted = self._servers.subscriptions(server)
         await self._asked(server, lambda session, timeout: wanted.remove(session, uri, timeout))

@@ -165,6 +165,9 @@ async def test_the_text_of_the_chosen_resources_is_given_and_a_bad_one_is_a_warn
         text = await extension.get_context("what the user asked", user="Ann")
     finally:
         await extension.stop()
-    assert text == "[MCP: desk] memo://of/Ann\nmemo of Ann\n\n[MCP: desk] memo://greeting\nhello"
-    assert "resource 'memo://nowhere' is not in the context: server 'desk'" in caplog.text
-    assert "resource 'a://b' is not in the context: server 'broken': not connected" in caplog.text
+    assert text == (
+        '<resource server="desk" uri="memo://of/Ann">\nmemo of Ann\n</resource>\n\n'
+        '<resource server="desk" uri="memo://greeting">\nhello\n</resource>'
+    )
+    assert "server 'desk': resource 'memo://nowhere' is not in the context: " in caplog.text
+    assert "server 'broken': resource 'a://b' is not in the context: not connected" in caplog.text

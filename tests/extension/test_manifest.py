@@ -9,8 +9,9 @@ import yaml
 
 from tests.extension.hosts import Context, desk, manifest
 from toolbus import ConfigError
+from toolbus.config import ContextSource
 from toolbus.extension import McpBridgeExtension, load_manifest
-from toolbus.extension.manifest import Chosen, bridge_config
+from toolbus.extension.manifest import bridge_config
 
 pytestmark = pytest.mark.anyio
 
@@ -52,18 +53,18 @@ async def test_a_full_manifest_is_read_as_written(tmp_path: Path) -> None:
 
     assert (found.id, found.version, found.entrypoint) == ("mcp", "1.0.0", "main:McpBridgeExtension")
     assert (found.enabled, found.depends_on, found.path) == (True, (), tmp_path / "manifest.yaml")
-    assert [(s.alias, s.transport) for s in wanted.bus.servers.values()] == [
+    assert [(s.alias, s.transport) for s in wanted.servers.values()] == [
         ("web_search", "streamable-http"),
         ("filesystem", "stdio"),
         ("github", "sse"),
     ]
-    assert (wanted.bus.naming, wanted.bus.folder) == ("mcp_{server}_{tool}", tmp_path)
-    assert wanted.context == (Chosen(server="filesystem", uri="file:///notes.md"),)
+    assert (wanted.naming, wanted.folder) == ("mcp_{server}_{tool}", tmp_path)
+    assert wanted.context == (ContextSource(server="filesystem", uri="file:///notes.md"),)
 
 
 async def test_an_empty_list_of_servers_is_fine_and_a_naming_of_its_own_is_kept() -> None:
     wanted = bridge_config(load_manifest({"config": {"servers": [], "naming": "{server}__{tool}"}}))
-    assert (wanted.bus.servers, wanted.bus.naming) == ({}, "{server}__{tool}")
+    assert (wanted.servers, wanted.naming) == ({}, "{server}__{tool}")
 
 
 FILES = {"alias": "files", "transport": "stdio", "command": "npx"}
@@ -114,11 +115,11 @@ WRONG: dict[str, tuple[dict[str, Any], tuple[str | None, str | None, str]]] = {
     ),
     "a resource of an unknown server": (
         {"config": {"servers": [FILES], "context": [{"server": "file", "uri": "a://b"}]}},
-        (None, "config.context[0].server", "no server has the alias 'file'; did you mean 'files'?"),
+        (None, "context[0].server", "no server has the alias 'file'; did you mean 'files'?"),
     ),
     "a resource without its address": (
         {"config": {"servers": [FILES], "context": [{"server": "files"}]}},
-        (None, "config.context[0].uri", "is missing"),
+        (None, "context[0].uri", "is missing"),
     ),
     "no servers at all": ({"config": {}}, (None, "config.servers", "is missing")),
     "a config that is a list": ({"config": [FILES]}, (None, "config", "expected a mapping")),

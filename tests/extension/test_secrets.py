@@ -48,7 +48,8 @@ async def test_a_missing_secret_skips_its_server_and_is_named_while_the_others_g
         assert extension.get_tools(server="remote") == []
         assert await extension.health_check(), "who is skipped should not be up"
         assert list(await extension.health()) == ["desk"]
-        assert await extension.get_context() == "[MCP: desk] memo://greeting\nhello"
+        greeting = '<resource server="desk" uri="memo://greeting">\nhello\n</resource>'
+        assert await extension.get_context() == greeting
     finally:
         await extension.stop()
     assert list(extension.skipped) == ["remote"]

@@ -24,6 +24,7 @@ from toolbus.agent.failures import ModelFailed, NameClash
 from toolbus.agent.limits import LimitReached, Limits
 from toolbus.agent.once import generate, stream
 from toolbus.agent.run import Run, RunResult
+from toolbus.agent.sampling import Sampler
 
 __all__ = [
     "Agent",
@@ -36,6 +37,7 @@ __all__ = [
     "Run",
     "RunEvent",
     "RunResult",
+    "Sampler",
     "TextDelta",
     "ThinkingDelta",
     "ToolCalled",

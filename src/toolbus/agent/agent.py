@@ -24,7 +24,9 @@ from toolbus.agent.models import failed, model_of
 from toolbus.agent.run import Run, RunResult
 from toolbus.agent.tools import TRIES, AgentTool, Toolbox
 from toolbus.bus import Source, Toolbus
+from toolbus.context import ContextProvider
 from toolbus.errors import BusClosed, ServerNotFound
+from toolbus.interactions import NOBODY, Interactions
 
 T = TypeVar("T")
 # A call of a tool that is not there costs a try; what bounds a run are its limits.
@@ -51,11 +53,21 @@ class Agent:
         limits: Limits | None = None,
         server_instructions: bool = True,
         settings: ModelSettings | None = None,
+        interactions: Interactions | None = None,
     ) -> None:
-        """Connects nothing yet; `ModelFailed`, `ConfigError` or `NameClash` if it could never work."""
+        """Connects nothing yet; `ModelFailed`, `ConfigError` or `NameClash` if it could never work.
+
+        `interactions` answer what its own servers ask; a bus of yours has its own.
+        """
+        if interactions is not None and mcp_servers is None:
+            raise ValueError(
+                "interactions are for mcp_servers; a bus takes them itself: Toolbus(interactions=...)"
+            )
         self.model = model_of(model)
         self._made_model = isinstance(model, str)
-        self._bus = None if mcp_servers is None else Toolbus(_config(mcp_servers))
+        self._bus = None
+        if mcp_servers is not None:
+            self._bus = Toolbus(_config(mcp_servers), interactions=interactions or NOBODY)
         self._toolbox = Toolbox(tools, self._bus)
         self._approve: Approve = checked(approve)
         self._limits = limits or Limits()
@@ -63,7 +75,7 @@ class Agent:
         self._agent = PydanticAgent(
             self.model, instructions=instructions, model_settings=settings, retries=RETRIES
         )
-        self._from_servers: str | None = None
+        self._contexts = [ContextProvider(bus) for bus in self._toolbox.known]
         self._conversation = Conversation()
         self._turn = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -114,14 +126,14 @@ class Agent:
         try:
             async with bound:
                 await self._ready()
-                return await self._answered(run, said, output, limits)
+                return await self._answered(run, said, output, limits, await self._preface())
         except TimeoutError:
             if limits.seconds is None or not bound.expired():
                 raise
             raise LimitReached("seconds", limits.seconds) from None
 
     async def _answered(
-        self, run: Run[Any], said: Outgoing, output: type[Any], limits: Limits
+        self, run: Run[Any], said: Outgoing, output: type[Any], limits: Limits, preface: str
     ) -> RunResult[Any]:
         tools = self._toolbox.for_run(run)
         events: AgentRunEvents[Any] | None = None
@@ -130,7 +142,7 @@ class Agent:
                 said.message,
                 output_type=None if output is str else output,  # its own for text: it need not be made anew
                 message_history=self.history,
-                instructions=self._from_servers or None,
+                instructions=preface or None,
                 usage_limits=UsageLimits(
                     request_limit=limits.turns,
                     tool_calls_limit=limits.tool_calls,
@@ -175,9 +187,15 @@ class Agent:
             await self._bus.start()
             if not self._bus.running:
                 raise BusClosed("the agent's servers live on a loop that has ended: the agent")
-        if self._from_servers is None:
-            # Once for a conversation: a prompt that changes is a prompt that no cache knows.
-            self._from_servers = self._toolbox.instructions() if self._server_instructions else ""
+
+    async def _preface(self) -> str:
+        """What servers say about themselves, and the context, as it is now.
+
+        The same to the letter as long as nothing changes, for the caches of providers.
+        """
+        said = self._toolbox.instructions() if self._server_instructions else []
+        contexts = await asyncio.gather(*(context.text() for context in self._contexts))
+        return "\n\n".join([*said, *filter(None, contexts)])
 
     # What was said, and what goes along
 
@@ -236,6 +254,8 @@ class Agent:
                 await closing.enter_async_context(self.model)
             if self._bus is not None:
                 closing.push_async_callback(self._bus.stop)
+            for context in self._contexts:
+                closing.push_async_callback(context.close)
             for run in tuple(self._runs):
                 run.cancel()
                 closing.push_async_callback(run.stop)

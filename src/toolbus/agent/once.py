@@ -12,6 +12,7 @@ from toolbus.agent.events import TextDelta, ToolCalled
 from toolbus.agent.limits import Limits
 from toolbus.agent.tools import AgentTool
 from toolbus.bus import Source
+from toolbus.interactions import Interactions
 
 T = TypeVar("T")
 
@@ -26,6 +27,7 @@ class Options(TypedDict, total=False):
     limits: Limits | None
     server_instructions: bool
     settings: ModelSettings | None
+    interactions: Interactions | None
 
 
 @overload

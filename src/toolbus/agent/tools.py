@@ -15,8 +15,8 @@ from toolbus.adapters.pydantic_ai import BusTool, BusToolset, Manners
 from toolbus.agent.failures import NameClash
 from toolbus.bus import Toolbus
 from toolbus.records import JSON, ToolResult, ToolSpec
+from toolbus.shape.budget import fitted
 from toolbus.tool import Tool
-from toolbus.visible import cleaned
 
 logger = logging.getLogger("toolbus")
 
@@ -24,6 +24,8 @@ AgentTool: TypeAlias = Callable[..., Any] | FunctionTool[Any] | Tool | Bus
 """A function of yours, a tool of a bus, or a bus whose tools are taken as they are at every turn."""
 # Wrong arguments to a function cost a try of that function; what bounds a run are its limits.
 TRIES = 1000
+INSTRUCTIONS = 2_000
+"""Characters of what one server says about itself; a model reads it in every request."""
 
 
 class Desk(Protocol):
@@ -72,14 +74,14 @@ class Toolbox:
         """As the model of one run gets them; the run has the desk as its `deps`."""
         return RunTools(self._parts, desk)
 
-    def instructions(self) -> str:
-        """What the servers say about how to use them, in the order of the config."""
-        return "\n\n".join(
-            f"How to use the tools of {alias!r}:\n{cleaned(inventory.instructions)}"
+    def instructions(self) -> list[str]:
+        """What the servers say about how to use them, each in bounds, in the order of the config."""
+        return [
+            f"How to use the tools of {alias!r}:\n{fitted(said, INSTRUCTIONS, None)}"
             for bus in self.known
-            for alias, inventory in bus.inventories.items()
-            if inventory.instructions and (bus in self.buses or self._chose_from(bus, alias))
-        )
+            for alias, said in bus.instructions.items()
+            if bus in self.buses or self._chose_from(bus, alias)
+        ]
 
     def _chose_from(self, bus: Toolbus, server: str) -> bool:
         return any(tool.runner is bus and tool.server == server for tool in self.chosen)

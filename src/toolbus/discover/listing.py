@@ -102,7 +102,8 @@ async def _kind(session: Session, kind: Kind) -> Listing:
                 break
             seen.add(cursor)
     except (CallRejected, CallTimeout) as error:
-        listing.fault = f"{kind} could not be listed: {error.problem}"
+        if kind != "tools" or session.client.server_capabilities.tools is not None:
+            listing.fault = f"{kind} could not be listed: {error.problem}"
     if kind == "tools":
         records, listing.quarantined = _sorted_out(records)
         session.outputs = {

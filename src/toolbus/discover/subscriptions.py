@@ -1,18 +1,19 @@
 """Resources whose changes somebody wants to hear of, in both eras, over every lost connection.
 
-In the legacy era each is a request of its own. In the modern one all are named when a stream is opened;
-another one means another stream.
+In the legacy era each is a request of its own. In the modern one all are named when a stream is opened: for
+another one a new stream is opened before the old one is left, so that no change falls between them.
 """
 
 import asyncio
 import logging
+from collections import Counter
 
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
 from toolbus.connect import Session, requests
-from toolbus.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.errors import CallRejected, CallTimeout
 from toolbus.events import Emit, ResourceUpdated
 
 logger = logging.getLogger("toolbus")
@@ -27,15 +28,10 @@ class Subscriptions:
     def __init__(self, server: str, emit: Emit) -> None:
         self._server = server
         self._emit = emit
-        self._wanted: dict[str, None] = {}
-        """In the order in which they were asked for."""
-        self._changed = asyncio.Event()
-        """Set when another stream is needed."""
-        self._heard: frozenset[str] = frozenset()
-        """What the present stream is about, once the server has agreed to it."""
-        self._refused: str | None = None
-        self._settled = asyncio.Event()
-        """Set, and replaced, when the server has agreed or refused."""
+        self._wanted: Counter[str] = Counter()
+        """How many want each; the last one who leaves ends it."""
+        self._listening: asyncio.Task[None] | None = None
+        self._changing = asyncio.Lock()
 
     def updated(self, uri: str) -> None:
         """The server says that a resource changed: one that is subscribed to, or a part of one."""
@@ -47,82 +43,104 @@ class Subscriptions:
         resources = session.client.server_capabilities.resources
         if resources is None or not resources.subscribe:
             raise self._rejected(uri, "the server does not offer subscriptions")
-        if uri in self._wanted:
-            return
-        if session.era == "legacy":
-            await requests.subscribe(session, uri, timeout)
-            self._wanted[uri] = None
-            return
-        self._wanted[uri] = None
-        try:
-            await self._agreed(uri, timeout)
-        except ToolbusError:
-            self._wanted.pop(uri, None)
-            raise
+        async with self._changing:
+            if uri not in self._wanted:
+                if session.era == "legacy":
+                    await requests.subscribe(session, uri, timeout)
+                else:
+                    await self._listen_to(session, {*self._wanted, uri}, uri, timeout)
+            self._wanted[uri] += 1
 
     async def remove(self, session: Session, uri: str, timeout: float) -> None:
-        """Hear no more of it."""
-        if uri not in self._wanted:
-            return
-        del self._wanted[uri]
-        if session.era == "legacy":
-            await requests.subscribe(session, uri, timeout, on=False)
-        else:
-            self._changed.set()
+        """Hear no more of it, once nobody else wants to."""
+        async with self._changing:
+            if uri not in self._wanted:
+                return
+            self._wanted[uri] -= 1
+            if self._wanted[uri] > 0:
+                return
+            del self._wanted[uri]
+            if session.era == "legacy":
+                await requests.subscribe(session, uri, timeout, on=False)
+            elif self._wanted:
+                await self._listen_to(session, set(self._wanted), uri, timeout)
+            else:
+                await self._leave()
 
-    async def _agreed(self, uri: str, timeout: float) -> None:
-        self._refused = None
-        self._changed.set()
+    async def attend(self, session: Session) -> None:
+        """Keep them up while the session lives; what is known already is told as a change."""
+        known = list(self._wanted)
+        try:
+            if known:
+                async with self._changing:
+                    await self._subscribe_again(session, known)
+            for uri in known:
+                # Nothing is replayed: nobody knows what happened while the connection was away.
+                self.updated(uri)
+            await session.gone.wait()
+        finally:
+            await self._leave()
+
+    async def _subscribe_again(self, session: Session, known: list[str]) -> None:
+        timeout = session.config.timeouts.list
+        try:
+            if session.era == "modern":
+                await self._listen_to(session, set(known), known[0], timeout)
+                return
+            for uri in known:
+                await requests.subscribe(session, uri, timeout)
+        except (CallRejected, CallTimeout) as error:
+            logger.warning("%s", error)
+
+    async def _listen_to(self, session: Session, uris: set[str], uri: str, timeout: float) -> None:
+        """Open a stream for these addresses in place of the present one, if the server agrees to `uri`."""
+        agreed: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
+        fresh = asyncio.create_task(self._listen(session, uris, agreed))
         try:
             async with asyncio.timeout(timeout):
-                while uri not in self._heard and self._refused is None:
-                    await self._settled.wait()
-        except TimeoutError as error:
-            raise CallTimeout(self._server, f"subscribing to {uri!r}", timeout) from error
-        if self._refused is not None:
-            raise self._rejected(uri, self._refused)
+                honoured = await asyncio.shield(agreed)
+            if uri in uris and uri not in honoured:
+                raise self._rejected(uri, "the server does not tell of changes to it")
+        except BaseException as error:
+            await _ended(fresh)
+            if isinstance(error, TimeoutError):
+                raise CallTimeout(self._server, f"subscribing to {uri!r}", timeout) from error
+            if isinstance(error, MCPError):
+                raise self._rejected(uri, error.message) from error
+            raise
+        old, self._listening = self._listening, fresh
+        await _ended(old)
 
-    def _settle(self, heard: frozenset[str], refused: str | None = None) -> None:
-        self._heard, self._refused = heard, refused
-        settled, self._settled = self._settled, asyncio.Event()
-        settled.set()
+    async def _listen(
+        self, session: Session, uris: set[str], agreed: "asyncio.Future[frozenset[str]]"
+    ) -> None:
+        """Hear of them until cancelled; a stream that is lost is opened again."""
+        while not session.gone.is_set():
+            try:
+                async with session.client.listen(resource_subscriptions=sorted(uris)) as subscription:
+                    if not agreed.done():
+                        agreed.set_result(frozenset(subscription.honored.resource_subscriptions or ()))
+                    else:
+                        for uri in uris:
+                            self.updated(uri)  # what changed meanwhile was told to nobody
+                    async for _ in subscription:
+                        pass  # each event also arrives as the notice of the legacy era
+            except (SubscriptionLost, MCPError, TimeoutError) as error:
+                if not agreed.done():
+                    lost = error if isinstance(error, MCPError) else MCPError(METHOD_NOT_FOUND, str(error))
+                    agreed.set_exception(lost)
+                    return
+            await asyncio.sleep(LISTEN_AGAIN)
+
+    async def _leave(self) -> None:
+        old, self._listening = self._listening, None
+        await _ended(old)
 
     def _rejected(self, uri: str, reason: str) -> CallRejected:
         return CallRejected(self._server, f"subscribing to {uri!r}", METHOD_NOT_FOUND, reason)
 
-    async def attend(self, session: Session) -> None:
-        """Keep them up while the session lives; what changed before that is told as a change."""
-        known = list(self._wanted)
-        if session.era == "legacy":
-            for uri in known:
-                try:
-                    await requests.subscribe(session, uri, session.config.timeouts.list)
-                except (CallRejected, CallTimeout) as error:
-                    logger.warning("%s", error)
-        for uri in known:
-            # Nothing is replayed: nobody knows what happened while the connection was away.
-            self.updated(uri)
-        while session.era == "modern" and not session.gone.is_set():
-            self._changed.clear()
-            if self._wanted:
-                listening = asyncio.create_task(self._listen(session, frozenset(self._wanted)))
-                try:
-                    await self._changed.wait()
-                finally:
-                    listening.cancel()
-                    await asyncio.wait({listening})
-            else:
-                await self._changed.wait()
 
-    async def _listen(self, session: Session, uris: frozenset[str]) -> None:
-        while not session.gone.is_set():
-            try:
-                async with session.client.listen(resource_subscriptions=sorted(uris)) as subscription:
-                    self._settle(uris)
-                    async for _ in subscription:
-                        pass  # each event also arrives as the notice of the legacy era
-            except (SubscriptionLost, MCPError, TimeoutError) as error:
-                if self._heard != uris:
-                    self._settle(frozenset(), str(error))
-                    return
-            await asyncio.sleep(LISTEN_AGAIN)
+async def _ended(listening: asyncio.Task[None] | None) -> None:
+    if listening is not None:
+        listening.cancel()
+        await asyncio.wait({listening})

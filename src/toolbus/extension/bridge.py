@@ -18,10 +18,11 @@ from dataclasses import dataclass, field
 from toolbus.adapters.openai_agents import FunctionTool, function_tool
 from toolbus.bus import Toolbus
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, resolved
+from toolbus.context import ContextProvider
 from toolbus.errors import BusClosed, ConfigError, SecretMissing, ToolbusError
 from toolbus.extension.host import Herald, get_secret_of, manifest_of, publish_of
-from toolbus.extension.manifest import Chosen, Source, bridge_config, load_manifest
-from toolbus.extension.reading import texts
+from toolbus.extension.manifest import Source, bridge_config, load_manifest
+from toolbus.interactions import NOBODY, Interactions
 from toolbus.records import Health, ServerStatus
 
 logger = logging.getLogger("toolbus")
@@ -32,7 +33,6 @@ class Plan:
     """What `initialize` settled."""
 
     config: BusConfig
-    context: tuple[Chosen, ...] = ()
     skipped: Mapping[str, ToolbusError] = field(default_factory=dict[str, ToolbusError])
     get_secret: GetSecret | None = None
     herald: Herald | None = None
@@ -41,10 +41,13 @@ class Plan:
 class McpBridgeExtension:
     """MCP servers as an extension, from a manifest: its path, its content, or what the context carries."""
 
-    def __init__(self, manifest: Source | None = None) -> None:
+    def __init__(self, manifest: Source | None = None, *, interactions: Interactions = NOBODY) -> None:
+        """`interactions` answer what the servers ask: a person, a model, folders."""
         self._source = manifest
+        self._interactions = interactions
         self._plan: Plan | None = None
         self._bus: Toolbus | None = None
+        self._context: ContextProvider | None = None
 
     async def initialize(self, context: object = None) -> None:
         """Read and check the manifest; ConfigError names file, server and key.
@@ -57,10 +60,9 @@ class McpBridgeExtension:
             wanted = bridge_config(manifest)
             get_secret = get_secret_of(context)
             publish = publish_of(context)
-            skipped = await _without_secret(wanted.bus, Secrets(get_secret, wanted.bus.folder))
+            skipped = await _without_secret(wanted, Secrets(get_secret, wanted.folder))
             plan = Plan(
-                config=_without(wanted.bus, skipped),
-                context=tuple(one for one in wanted.context if one.server not in skipped),
+                config=_without(wanted, skipped),
                 skipped=skipped,
                 get_secret=get_secret,
                 herald=None if publish is None else Herald(publish),
@@ -74,7 +76,13 @@ class McpBridgeExtension:
             raise BusClosed("the extension", started=False, how="await initialize(context) first")
         if self._bus is None:
             plan = self._plan
-            self._bus = Toolbus(plan.config, get_secret=plan.get_secret, on_event=plan.herald)
+            self._bus = Toolbus(
+                plan.config,
+                get_secret=plan.get_secret,
+                on_event=plan.herald,
+                interactions=self._interactions,
+            )
+            self._context = ContextProvider(self._bus)
         bus = self._bus
         try:
             await bus.start()
@@ -91,12 +99,9 @@ class McpBridgeExtension:
     async def get_context(self, *_: object, **__: object) -> str:
         """The text of the resources under `config.context`; one that cannot be read is a warning.
 
-        Takes whatever the host hands to its context providers.
+        What has not changed is not read again. Takes whatever the host hands to its context providers.
         """
-        bus = self._running
-        if bus is None or self._plan is None:
-            return ""
-        return "\n\n".join(await texts(bus, self._plan.context))
+        return "" if self._running is None or self._context is None else await self._context.text()
 
     async def health_check(self) -> bool:
         """Whether it runs and no server that should be up is down; one without its secret should not."""
@@ -166,4 +171,5 @@ def _without(config: BusConfig, skipped: Mapping[str, object]) -> BusConfig:
         alias: server.model_copy(update={"lazy": True}) if alias in skipped else server
         for alias, server in config.servers.items()
     }
-    return config.model_copy(update={"servers": servers})
+    context = tuple(source for source in config.context if source.server not in skipped)
+    return config.model_copy(update={"servers": servers, "context": context})

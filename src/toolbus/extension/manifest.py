@@ -12,16 +12,15 @@ known one. A key that starts with `x-` is the user's own.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 from pydantic import Field, Strict
 
 from toolbus.config import BusConfig
-from toolbus.config.dialects import SETTINGS, alias_of
+from toolbus.config.dialects import SETTINGS
 from toolbus.config.load import config_in
-from toolbus.config.place import Place, is_list, is_mapping, near_miss
+from toolbus.config.place import Place
 from toolbus.config.read import read_document
 from toolbus.config.record import Record
 from toolbus.errors import ConfigError
@@ -30,7 +29,7 @@ from toolbus.records import JSON
 NAMING = "mcp_{server}_{tool}"
 """How tools are called unless the manifest has a `naming` of its own."""
 FILE_NAMES = ("manifest.yaml", "manifest.yml", "manifest.json")
-_CONFIG_KEYS = ("servers", "context", *SETTINGS)
+_CONFIG_KEYS = ("servers", *SETTINGS)
 
 
 class Manifest(Record):
@@ -55,21 +54,6 @@ Source: TypeAlias = str | Path | Mapping[str, JSON] | Manifest
 """Where a manifest comes from: its file, the folder of that, or what is written in it."""
 
 
-class Chosen(Record):
-    """A resource whose text belongs into the context of the agent."""
-
-    server: str = Field(min_length=1)
-    uri: str = Field(min_length=1)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BridgeConfig:
-    """What the `config` of a manifest asks for."""
-
-    bus: BusConfig
-    context: tuple[Chosen, ...]
-
-
 def load_manifest(source: Source) -> Manifest:
     """The manifest, its own keys checked; ConfigError says what is wrong."""
     if isinstance(source, Manifest):
@@ -81,8 +65,8 @@ def load_manifest(source: Source) -> Manifest:
     return _manifest(source, path)
 
 
-def bridge_config(manifest: Manifest) -> BridgeConfig:
-    """The servers and resources of the manifest; ConfigError says what is wrong."""
+def bridge_config(manifest: Manifest) -> BusConfig:
+    """What the `config` of the manifest asks for; ConfigError says what is wrong."""
     place = Place(file=None if manifest.path is None else str(manifest.path))
     config = manifest.config
     for key in config:
@@ -91,10 +75,7 @@ def bridge_config(manifest: Manifest) -> BridgeConfig:
     if config.get("servers") is None:
         raise place.error("is missing; list your servers there: {alias, transport, ...}", "config.servers")
     bus = config_in({"config": config}, manifest.path)
-    if config.get("naming") is None:
-        bus = bus.model_copy(update={"naming": NAMING})
-    context = tuple(one for one in _context(config, place) if one.server in bus.servers)
-    return BridgeConfig(bus=bus, context=context)
+    return bus if config.get("naming") is not None else bus.model_copy(update={"naming": NAMING})
 
 
 def _file(path: Path) -> Path:
@@ -124,24 +105,3 @@ def _manifest(document: Mapping[JSON, JSON], path: Path | None) -> Manifest:
         return Manifest(**fields, path=path)
     except ConfigError as error:
         raise place.error(error.problem, error.key) from None
-
-
-def _context(config: Mapping[str, JSON], place: Place) -> tuple[Chosen, ...]:
-    entries = config.get("context") or ()
-    if not is_list(entries):
-        raise place.error("expected a list of {server: ..., uri: ...}", "config.context")
-    servers = config["servers"]
-    aliases = [str(a) for a in (servers if is_mapping(servers) else map(alias_of, servers))]
-    chosen: list[Chosen] = []
-    for index, entry in enumerate(entries):
-        key = f"config.context[{index}]"
-        fields = place.mapping(entry, key)
-        try:
-            one = Chosen(**{str(name): value for name, value in fields.items()})
-        except ConfigError as error:
-            raise place.error(error.problem, f"{key}.{error.key}") from None
-        if one.server not in aliases:
-            problem = f"no server has the alias {one.server!r}{near_miss(one.server, aliases)}"
-            raise place.error(problem, f"{key}.server")
-        chosen.append(one)
-    return tuple(chosen)
