@@ -8,6 +8,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -133,6 +134,7 @@ class Import(NamedTuple):
     line: int
 
 
+@cache
 def modules_of(folder: Path) -> list[Module]:
     found: list[Module] = []
     for path in sorted(folder.rglob("*.py")):
