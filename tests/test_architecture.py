@@ -37,10 +37,10 @@ FACE = BASE | {
 }
 FACES = {"agent", "adapters", "extension", "gateway", "console"}
 ALLOWED: dict[str, set[str]] = {
-    "visible": {"records"},
+    "visible": set(),
     "errors": {"visible"},
     "forms": set(),
-    "questions": {"forms"},
+    "questions": {"forms", "visible"},
     "records": {"questions"},
     "interactions": {"questions", "records"},
     "templates": {"errors"},

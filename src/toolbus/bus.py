@@ -22,7 +22,7 @@ from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolbusError, T
 from toolbus.events import CatalogChanged, Emit, Hub, Listening, OnLog, Warned
 from toolbus.home import Home
 from toolbus.interactions import NOBODY, Interactions
-from toolbus.later import Later, check_seconds
+from toolbus.later import Later, check_call
 from toolbus.records import JSON, Health, Inventory, ServerStatus, ToolResult, ToolSpec
 from toolbus.registry import Choice, Registrations, Registry
 from toolbus.servers import Servers, closed, opened
@@ -144,10 +144,12 @@ class Toolbus(Content, Later):
 
     def tools(self, servers: Sequence[str] | str | None = None) -> list[Tool]:
         """The tools, ready for an agent; of the given servers, or of all."""
-        if servers is None:
-            return [Tool(spec, self) for spec in self._catalog]
-        of_these = self._known(servers) | {READ_RESULT.origin.server}
-        return [Tool(spec, self) for spec in self._catalog if spec.origin.server in of_these]
+        known = None if servers is None else self._known(servers)
+        return [
+            Tool(spec, self)
+            for spec in self._catalog
+            if known is None or spec.origin.server in known or spec.origin == READ_RESULT.origin
+        ]
 
     def register_into(
         self,
@@ -226,7 +228,7 @@ class Toolbus(Content, Later):
         spec = self._catalog.get(name)
         if spec is None:
             spec = await home.run(self._found(name))
-        check_seconds(timeout=timeout, longest=longest)
+        check_call(on_input, timeout=timeout, longest=longest)
         call = Call(
             spec=spec,
             arguments={} if arguments is None else arguments,

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from math import isfinite
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ _KINDS: dict[str, Kind] = {
     "boolean": "yes or no",
     "array": "choices",
 }
+MOST_FIELDS = 200
 _YES = frozenset({"y", "yes", "true", "1"})
 _NO = frozenset({"n", "no", "false", "0"})
 
@@ -89,10 +91,13 @@ class Form:
         if not isinstance(properties, Mapping) or not isinstance(required, list):
             raise ValueError("properties must be an object and required a list")
         named = cast("Mapping[str, Any]", properties)
-        missing = [name for name in cast("list[Any]", required) if name not in named]
-        if missing:
-            raise ValueError(f"required names {missing[0]!r}, which is no field")
-        self.fields = tuple(_field(name, spec, name in required) for name, spec in named.items())
+        if len(named) > MOST_FIELDS:
+            raise ValueError(f"it has {len(named):,} fields, more than {MOST_FIELDS}")
+        for name in cast("list[Any]", required):
+            if not isinstance(name, str) or name not in named:
+                raise ValueError(f"required names {name!r}, which is no field")
+        needed = frozenset(cast("list[str]", required))
+        self.fields = tuple(_field(name, spec, name in needed) for name, spec in named.items())
 
     def filled(self, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The values with the defaults of what was left out; ValueError says what does not fit."""
@@ -212,7 +217,7 @@ def _against_text(one: Field, value: Any) -> str | None:
 
 
 def _against_number(one: Field, value: Any) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         return "must be a number"
     if one.kind == "integer" and value != int(value):
         return "must be a whole number"

@@ -2,9 +2,9 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
-from toolbus.call import Call, Caller, Progress, Resumed
+from toolbus.call import Call, Caller, OnInput, Progress, Resumed
 from toolbus.connect import Session, requests
 from toolbus.questions import Answer, Pending
 from toolbus.records import JSON, TaskState, ToolResult, ToolSpec
@@ -36,19 +36,20 @@ class Later(ABC):
         *,
         timeout: float | None = None,
         on_progress: Progress | None = None,
+        on_input: OnInput = "suspend",
     ) -> ToolResult:
         """Go on with a call that waited; answers by the keys of its questions, or the one for its only one.
 
         The result may be pending again. Works in another process, for as long as the server remembers.
         """
-        check_seconds(timeout=timeout)
+        check_call(on_input, timeout=timeout)
         resumed = Resumed.of(pending, answers)
         call = Call(
             spec=await self.find(f"{pending.server}/{pending.tool}"),
             arguments=pending.arguments,
             timeout=timeout,
             on_progress=on_progress,
-            on_input="suspend",
+            on_input=on_input,
             resumed=resumed,
         )
         return await self._at_home(self._caller.call(call))
@@ -102,12 +103,18 @@ class TaskHandle:
         return await self._bus.task_state(self._first.pending)
 
     async def result(
-        self, *, timeout: float | None = None, on_progress: Progress | None = None
+        self,
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        on_input: OnInput = "ask",
     ) -> ToolResult:
         """Wait for the result; what runs out of time goes on at the server, and can be waited for again."""
         if self._first.pending is None:
             return self._first
-        return await self._bus.resume(self._first.pending, timeout=timeout, on_progress=on_progress)
+        return await self._bus.resume(
+            self._first.pending, timeout=timeout, on_progress=on_progress, on_input=on_input
+        )
 
     async def cancel(self) -> None:
         """Tell the server to stop; it decides whether it can."""
@@ -130,8 +137,10 @@ def _task(pending: Pending) -> str:
     return pending.task
 
 
-def check_seconds(**seconds: float | None) -> None:
-    """ValueError for a time that is none."""
+def check_call(on_input: OnInput, **seconds: float | None) -> None:
+    """ValueError for a word that means nothing, or a time that is none."""
+    if on_input not in get_args(OnInput):
+        raise ValueError(f"on_input must be one of {', '.join(get_args(OnInput))}, not {on_input!r}")
     for name, value in seconds.items():
         if value is not None and not value > 0:
             raise ValueError(f"{name} must be more than 0 seconds, not {value!r}")

@@ -8,9 +8,10 @@ need a visible letter, emoji or flag for every bit or two.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TypeGuard
+from typing import Any, TypeAlias, TypeGuard
 
-from toolbus.records import JSON, JSONObject
+JSON: TypeAlias = Any
+JSONObject: TypeAlias = Mapping[str, JSON]
 
 _EMOJI = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935"

@@ -47,6 +47,9 @@ class Caller:
         result = await self._through(call)
         if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # a hook's
             raise TypeError(f"a hook returned {type(result).__name__}, not a ToolResult")
+        if result.pending is not None:
+            # As they were given, so that hooks and overrides see the same again when it is resumed.
+            return replace(result, pending=replace(result.pending, arguments=dict(call.arguments)))
         return result
 
     async def _sent(self, call: Call) -> ToolResult:
@@ -65,17 +68,15 @@ class Caller:
                 return ToolResult.failure(asked.problem)
             return self.results.read(asked.arguments)
         if spec.via != "tools/call":
-            asked = self._checked(spec.input_schema, origin, spec.sent(call.arguments))
+            asked = self._prepared(spec, call.arguments)
             if asked.problem is not None or self._other is None:
                 return ToolResult.failure(asked.problem or f"nothing answers to {spec.name!r}")
-            return await self._other.run(spec, asked.arguments)
+            return await self._other.run(spec, asked.arguments, call.timeout)
         link = self._links.get(origin.server)
         if link is None:
             raise ServerDown(origin.server, "closed", "it was removed from the bus")
         arguments, repairs = call.arguments, ()
-        if call.resumed is not None:
-            arguments = call.resumed.pending.arguments
-        elif link.config.repair:
+        if link.config.repair:
             prepared = self._prepared(spec, arguments)
             # What is no JSON at all is a mistake of the program, not of a model: sending it says so.
             if prepared.problem is not None and _is_json(arguments):

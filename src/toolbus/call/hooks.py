@@ -47,6 +47,8 @@ class Resumed:
         for key, question in questions.items():
             if key not in given:
                 raise ValueError(f"there is no answer to {key!r}: {question.message}")
+            if question.fault is not None:
+                raise ValueError(question.fault)
             if given[key].action == "accept":
                 question.accept(given[key].content)
         return cls(pending=pending, answers=given)

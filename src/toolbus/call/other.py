@@ -1,9 +1,11 @@
 """Tools that are no tools of a server: its resources and prompts, for agents that know nothing else."""
 
+import asyncio
 import json
 from collections.abc import Mapping
 from typing import Protocol
 
+from toolbus.errors import CallTimeout
 from toolbus.records import (
     JSON,
     Block,
@@ -37,8 +39,17 @@ class OtherTools:
     def __init__(self, source: Source) -> None:
         self._source = source
 
-    async def run(self, spec: ToolSpec, arguments: JSONObject) -> ToolResult:
+    async def run(self, spec: ToolSpec, arguments: JSONObject, timeout: float | None = None) -> ToolResult:
         """The result; `ToolbusError` if the server could not be asked."""
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._run(spec, arguments)
+        except CallTimeout:
+            raise
+        except TimeoutError as error:
+            raise CallTimeout(spec.origin.server, f"tool {spec.name!r}", timeout or 0) from error
+
+    async def _run(self, spec: ToolSpec, arguments: JSONObject) -> ToolResult:
         match spec.via:
             case "resources/list":
                 return self._listed(arguments.get("server"))

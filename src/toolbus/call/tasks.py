@@ -1,6 +1,7 @@
 """A call that its server made a task of: asked for until it is done, also over a lost connection."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
@@ -8,10 +9,11 @@ from typing import TypeVar
 from toolbus.call.hooks import Call, Resumed
 from toolbus.connect import Errand, Link, Session, requests
 from toolbus.errors import CallRejected, CallTimeout, ToolbusError
-from toolbus.questions import ELICITATION, Answer, Pending
+from toolbus.questions import ELICITATION, Answer, Pending, question
 from toolbus.records import JSONObject, TaskState, ToolResult
 
 T = TypeVar("T")
+logger = logging.getLogger("toolbus")
 POLL_AT_LEAST = 0.05
 POLL_AT_MOST = 60.0
 LAST_WORDS = 1.0
@@ -57,12 +59,12 @@ class Following:
                 async with asyncio.timeout_at(self._deadline):
                     await asyncio.sleep(min(max(state.poll_after, POLL_AT_LEAST), POLL_AT_MOST))
                     state = await self._look(state.id)
-        except (asyncio.CancelledError, TimeoutError) as end:
-            if self._is_ours:
+        except BaseException as end:
+            if self._is_ours and state.status not in ("completed", "failed", "cancelled"):
                 await self._give_up(state.id)
-            if isinstance(end, asyncio.CancelledError | CallTimeout):
-                raise
-            raise CallTimeout(self._server, self._what, self._limit or 0) from end
+            if isinstance(end, TimeoutError) and not isinstance(end, CallTimeout):
+                raise CallTimeout(self._server, self._what, self._limit or 0) from end
+            raise
 
     async def _settled(self, state: TaskState) -> ToolResult | None:
         match state.status:
@@ -89,11 +91,12 @@ class Following:
 
     async def _answer(self, task: str, asked: JSONObject, answers: Mapping[str, Answer]) -> None:
         began = _now()
+        # Asked once, whatever becomes of the connection; what was answered already the server ignores.
+        said = await self._asked(
+            lambda session, _: requests.responses(session, self._errand, asked, answers), repeatable=False
+        )
         await self._asked(
-            lambda session, timeout: requests.answer_task(
-                session, self._errand, task, asked, answers, timeout
-            ),
-            repeatable=False,
+            lambda session, timeout: requests.update_task(session, task, said, timeout), repeatable=True
         )
         self._answered.update(asked)
         if self._deadline is not None:  # the time in which a person thought is the server's own
@@ -111,7 +114,10 @@ class Following:
         self._looks += 1
         if state.message and state.message != self._said and self._errand.on_progress is not None:
             self._said = state.message
-            await self._errand.on_progress(float(self._looks), None, state.message)
+            try:
+                await self._errand.on_progress(float(self._looks), None, state.message)
+            except Exception:  # a user's callback: its failure must not end the call
+                logger.exception("on_progress of %s raised", self._what)
 
     async def _give_up(self, task: str) -> None:
         with suppress(TimeoutError, ToolbusError):
@@ -122,9 +128,14 @@ class Following:
         if asked and self._rounds >= self._link.rounds:
             message = f"it asked more than {self._link.rounds} times in one call"
             raise CallRejected(self._server, self._what, FAILED, message)
+        for asked_of in asked.values():
+            if asked_of["method"] == ELICITATION:
+                fault = question(asked_of["params"], self._server, self._errand.tool).fault
+                if fault is not None:
+                    raise CallRejected(self._server, self._what, FAILED, fault)
         pending = Pending(
             server=self._server,
-            tool=self._errand.tool,
+            tool=self._call.spec.origin.tool,
             arguments=dict(self._arguments),
             requests=asked,
             task=task,

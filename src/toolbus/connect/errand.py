@@ -1,9 +1,9 @@
 """A call under way, as its connection sees it: what the server asks or tells meanwhile belongs to it."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mcp.shared.dispatcher import ProgressFnT
 
@@ -14,8 +14,8 @@ from toolbus.events import OnLog
 class Errand:
     """One call."""
 
-    tool: str
-    """The server's own name of the tool."""
+    tool: str | None
+    """The server's own name of the tool; None where a resource or a prompt is asked for."""
     call: int | None = None
     """The number of the call in the events, if anyone hears them."""
     on_progress: ProgressFnT | None = None
@@ -26,6 +26,8 @@ class Errand:
     """Seconds that it may take if progress keeps it alive; without, progress changes nothing."""
     asked: float = 0
     """How often the server has asked; what may belong to several calls counts as a part for each."""
+    ending: "list[Callable[[Errand], None]]" = field(default_factory=list["Callable[[Errand], None]"])
+    """Who wants to know when it is over."""
 
 
 CURRENT: ContextVar[Errand | None] = ContextVar("toolbus_errand", default=None)
@@ -48,6 +50,8 @@ class Errands:
         finally:
             CURRENT.reset(token)
             self._under_way.discard(errand)
+            for over in errand.ending:
+                over(errand)
 
     @property
     def spoken_of(self) -> Errand | None:
@@ -63,9 +67,25 @@ class Errands:
         return bool(self._under_way)
 
     def count_question(self) -> float:
-        """Count what the server asks; gives how often it has asked for one call by now, at most."""
-        errand = self.spoken_of
-        concerned = self._under_way if errand is None else {errand}
+        """Count what the server asks; gives how often it has asked for one call by now, at least."""
+        concerned = self._concerned
         for one in concerned:
             one.asked += 1 / len(concerned)
-        return max((one.asked for one in concerned), default=0)
+        return min((one.asked for one in concerned), default=0)
+
+    def when_over(self, end: Callable[[], None]) -> None:
+        """Call `end` when what the server speaks of now is over: the call, or all that it may be."""
+        left = set(self._concerned)
+
+        def over(errand: Errand) -> None:
+            left.discard(errand)
+            if not left:
+                end()
+
+        for one in tuple(left):
+            one.ending.append(over)
+
+    @property
+    def _concerned(self) -> set[Errand]:
+        errand = self.spoken_of
+        return set(self._under_way) if errand is None else {errand}

@@ -8,9 +8,9 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
-from urllib.parse import urlsplit
 
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession
@@ -20,19 +20,18 @@ from pydantic import ValidationError
 from toolbus.connect import wire
 from toolbus.connect.clocks import Clocks
 from toolbus.connect.errand import Errands
-from toolbus.connect.rounds import inputs, wording
+from toolbus.connect.rounds import wording
 from toolbus.errors import CallRejected, InputNeeded
 from toolbus.events import Emit, InputAnswered, InputAsked, Warned
 from toolbus.interactions import Interactions, Sampled, Sampling
 from toolbus.questions import ELICITATION, Answer, Elicitation
-from toolbus.records import JSONObject, PromptMessage
+from toolbus.records import Audio, Image, JSONObject, PromptMessage, Text
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
 Kind = Literal["elicitation", "sampling", "roots"]
 REFUSED = -1
 """The code for a person's no, where the protocol has no other way to say it."""
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Answering:
@@ -83,9 +82,11 @@ class Answering:
         ValueError if an answer does not fit; `InputNeeded` if nobody answers.
         """
         said: dict[str, types.InputResponse] = {}
-        for key, request in inputs.validate_python(dict(requests)).items():
+        for key, request in wire.inputs.validate_python(dict(requests)).items():
             if key in answers and isinstance(request, types.ElicitRequest):
                 question = wire.elicitation(self._server, None, request.params)
+                if question.fault is not None:
+                    raise ValueError(question.fault)
                 answer = answers[key]
                 said[key] = wire.elicit_result(
                     question.accept(answer.content) if answer.action == "accept" else answer
@@ -122,7 +123,7 @@ class Answering:
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         question = wire.elicitation(self._server, self._tool, params)
-        problem = self._too_many() or fault(question)
+        problem = self._too_many() or question.fault
         if problem is not None:
             return self._refused(problem)
         assert self._handlers.elicit is not None, "no handler, no callback"
@@ -156,7 +157,7 @@ class Answering:
         assert self._handlers.sample is not None, "no handler, no callback"
         message = f"a model is to write up to {params.max_tokens} tokens"
         sampled = await self._asked("sampling", message, self._handlers.sample, wanted)
-        if not isinstance(sampled, Sampled):
+        if not isinstance(sampled, Sampled) or not isinstance(sampled.content, Text | Image | Audio):  # pyright: ignore[reportUnnecessaryIsInstance]  # a handler's
             self._tell("sampling", "decline")
             return types.ErrorData(code=REFUSED, message="sampling was declined")
         self._tell("sampling", "accept")
@@ -184,16 +185,33 @@ class Answering:
         return types.ListRootsResult.model_validate({"roots": roots})
 
     async def _asked(self, kind: Kind, message: str, handler: Callable[[T], Any], question: T) -> object:
-        """What the handler says; None if it fails or takes too long."""
+        """What the handler says; None if it fails, takes too long, or the call is over meanwhile."""
         self._emit(InputAsked(server=self._server, kind=kind, message=message, **self._about))
+        within = asyncio.timeout(self._handlers.answer_within)
+        over = False
+
+        def end() -> None:
+            nonlocal over
+            over = True
+            with suppress(RuntimeError):  # it is answered already
+                within.reschedule(asyncio.get_running_loop().time())
+
         try:
             with self._clocks.stopped():
-                async with asyncio.timeout(self._handlers.answer_within):
+                async with within:
+                    self._errands.when_over(end)
                     answer = handler(question)
                     return await cast("Awaitable[object]", answer) if inspect.isawaitable(answer) else answer
-        except TimeoutError:
-            self._warn(f"nobody answered within {self._handlers.answer_within:g} s: {message}")
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            self._warn(f"the handler for {kind} was cancelled")
         except Exception as error:  # a user's handler: its failure is no answer, or the server would wait
+            if isinstance(error, TimeoutError) and within.expired():
+                if not over:
+                    self._warn(f"nobody answered within {self._handlers.answer_within:g} s: {message}")
+                return None
             logger.exception("the handler for %s raised", kind)
             self._warn(f"the handler for {kind} raised {type(error).__name__}: {error}")
         return None
@@ -226,22 +244,6 @@ class Answering:
     def _warn(self, message: str) -> None:
         logger.warning("server %r: %s", self._server, message)
         self._emit(Warned(server=self._server, message=message, tool=self._tool))
-
-
-def fault(question: Elicitation) -> str | None:
-    """Why a person must not be shown the question."""
-    if question.url is None:
-        try:
-            _ = question.form
-        except ValueError as error:
-            return f"the form is invalid: {error}"
-        return None
-    try:
-        address = urlsplit(question.url)
-        is_safe = address.scheme == "https" or (address.scheme == "http" and address.hostname in LOOPBACK)
-    except ValueError:
-        is_safe = False
-    return None if is_safe else f"the address {question.url!r} is neither https nor on this machine"
 
 
 def as_uri(root: str | Path) -> str:

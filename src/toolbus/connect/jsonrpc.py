@@ -31,8 +31,9 @@ from mcp.shared.dispatcher import (
 from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.message import MessageMetadata
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, REQUEST_TIMEOUT, RequestId
+from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT, RequestId
 from opentelemetry.propagate import inject
+from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
 logger = logging.getLogger("toolbus")
@@ -266,6 +267,9 @@ class Peer:
             reply["result"] = await on_request(inbound, method, params)
         except MCPError as error:
             reply["error"] = {"code": error.code, "message": error.message}
+        except ValidationError as error:
+            logger.debug("a %s of the server is not valid: %s", method, error)
+            reply["error"] = {"code": INVALID_PARAMS, "message": "the request is not valid"}
         except Exception:  # our callbacks run here: their failure is an answer too, or the server would wait
             logger.exception("answering %s failed", method)
             reply["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to answer"}

@@ -31,7 +31,9 @@ class CheckOutput(Protocol):
     async def __call__(self, name: str, result: types.CallToolResult) -> None: ...
 
 
-def make_lean(client: Client, sieve: Sieve, check_output: CheckOutput, handled: frozenset[str]) -> None:
+def make_lean(
+    client: Client, sieve: Sieve, check_output: CheckOutput, server: str, handled: frozenset[str]
+) -> None:
     """Have the client's calls go the short way; `check_output` sees every result that is no failure.
 
     `handled` names the requests of a server that somebody here answers.
@@ -76,20 +78,20 @@ def make_lean(client: Client, sieve: Sieve, check_output: CheckOutput, handled: 
             if isinstance(result, types.CallToolResult) and not result.is_error:
                 await check_output(name, result)
         if isinstance(result, types.InputRequiredResult):
-            look(result, CURRENT.get(), handled)
+            look(result, server, CURRENT.get(), handled)
         return result
 
     session.call_tool = call_tool
     session.validate_tool_result = check_output
-    session.get_prompt = _looking(session.get_prompt, handled)
-    session.read_resource = _looking(session.read_resource, handled)
+    session.get_prompt = _looking(session.get_prompt, server, handled)
+    session.read_resource = _looking(session.read_resource, server, handled)
 
 
-def _looking(ask: Callable[..., Awaitable[Any]], handled: frozenset[str]) -> Any:
+def _looking(ask: Callable[..., Awaitable[Any]], server: str, handled: frozenset[str]) -> Any:
     async def looked(*args: Any, **more: Any) -> Any:
         result = await ask(*args, **more)
         if isinstance(result, types.InputRequiredResult):
-            look(result, None, handled)
+            look(result, server, None, handled)
         return result
 
     return looked

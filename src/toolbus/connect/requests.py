@@ -15,7 +15,8 @@ from toolbus.records import JSON, Completion, Embedded, JSONObject, PromptResult
 
 async def read_resource(session: Session, uri: str, timeout: float) -> tuple[Embedded, ...]:
     """Read a resource; `ResourceTooLarge` if it is more than the config allows."""
-    result = await session.request(f"resource {uri!r}", lambda client: client.read_resource(uri), timeout)
+    with session.errands.under_way(Errand(tool=None)):
+        result = await session.request(f"resource {uri!r}", lambda client: client.read_resource(uri), timeout)
     size, limit = sum(_size(item) for item in result.contents), session.config.resource_limit
     if size > limit:
         raise ResourceTooLarge(session.server, uri, size, limit)
@@ -34,9 +35,10 @@ async def get_prompt(
 ) -> PromptResult:
     """Fill in a prompt."""
     filled = dict(arguments)
-    result = await session.request(
-        f"prompt {name!r}", lambda client: client.get_prompt(name, filled), timeout
-    )
+    with session.errands.under_way(Errand(tool=None)):
+        result = await session.request(
+            f"prompt {name!r}", lambda client: client.get_prompt(name, filled), timeout
+        )
     return wire.prompt_result(result)
 
 
@@ -85,25 +87,24 @@ async def set_log_level(session: Session, level: types.LoggingLevel) -> None:
 
 async def task_state(session: Session, task: str, timeout: float) -> TaskState:
     """How a task is doing."""
-    return wire.task_state(await _of_task(session, "tasks/get", task, {}, timeout))
+    return session.task_state(f"task {task!r}", await _of_task(session, "tasks/get", task, {}, timeout))
 
 
-async def answer_task(
-    session: Session,
-    errand: Errand,
-    task: str,
-    requests: JSONObject,
-    answers: Mapping[str, Answer],
-    timeout: float,
-) -> None:
-    """Answer what a task asked: with what a person said, else by the handlers."""
+async def responses(
+    session: Session, errand: Errand, requests: JSONObject, answers: Mapping[str, Answer]
+) -> dict[str, JSON]:
+    """What is to be said to what a task asked: what a person said, else what the handlers say."""
     with session.errands.under_way(errand):
-        responses = await session.responses(requests, answers)
-    said = {
+        said = await session.responses(requests, answers)
+    return {
         key: response.model_dump(by_alias=True, mode="json", exclude_none=True)
-        for key, response in responses.items()
+        for key, response in said.items()
     }
-    await _of_task(session, "tasks/update", task, {"inputResponses": said}, timeout)
+
+
+async def update_task(session: Session, task: str, said: JSONObject, timeout: float) -> None:
+    """Answer what a task asked."""
+    await _of_task(session, "tasks/update", task, {"inputResponses": dict(said)}, timeout)
 
 
 async def cancel_task(session: Session, task: str, timeout: float) -> None:

@@ -4,31 +4,32 @@ In the modern era a server asks by returning the question. Where nobody can answ
 later, the call ends here; the SDK drives everything else.
 """
 
-from collections.abc import Mapping
 from typing import Any, Literal, cast
 
 from mcp.client import ClientExtension, ResultClaim
 from mcp.client.extension import ClaimContext
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    INVALID_PARAMS,
     URL_ELICITATION_REQUIRED,
     CallToolResult,
-    InputRequest,
+    ElicitRequest,
     InputRequiredResult,
     Result,
 )
-from pydantic import ConfigDict, TypeAdapter
+from pydantic import ConfigDict
 
+from toolbus.connect import wire
 from toolbus.connect.errand import Errand
 from toolbus.questions import ELICITATION
 from toolbus.records import JSON
+from toolbus.visible import cleaned
 
 TASKS = "io.modelcontextprotocol/tasks"
 MISSING_CAPABILITY = -32021
 """How a server says that it would have to ask, and nobody here can be asked."""
 SUSPENDING: dict[str, JSON] = {"elicitation": {"form": {}, "url": {}}}
 """What a call that is suspended by a question can answer, whatever handlers there are."""
-inputs: TypeAdapter[dict[str, InputRequest]] = TypeAdapter(dict[str, InputRequest])
 
 
 class Suspended(Exception):
@@ -77,20 +78,19 @@ async def _started(result: TaskResult, context: ClaimContext) -> CallToolResult:
     raise Started(result.model_dump(by_alias=True, mode="json"))
 
 
-def look(result: InputRequiredResult, errand: Errand | None, handled: frozenset[str]) -> None:
+def look(result: InputRequiredResult, server: str, errand: Errand | None, handled: frozenset[str]) -> None:
     """Let a question pass to its handler; raises where it has to wait for a person, or has none."""
     requests = result.input_requests or {}
-    methods = {request.method for request in requests.values()}
-    if errand is not None and errand.suspends and ELICITATION in methods:
-        raise Suspended(as_json(requests), result.request_state)
+    suspends = errand is not None and errand.suspends
+    asked = [request for request in requests.values() if isinstance(request, ElicitRequest)]
     for request in requests.values():
-        if request.method not in handled:
+        if request.method not in handled and not (suspends and request in asked):
             raise Unanswered(wording(request))
-
-
-def as_json(requests: Mapping[str, InputRequest]) -> dict[str, JSON]:
-    """Requests as they were sent, for later."""
-    return inputs.dump_python(dict(requests), mode="json", by_alias=True, exclude_none=True)
+    if suspends and asked:
+        for request in asked:
+            if (fault := wire.elicitation(server, None, request.params).fault) is not None:
+                raise MCPError(INVALID_PARAMS, fault)
+        raise Suspended(wire.requests_json(requests), result.request_state)
 
 
 _WORDING = {
@@ -103,7 +103,7 @@ _WORDING = {
 def wording(request: Any) -> str:
     """What a server asks, after its name."""
     if request.method == ELICITATION:
-        return f"asks the user: {request.params.message}"
+        return f"asks the user: {cleaned(request.params.message)}"
     return _WORDING[request.method.partition("/")[0]]
 
 
@@ -112,10 +112,12 @@ def wanting(error: MCPError) -> str | None:
     said: object = error.data
     data = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
     if error.code == MISSING_CAPABILITY:
-        required: Any = data.get("requiredCapabilities") or {}
-        return next((text for name, text in _WORDING.items() if name in required), None)
+        required: Any = data.get("requiredCapabilities")
+        known = cast("dict[str, Any]", required) if isinstance(required, dict) else {}
+        return next((text for name, text in _WORDING.items() if name in known), None)
     if error.code == URL_ELICITATION_REQUIRED:
-        asked: list[dict[str, Any]] = data.get("elicitations") or []
-        addresses = [str(one.get("url")) for one in asked]
-        return f"wants the user to visit {' and '.join(addresses)}"
+        asked: Any = data.get("elicitations")
+        found = cast("list[Any]", asked) if isinstance(asked, list) else []
+        addresses = [cast("dict[str, Any]", one).get("url") for one in found if isinstance(one, dict)]
+        return f"wants the user to visit {' and '.join(map(str, addresses)) or 'an address'}"
     return None

@@ -75,7 +75,7 @@ class Session:
         """How to check the output of the tools that say what it looks like."""
         self.used = asyncio.get_running_loop().time()
         """When the last request was sent, by the clock of the loop."""
-        make_lean(client, sieve, self._check_output, answering.handled)
+        make_lean(client, sieve, self._check_output, config.alias, answering.handled)
         answering.serve(self.errands, self.clocks)
 
     @property
@@ -99,7 +99,7 @@ class Session:
     @property
     def busy(self) -> bool:
         """Whether a request is under way."""
-        return self.clocks.busy
+        return self.clocks.busy or self.errands.any
 
     async def call_tool(
         self,
@@ -109,6 +109,8 @@ class Session:
         resumed: tuple[Pending, Mapping[str, Answer]] | None = None,
     ) -> ToolResult | TaskState:
         """Call a tool, or go on with a call that waited; the server may make a task of it."""
+        tool = errand.tool
+        assert tool is not None, "only tools are called"
         with self.errands.under_way(errand):
             responses = None if resumed is None else await self.responses(resumed[0].requests, resumed[1])
             clock = asyncio.timeout(timeout)
@@ -117,7 +119,7 @@ class Session:
 
             async def called(client: Client) -> CallToolResult:
                 return await client.call_tool(
-                    errand.tool,
+                    tool,
                     dict(arguments),
                     progress_callback=progress,
                     input_responses=responses,
@@ -137,24 +139,24 @@ class Session:
                 async with self._slots:
                     return await send(client)
 
-            what = f"tool {errand.tool!r}"
+            what = f"tool {tool!r}"
             try:
                 return wire.tool_result(
                     await self.request(what, send if self._slots is None else when_free, timeout, clock)
                 )
             except Suspended as asked:
                 rounds = 1 + (resumed[0].rounds if resumed else 0)
-                return self._waiting(errand.tool, arguments, asked, rounds)
+                return self._waiting(tool, arguments, asked, rounds)
             except Started as started:
-                return wire.task_state(started.task)
+                return self.task_state(what, started.task)
 
     def _extending(self, errand: Errand, clock: asyncio.Timeout, timeout: float) -> ProgressFnT:
         """Progress that gives the call more time."""
-        last = asyncio.get_running_loop().time() + (errand.longest or timeout)
-        report = errand.on_progress
+        last = asyncio.get_running_loop().time() + max(errand.longest or 0, timeout)
+        stood, report = self.clocks.stood, errand.on_progress
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            self.clocks.extend(clock, timeout, last)
+            self.clocks.extend(clock, timeout, last + self.clocks.stood - stood)
             if report is not None:
                 await report(progress, total, message)
 
@@ -173,6 +175,15 @@ class Session:
             rounds=rounds,
         )
         return ToolResult.waiting(pending)
+
+    def task_state(self, what: str, raw: dict[str, JSON]) -> TaskState:
+        """How a task is doing, by what the server says of it."""
+        try:
+            return wire.task_state(raw)
+        except (ValidationError, ValueError) as error:
+            failed = self._failed(error, what)
+            assert failed is not None, "what is not valid is a failure"
+            raise failed from error
 
     async def responses(
         self, requests: JSONObject, answers: Mapping[str, Answer]
@@ -245,6 +256,8 @@ class Session:
                 if self._witness.lost is not None or isinstance(error, anyio.ClosedResourceError):
                     return self.lost(what)
                 message = self._redacted(str(error))
+            case ExceptionGroup():
+                message = f"what it asked could not be answered: {error.exceptions[0]}"
             case _:
                 return None
         return CallRejected(self.server, what, INTERNAL_ERROR, message)

@@ -51,7 +51,7 @@ class Sieve:
     ) -> dict[str, Any]:
         answer = await self._inner.send_raw_request(method, params, opts)
         if method == "tools/call":
-            _keep_unknown_blocks(answer)
+            keep_unknown_blocks(answer)
         elif method in LISTS:
             self._sift(method, answer)
         return answer
@@ -72,7 +72,8 @@ class Sieve:
         return True
 
 
-def _keep_unknown_blocks(answer: dict[str, Any]) -> None:
+def keep_unknown_blocks(answer: dict[str, Any]) -> None:
+    """Make text of content blocks of a kind that the SDK does not know."""
     blocks = answer.get("content")
     if blocks is None and answer.get("resultType", "complete") == "complete":
         # Some servers send structured content alone.

@@ -2,14 +2,15 @@
 
 import base64
 import binascii
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Literal, assert_never, cast
 
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
+from toolbus.connect.sieve import keep_unknown_blocks
 from toolbus.interactions import Sampled
 from toolbus.questions import Answer, Elicitation
 from toolbus.records import (
@@ -146,12 +147,12 @@ def elicitation(server: str, tool: str | None, params: types.ElicitRequestParams
     """A question of the server."""
     form = params if isinstance(params, types.ElicitRequestFormParams) else None
     address = params if isinstance(params, types.ElicitRequestURLParams) else None
-    return Elicitation(
-        server=server,
-        tool=tool,
-        message=cleaned(params.message),
-        schema=form.requested_schema if form else None,
-        url=address.url if address else None,
+    return Elicitation.asked(
+        server,
+        tool,
+        params.message,
+        form.requested_schema if form else None,
+        address.url if address else None,
     )
 
 
@@ -183,6 +184,8 @@ def sampled(result: Sampled) -> types.CreateMessageResult:
             content = types.ImageContent(data=_encoded(made.data), mime_type=made.mime_type)
         case Audio():
             content = types.AudioContent(data=_encoded(made.data), mime_type=made.mime_type)
+        case _:
+            assert_never(made)
     return types.CreateMessageResult(
         role="assistant", content=content, model=result.model, stop_reason=result.stop_reason
     )
@@ -201,6 +204,7 @@ def task_state(raw: dict[str, JSON]) -> TaskState:
     if task.status == "completed":
         # As a call's: some servers send structured content alone.
         said: dict[str, JSON] = {"content": [], **(task.result or {})}
+        keep_unknown_blocks(said)
         result = tool_result(types.CallToolResult.model_validate(said, by_name=False))
     error = task.error.get("message") if task.error else None
     return TaskState(
@@ -208,10 +212,18 @@ def task_state(raw: dict[str, JSON]) -> TaskState:
         status=task.status,
         message=cleaned(task.status_message) if task.status_message else None,
         poll_after=POLL_AFTER if task.poll_interval_ms is None else task.poll_interval_ms / 1000,
-        requests=task.input_requests or NOTHING,
+        requests=requests_json(task.input_requests or {}),
         result=result,
         error=cleaned(str(error)) if error else None,
     )
+
+
+def requests_json(requests: Mapping[str, types.InputRequest]) -> dict[str, JSON]:
+    """What a server asks, as it asked, for later."""
+    return inputs.dump_python(dict(requests), mode="json", by_alias=True, exclude_none=True)
+
+
+inputs: TypeAdapter[dict[str, types.InputRequest]] = TypeAdapter(dict[str, types.InputRequest])
 
 
 class _Task(BaseModel):
@@ -222,8 +234,8 @@ class _Task(BaseModel):
     task_id: str
     status: Literal["working", "input_required", "completed", "failed", "cancelled"]
     status_message: str | None = None
-    poll_interval_ms: float | None = None
-    input_requests: dict[str, JSON] | None = None
+    poll_interval_ms: float | None = Field(default=None, allow_inf_nan=False)
+    input_requests: dict[str, types.InputRequest] | None = None
     result: dict[str, JSON] | None = None
     error: dict[str, JSON] | None = None
 

@@ -13,7 +13,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
 from toolbus.connect import Session, requests
-from toolbus.errors import CallRejected, CallTimeout
+from toolbus.errors import CallRejected, CallTimeout, ToolbusError
 from toolbus.events import Emit, ResourceUpdated
 
 logger = logging.getLogger("toolbus")
@@ -35,7 +35,7 @@ class Subscriptions:
 
     def updated(self, uri: str) -> None:
         """The server says that a resource changed: one that is subscribed to, or a part of one."""
-        if uri.startswith(tuple(self._wanted)):
+        if any(f"{uri}/".startswith(f"{wanted.removesuffix('/')}/") for wanted in self._wanted):
             self._emit(ResourceUpdated(server=self._server, uri=uri))
 
     async def add(self, session: Session, uri: str, timeout: float) -> None:
@@ -89,7 +89,7 @@ class Subscriptions:
                 return
             for uri in known:
                 await requests.subscribe(session, uri, timeout)
-        except (CallRejected, CallTimeout) as error:
+        except ToolbusError as error:  # if the link is lost again, its next life tries again
             logger.warning("%s", error)
 
     async def _listen_to(self, session: Session, uris: set[str], uri: str, timeout: float) -> None:
@@ -105,6 +105,8 @@ class Subscriptions:
             await _ended(fresh)
             if isinstance(error, TimeoutError):
                 raise CallTimeout(self._server, f"subscribing to {uri!r}", timeout) from error
+            if session.gone.is_set():
+                raise session.lost(f"subscribing to {uri!r}") from error
             if isinstance(error, MCPError):
                 raise self._rejected(uri, error.message) from error
             raise

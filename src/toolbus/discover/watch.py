@@ -83,11 +83,17 @@ class Discovery:
 
     async def attend(self, session: Session) -> None:
         """Listen and list again, until cancelled."""
+        work = [
+            asyncio.create_task(one)
+            for one in (self._relist(session), self._listen(session), self.subscriptions.attend(session))
+        ]
         try:
-            await asyncio.gather(
-                self._relist(session), self._listen(session), self.subscriptions.attend(session)
-            )
+            await asyncio.gather(*work)
         finally:
+            # Also when one of them failed: none may outlive the session.
+            for one in work:
+                one.cancel()
+            await asyncio.wait(work)
             self._listening.clear()
             self._noticed.clear()
             self._dirty.clear()

@@ -11,6 +11,8 @@ _READS: dict[str, JSON] = {
     "destructiveHint": False,
     "idempotentHint": True,
 }
+# No server names a tool so.
+_PROMPT = "(prompt) "
 _URI: dict[str, JSON] = {"type": "string", "description": "The address of the resource."}
 
 LIST_RESOURCES = ToolSpec(
@@ -52,7 +54,7 @@ def reading_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
     return [
         ToolSpec(
             name=f"mcp_{alias}_read_resource",
-            origin=Origin(alias, "resources/read"),
+            origin=Origin(alias, "(read resource)"),
             via="resources/read",
             title=f"Read a resource of {alias}",
             description=f"Reads a resource of the server {alias!r}.{_offer(stock)}",
@@ -74,7 +76,7 @@ def prompt_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
     return [
         ToolSpec(
             name=f"mcp_{alias}_get_prompt_{prompt.name}",
-            origin=Origin(alias, f"prompts/get/{prompt.name}"),
+            origin=Origin(alias, f"{_PROMPT}{prompt.name}"),
             via="prompts/get",
             title=prompt.title,
             description=prompt.description or f"The prompt {prompt.name!r} of the server {alias!r}.",
@@ -82,13 +84,14 @@ def prompt_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
             annotations=_READS,
         )
         for alias, stock in inventories.items()
-        for prompt in stock.prompts
+        # The first one of a name, as the server would take it.
+        for prompt in {prompt.name: prompt for prompt in reversed(stock.prompts)}.values()
     ]
 
 
 def prompt_of(spec: ToolSpec) -> str:
     """The server's own name of the prompt that a tool gets."""
-    return spec.origin.tool.removeprefix("prompts/get/")
+    return spec.origin.tool.removeprefix(_PROMPT)
 
 
 def _arguments(prompt: Prompt) -> dict[str, JSON]:
