@@ -267,7 +267,7 @@ def _is_uri(value: str) -> bool:
 
 def _is_day(value: str) -> bool:
     try:
-        return bool(date.fromisoformat(value))
+        return bool(re.fullmatch(r"\d{4}-\d\d-\d\d", value)) and bool(date.fromisoformat(value))
     except ValueError:
         return False
 

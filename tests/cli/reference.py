@@ -3,6 +3,7 @@
 `make docs` runs it; a test holds the page against it.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from tests.cli.running import TOOLBUS, environment
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "cli.md"
+INN = Path(__file__).parent / "servers" / "inn.py"
 
 INTRODUCTION = """\
 # The command line
@@ -33,8 +35,14 @@ that ends in the next step. Without a terminal there is no colour, no spinner, a
 With `--json` there is one document on stdout and nothing else (`watch` and `chat`: one per line and
 event). A command that could not do its work prints `{"error": {"type": ..., "message": ...}}` there, too.
 
-Completion: `toolbus --install-completion`. Tools and their arguments come from the last listing; Tab starts
-no server.
+Completion: `toolbus --install-completion`. Names come from the config and from the last listing; Tab starts
+no server for them. Only what an argument of a prompt or of a template may be is asked of its server, which
+has a few seconds to say so.
+
+Where a server asks something in the middle of a call, you are asked on the terminal: a form field by field,
+with defaults in brackets; an address is shown, and never opened. Ctrl-D or `/decline` says no, Ctrl-C gives
+no answer (in a chat it stops the turn). Nothing is sent that you have not seen. Without a terminal, and with
+`--json`, servers are told that nobody can be asked.
 """
 
 NOTES = {
@@ -69,7 +77,37 @@ literal `@`. Blobs never overwrite a file.
 
 JSON: `{"name", "server", "tool", "is_error", "text", "content": [...], "structured", "elapsed_ms"}`. A
 block of `content` has its `type` (`text`, `image`, `audio`, `resource_link`, `embedded`) and its facts; a
-blob is `data` in base64, or with `--out` the `path` of its file.
+blob is `data` in base64, or with `--out` the `path` of its file. A call that was suspended by a question is
+there as `"pending"`.
+""",
+    "resume": """\
+FILE is what `toolbus call --on-input suspend` printed, also with `--json`. It holds the arguments of the
+call, and works for as long as the server remembers the call. On a terminal you are asked before the server
+is started; a call that asks once more is asked about at once there, and printed again elsewhere. Only
+servers of the modern era can be left waiting.
+
+JSON: as in call; `"pending"` is there as long as the call waits.
+""",
+    "resources": """\
+A template says which values it takes. What is down is shown, and counts, as in tools.
+
+JSON: `{"servers": {...} as in tools, "resources": [{"server", "uri", "name", "title", "description",
+"mime_type", "size"}], "templates": [{"server", "uri_template", "variables", "name", ...}]}`
+""",
+    "read": """\
+Only the server that is named is started. A pipe gets a text byte by byte, and a single blob, too; a terminal
+gets no blob, and a text with its control characters written out. `--out` saves texts and blobs alike: one
+under the name that is given, several, or into a folder that is there, under their own. A value may be
+`@FILE`, and be given twice where a template takes a list.
+
+JSON: `{"server", "uri", "content": [...]}`, with blocks as in call.
+""",
+    "prompts": """\
+JSON: `{"servers": {...} as in tools, "prompts": [{"server", "name", "title", "description", "arguments":
+[{"name", "description", "required"}]}]}`
+""",
+    "prompt": """\
+JSON: `{"server", "name", "description", "messages": [{"role", "content"}]}`, with content as in call.
 """,
     "check": """\
 JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "problems":
@@ -98,8 +136,19 @@ EXAMPLES = {
         "toolbus call notes_add txt=tea",
         "toolbus call notes_add",
     ],
+    "resume": [
+        "toolbus call inn/book guest=Ann --on-input suspend > call.json",
+        "toolbus resume call.json",
+        "toolbus resume call.json date=2027-01-31 seats=4",
+    ],
+    "resources": ["toolbus resources"],
+    "read": ["toolbus read inn://menu", "toolbus read inn 'inn://menu/{day}' day=Sunday"],
+    "prompts": ["toolbus prompts"],
+    "prompt": ["toolbus prompt inn/invite guest=Ann", "toolbus prompt inn/invite"],
     "check": ["toolbus check broken"],
 }
+OF_INN = ("resume", "resources", "read", "prompts", "prompt")
+"""The commands whose examples have a server of their own."""
 
 
 def page() -> str:
@@ -107,13 +156,18 @@ def page() -> str:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "examples"
         shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__"))
+        inn = {"command": "python", "args": [str(INN)]}
+        (folder / "inn.json").write_text(json.dumps({"servers": {"inn": inn}}))
         parts = [INTRODUCTION, f"```text\n{_printed('toolbus --help', folder)}```\n"]
         for command in _commands(folder):
             parts.append(f"## toolbus {command}\n")
             parts.append(f"```text\n{_printed(f'toolbus {command} --help', folder)}```\n")
             parts += [NOTES[command]] if command in NOTES else []
-            if shown := [f"$ {line}\n{_printed(line, folder)}" for line in EXAMPLES.get(command, ())]:
-                parts.append(f"```console\n{''.join(shown)}```\n")
+            of_inn = command in OF_INN
+            config = "inn.json" if of_inn else "toolbus.yaml"
+            if shown := [f"$ {line}\n{_printed(line, folder, config)}" for line in EXAMPLES.get(command, ())]:
+                # What is a console block is run once more, in examples/, where there is no inn.
+                parts.append(f"```{'text' if of_inn else 'console'}\n{''.join(shown)}```\n")
     return "\n".join(parts)
 
 
@@ -122,11 +176,11 @@ def _commands(folder: Path) -> list[str]:
     return [line.split()[0] for line in listed if line.startswith("  ") and not line.startswith("   ")][:-1]
 
 
-def _printed(line: str, folder: Path) -> str:
+def _printed(line: str, folder: Path, config: str = "toolbus.yaml") -> str:
     done = subprocess.run(
         ["bash", "-c", line],
         cwd=folder,
-        env=environment(folder.parent, COLUMNS="100", NO_COLOR="1", TERM="dumb"),
+        env=environment(folder.parent, COLUMNS="100", NO_COLOR="1", TERM="dumb", TOOLBUS_CONFIG=config),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -30,6 +30,12 @@ class Drawing:
     def settled(self, call: str, *, allowed: bool) -> None:
         raise AssertionError("nobody was asked")
 
+    def pause(self) -> None:
+        raise AssertionError("nobody was asked")
+
+    def go_on(self) -> None:
+        raise AssertionError("nobody was asked")
+
     def finish(self, result: RunResult[str]) -> None:
         raise AssertionError("it was not stopped")
 

@@ -108,3 +108,24 @@ def test_watch_shows_what_happens_to_the_servers(tmp_path: Path) -> None:
             assert screen.ended() == 130
             assert screen.shows_cursor
             assert "Traceback" not in screen.plain
+
+
+def test_a_terminal_gets_no_blob_and_obeys_no_text_that_is_read(tmp_path: Path) -> None:
+    own = scripted(
+        tmp_path,
+        "own",
+        resources=[],
+        contents={
+            "x://blob": [{"uri": "x://blob", "blob": "AAECAw==", "mimeType": "image/png"}],
+            "x://text": [{"uri": "x://a", "text": "\x1b[31mred\n"}, {"uri": "x://b", "text": "blue"}],
+        },
+    )
+    write_config(tmp_path, {"own": own})
+    with terminal("read", "own", "x://blob", folder=tmp_path) as screen:
+        told = "x://blob is image/png, 4 B, and no text; save it with --out FILE"
+        screen.until("reading x://blob", told)
+        assert screen.ended() == 2
+    with terminal("read", "x://text", folder=tmp_path) as screen:
+        assert screen.ended() == 0
+        assert screen.plain.endswith("x://a\r\n\\x1b[31mred\r\nx://b\r\nblue\r\n")
+        assert screen.shows_cursor

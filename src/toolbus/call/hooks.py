@@ -47,9 +47,9 @@ class Resumed:
         for key, question in questions.items():
             if key not in given:
                 raise ValueError(f"there is no answer to {key!r}: {question.message}")
-            if question.fault is not None:
-                raise ValueError(question.fault)
             if given[key].action == "accept":
+                if question.fault is not None:
+                    raise ValueError(question.fault)
                 question.accept(given[key].content)
         return cls(pending=pending, answers=given)
 

@@ -14,8 +14,26 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolbus.cli.completion import argument_names, editor_names, server_names, tool_names
 from toolbus.cli.options import Settings, with_settings
+from toolbus.cli.parameters import (
+    Args,
+    ArgsFile,
+    Model,
+    OnInput,
+    Out,
+    OutFile,
+    PromptName,
+    PromptWords,
+    ReadFirst,
+    ReadWords,
+    ResumeWords,
+    Servers,
+    Source,
+    Stored,
+    Timeout,
+    ToolName,
+    ToolWords,
+)
 
 app = typer.Typer(
     help="Any MCP server, any agent, one catalog that stays alive.",
@@ -24,11 +42,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-Servers = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="SERVER", help="Only these servers.", autocompletion=server_names),
-]
 
 
 def _version(wanted: bool) -> None:
@@ -58,7 +71,7 @@ def demo(
         Path | None, typer.Option("--out", metavar="DIR", help="Keep what the demo makes in this folder.")
     ] = None,
 ) -> int:
-    """See it at work on servers that ship with it: no key, no network."""
+    """See it at work on servers of its own: no key, no network."""
     from toolbus.cli.demo import run
 
     return run(settings, out)
@@ -93,37 +106,100 @@ def tools(
 @with_settings
 def call(
     settings: Settings,
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="The tool's name, or SERVER/TOOL.", autocompletion=tool_names),
-    ],
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="KEY=VALUE",
-            help="Arguments, read by the tool's schema: n=5, on=true, list=a,b or given twice, a.b=1 for "
-            "nested ones, text=@FILE for what a file holds; - reads a JSON object from stdin.",
-            autocompletion=argument_names,
-        ),
-    ] = None,
-    args: Annotated[
-        str | None, typer.Option("--args", metavar="JSON", help="The arguments as a JSON object.")
-    ] = None,
-    args_file: Annotated[
-        Path | None, typer.Option("--args-file", metavar="FILE", help="A file with that JSON object.")
-    ] = None,
-    timeout: Annotated[
-        float | None, typer.Option("--timeout", metavar="S", help="Seconds the tool may take.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Save images and other blobs there.")
-    ] = None,
+    name: ToolName,
+    words: ToolWords = None,
+    args: Args = None,
+    args_file: ArgsFile = None,
+    timeout: Timeout = None,
+    out: Out = None,
+    on_input: OnInput = "ask",
 ) -> int:
     """Call a tool and print what it says; exit 1 if it says error."""
     from toolbus.cli.arguments import given
-    from toolbus.cli.call import run
+    from toolbus.cli.call import Wanted, run
 
-    return run(settings, name, given(words or [], args, args_file), timeout=timeout, out=out)
+    wanted = Wanted(timeout=timeout, out=out, on_input=on_input)
+    return run(settings, name, given(words or [], args, args_file), wanted)
+
+
+@app.command()
+@with_settings
+def resume(
+    settings: Settings,
+    file: Stored,
+    words: ResumeWords = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Say yes: to an address, or to a form as it is by default.")
+    ] = False,
+    decline: Annotated[bool, typer.Option("--decline", help="Say no.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Give no answer.")] = False,
+    timeout: Timeout = None,
+    out: Out = None,
+    on_input: OnInput = "ask",
+) -> int:
+    """Go on with a call that waits for an answer.
+
+    \b
+    toolbus call inn/book guest=Ann --on-input suspend > call.json
+    toolbus resume call.json seats=2
+    """
+    from toolbus.cli.call import Wanted
+    from toolbus.cli.resume import only, run
+
+    action = only(accept=accept, decline=decline, cancel=cancel)
+    return run(settings, file, words or [], action, Wanted(timeout=timeout, out=out, on_input=on_input))
+
+
+@app.command()
+@with_settings
+def resources(settings: Settings, servers: Servers = None) -> int:
+    """List what can be read, and the templates of what else can."""
+    from toolbus.cli.resources import run
+
+    return run(settings, servers or [])
+
+
+@app.command()
+@with_settings
+def read(
+    settings: Settings,
+    first: ReadFirst,
+    words: ReadWords = None,
+    out: OutFile = None,
+) -> int:
+    """Read a resource: text to stdout as it is, a blob to a file.
+
+    toolbus read docs 'file:///{path}' path=README.md
+    """
+    from toolbus.cli.read import run
+
+    return run(settings, [first, *(words or [])], out)
+
+
+@app.command()
+@with_settings
+def prompts(settings: Settings, servers: Servers = None) -> int:
+    """List the prompts and their arguments."""
+    from toolbus.cli.prompts import run
+
+    return run(settings, servers or [])
+
+
+@app.command()
+@with_settings
+def prompt(
+    settings: Settings,
+    name: PromptName,
+    words: PromptWords = None,
+    out: Out = None,
+) -> int:
+    """Fill in a prompt and print its messages.
+
+    toolbus prompt docs/review language=python code=@main.py
+    """
+    from toolbus.cli.prompt import run
+
+    return run(settings, name, words or [], out)
 
 
 @app.command()
@@ -134,17 +210,7 @@ def chat(
         str | None,
         typer.Argument(metavar="PROMPT", help="Answer this and end; text that is piped in comes after it."),
     ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            metavar="MODEL",
-            envvar="TOOLBUS_MODEL",
-            help="As in openai:gpt-5.1, or the address of a server that speaks as OpenAI does, as in "
-            "http://localhost:11434/v1#qwen3. By default the first that can be used: a provider whose key is "
-            "set, or a local server.",
-        ),
-    ] = None,
+    model: Model = None,
     approve: Annotated[
         Literal["ask", "writes", "never"],
         typer.Option(
@@ -209,15 +275,7 @@ def init(
 @with_settings
 def import_(
     settings: Settings,
-    source: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="EDITOR|FILE",
-            help="claude, claude-code, cursor, vscode, windsurf, gemini, goose, or a file; by default all "
-            "that are found.",
-            autocompletion=editor_names,
-        ),
-    ] = None,
+    source: Source = None,
     write: Annotated[bool, typer.Option("--write", help="Write it; otherwise only show it.")] = False,
     with_secrets: Annotated[
         bool, typer.Option("--with-secrets", help="With --write: put literal secrets into .env.")
@@ -250,19 +308,17 @@ def main() -> None:
 
 def exit_code(arguments: Sequence[str]) -> int:
     """Run one command line; what goes wrong becomes a line on stderr."""
-    from typer.main import get_command
-
     _ensure_streams()
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show a character gets its code, not an error.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code: Any = get_command(app).main(
-            list(arguments) or ["--help"], prog_name="toolbus", standalone_mode=False
-        )
-        sys.stdout.flush()
-        return code or 0
+        if os.environ.get("_TOOLBUS_COMPLETE") == "complete_bash":
+            from toolbus.cli.bash import completed
+
+            return completed(lambda: _obeyed(["--help"]))
+        return _obeyed(arguments)
     except BrokenPipeError:
         _give_up_stdout()
         return 1
@@ -278,6 +334,16 @@ def exit_code(arguments: Sequence[str]) -> int:
         finally:
             if isinstance(error, OSError) and error.errno is not None:
                 _give_up_stdout()
+
+
+def _obeyed(arguments: Sequence[str]) -> int:
+    from typer.main import get_command
+
+    code: Any = get_command(app).main(
+        list(arguments) or ["--help"], prog_name="toolbus", standalone_mode=False
+    )
+    sys.stdout.flush()
+    return code or 0
 
 
 def _ensure_streams() -> None:

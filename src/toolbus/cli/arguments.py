@@ -29,8 +29,8 @@ def given(words: Sequence[str], args: str | None, file: Path | None) -> Given:
     pairs = list(_pairs(words))
     sources = {
         "--args": args,
-        "--args-file": None if file is None else lambda: _content(str(file), "--args-file"),
-        "-": (lambda: _content("-", "-")) if "-" in words else None,
+        "--args-file": None if file is None else lambda: content(str(file), "--args-file"),
+        "-": (lambda: content("-", "-")) if "-" in words else None,
     }
     said = [(name, source) for name, source in sources.items() if source is not None]
     if len(said) > 1:
@@ -47,6 +47,17 @@ def read(given: Given, tool: ToolSpec) -> dict[str, JSON]:
     arguments = _merged(given.whole, single)
     _refuse_missing(arguments, tool)
     return arguments
+
+
+def texts(words: Sequence[str]) -> dict[str, list[str]]:
+    """Values that stay text, by their names, each as often as it is given; `@FILE` is what the file holds."""
+    found: dict[str, list[str]] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not (key and equals):
+            raise _no_pair(word)
+        found.setdefault(key, []).append(_text(text, key))
+    return found
 
 
 def described(tool: ToolSpec) -> list[tuple[str, str, bool, str]]:
@@ -86,7 +97,11 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if equals and all(key.split(".")):
             yield key, text
         elif word != "-":
-            raise Usage(f"{word!r} is not KEY=VALUE; write for example text='buy tea'")
+            raise _no_pair(word)
+
+
+def _no_pair(word: str) -> Usage:
+    return Usage(f"{word!r} is not KEY=VALUE; write for example text='buy tea'")
 
 
 def _put(arguments: dict[str, JSON], key: str, text: str, root: Schema) -> None:
@@ -123,16 +138,26 @@ def _value(text: str, schema: Schema, key: str) -> JSON:
     """By its schema; `@FILE` stands for what the file holds, `@@` for a literal `@`."""
     if not text.startswith("@") or text.startswith("@@"):
         return typed(text.removeprefix("@") if text.startswith("@@") else text, schema, key)
-    content = _content(text[1:], key)
+    data = content(text[1:], key)
     if schema.own.get("contentEncoding") == "base64" or schema.own.get("format") in ("byte", "binary"):
-        return base64.b64encode(content).decode()
+        return base64.b64encode(data).decode()
     try:
-        return typed(content.decode(), schema, key)
+        return typed(data.decode(), schema, key)
     except UnicodeDecodeError:
         raise Usage(f"{key}: {text[1:]!r} is not UTF-8 text, and the tool does not ask for base64") from None
 
 
-def _content(path: str, key: str) -> bytes:
+def _text(text: str, key: str) -> str:
+    if not text.startswith("@") or text.startswith("@@"):
+        return text.removeprefix("@") if text.startswith("@@") else text
+    try:
+        return content(text[1:], key).decode()
+    except UnicodeDecodeError:
+        raise Usage(f"{key}: {text[1:]!r} is not UTF-8 text") from None
+
+
+def content(path: str, key: str) -> bytes:
+    """What a file holds, or stdin for `-`; `Usage` names the key that it was given for."""
     if path == "-":
         return sys.stdin.buffer.read()
     try:

@@ -1,52 +1,94 @@
 """`toolbus call`: one tool, once."""
 
+import json
 import math
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from toolbus.cli import results
 from toolbus.cli.arguments import Given, read
-from toolbus.cli.completion import remember
+from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED, Usage
+from toolbus.cli.questions import interactions
 from toolbus.cli.screen import Screen, one_line
 from toolbus.cli.session import awaken, configured, opened
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig
-from toolbus.records import ToolSpec
+from toolbus.interactions import NOBODY
+from toolbus.records import Progress, ToolResult, ToolSpec
 from toolbus.shape import may_name
 
 
-def run(settings: Settings, name: str, given: Given, *, timeout: float | None, out: Path | None) -> int:
-    """Call the tool; the exit code tells whether it succeeded."""
-    if timeout is not None and not (timeout > 0 and math.isfinite(timeout)):
-        raise Usage(f"--timeout {timeout:g}: expected a number of seconds above 0")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The options that go with a call, or with the rest of one."""
+
+    timeout: float | None = None
+    out: Path | None = None
+    on_input: Literal["ask", "suspend"] = "ask"
+
+    def check(self) -> None:
+        """`Usage` if one of them makes no sense."""
+        if self.timeout is not None and not (self.timeout > 0 and math.isfinite(self.timeout)):
+            raise Usage(f"--timeout {self.timeout:g}: expected a number of seconds above 0")
+        check_folder(self.out)
+
+
+def check_folder(out: Path | None) -> None:
+    """`Usage` if nothing can be saved there."""
     if out is not None and out.exists() and not out.is_dir():
         raise Usage(f"--out {str(out)!r} is a file; name a folder")
-    return run_async(lambda: _called(settings, name, given, timeout, out))
 
 
-async def _called(
-    settings: Settings, name: str, given: Given, timeout: float | None, out: Path | None
-) -> int:
+def run(settings: Settings, name: str, given: Given, wanted: Wanted) -> int:
+    """Call the tool; the exit code tells whether it succeeded."""
+    wanted.check()
+    return run_async(lambda: _called(settings, name, given, wanted))
+
+
+async def _called(settings: Settings, name: str, given: Given, wanted: Wanted) -> int:
     screen, config = Screen(settings), configured(settings)
-    async with opened(screen, config, _likely(config, name)) as bus:
+    person = interactions(screen) if wanted.on_input == "ask" else NOBODY
+    async with opened(screen, config, _likely(config, name), interactions=person) as bus:
         if name not in bus.catalog:
             # Perhaps a misspelt server: with all of them up, the error can name what was meant.
             await awaken(screen, bus, config)
         spec = await bus.find(name)
-        remember(config.file, bus.catalog, [spec.origin.server])
+        remember(config.file, bus, [spec.origin.server])
         arguments = read(given, spec)
         began = time.perf_counter()
-        with screen.moving(spec.name) as moving:
+        with progress(screen, spec.name) as progressed:
+            result = await bus.call(
+                spec.name,
+                arguments,
+                timeout=wanted.timeout,
+                on_progress=progressed,
+                on_input=wanted.on_input,
+            )
+    return told(screen, spec, result, wanted.out, time.perf_counter() - began)
 
-            def progressed(done: float, total: float | None, message: str | None) -> None:
-                moving.came(done, total)
-                moving.say(one_line(message or spec.name))
 
-            result = await bus.call(spec.name, arguments, timeout=timeout, on_progress=progressed)
-        elapsed = (time.perf_counter() - began) * 1000
+@contextmanager
+def progress(screen: Screen, name: str) -> Generator[Progress]:
+    """A line that shows how far a call has come, told by what this gives."""
+    with screen.moving(name) as moving:
+
+        def progressed(done: float, total: float | None, message: str | None) -> None:
+            moving.came(done, total)
+            moving.say(one_line(message or name))
+
+        yield progressed
+
+
+def told(screen: Screen, spec: ToolSpec, result: ToolResult, out: Path | None, seconds: float) -> int:
+    """Print what came of a call: a result, or the question that it waits with; gives the exit code."""
     files: results.Saved = {} if out is None else results.saved(result, out, spec.name)
+    waiting = None if result.pending is None else result.pending.to_json()
     if screen.as_json:
         screen.json(
             {
@@ -55,9 +97,14 @@ async def _called(
                 "text": result.text,
                 "content": results.as_json(result, files),
                 "structured": result.structured,
-                "elapsed_ms": round(elapsed, 1),
+                "elapsed_ms": round(seconds * 1000, 1),
+                # As it is when it stands alone, so that `resume` takes either.
+                **({} if waiting is None else json.loads(waiting)),
             }
         )
+    elif waiting is not None:
+        print(waiting, flush=True)
+        screen.note(f"{result.pending}; go on with: toolbus resume FILE")
     else:
         results.show(screen, result, files)
     return FAILED if result.is_error else 0

@@ -35,6 +35,7 @@ class Moving:
     def __init__(self, progress: Progress, text: str) -> None:
         self._progress = progress
         self._task = progress.add_task(text, total=None)
+        self._is_over = False
 
     def say(self, text: str) -> None:
         """What is under way now."""
@@ -43,6 +44,19 @@ class Moving:
     def came(self, done: float, total: float | None) -> None:
         """How far it has come; some servers never tell a total."""
         self._progress.update(self._task, completed=done, total=total)
+
+    def hide(self) -> None:
+        """Leave the place to others, until `show`."""
+        self._progress.stop()
+
+    def show(self) -> None:
+        """Be there again, unless what was under way has ended meanwhile."""
+        if not self._is_over:
+            self._progress.start()
+
+    def end(self) -> None:
+        """Never be shown again."""
+        self._is_over = True
 
 
 @contextmanager
@@ -58,4 +72,8 @@ def moving(console: Console, text: str) -> Generator[Moving]:
         disable=not console.is_terminal,
     )
     with progress:
-        yield Moving(progress, text)
+        line = Moving(progress, text)
+        try:
+            yield line
+        finally:
+            line.end()

@@ -5,7 +5,14 @@ import sys
 import typer
 
 from toolbus.cli.screen import escaped_json, visible
-from toolbus.errors import CallTimeout, ConfigError, ServerNotFound, ToolbusError, ToolNotFound
+from toolbus.errors import (
+    CallTimeout,
+    ConfigError,
+    InputNeeded,
+    ServerNotFound,
+    ToolbusError,
+    ToolNotFound,
+)
 
 FAILED, WRONG_USAGE = 1, 2
 
@@ -36,7 +43,12 @@ def _described(error: BaseException) -> tuple[str, int]:
         case ConfigError() | Usage() | ServerNotFound():
             return str(error), WRONG_USAGE
         case CallTimeout():
-            return f"{error}; give it more time with --timeout, or timeouts.call in the config", FAILED
+            option = "--timeout, or " if error.what.startswith("tool ") else ""
+            return f"{error}; give it more time with {option}timeouts.call in the config", FAILED
+        case InputNeeded():
+            later = "; a server of the modern era can be answered later, too: --on-input suspend"
+            asked = f"server {error.server!r}: {error.what} {error.asked}; run it on a terminal to answer"
+            return asked + (later if error.what.startswith("tool ") else ""), FAILED
         case ToolNotFound(close_matches=[]):
             return f"{error}; 'toolbus tools' lists them", FAILED
         case ToolbusError():

@@ -141,12 +141,17 @@ def _block_json(block: Block, file: Path | None) -> JSON:
 def _file_name(block: Block, tool: str) -> str:
     """The name that the resource has, else the tool's, with an ending that fits."""
     own = block.uri.rstrip("/").rpartition("/")[2].partition("?")[0] if isinstance(block, Embedded) else ""
-    stem = _UNSAFE.sub("_", own).strip("._")[:100]
+    stem = _safe(own)
     if stem and Path(stem).suffix:
         return stem
     mime = None if isinstance(block, Text) else block.mime_type
     kind = (mime or "").partition(";")[0].strip().lower()
-    return (stem or tool) + (_ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ".bin")
+    return (stem or _safe(tool) or "blob") + (_ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ".bin")
+
+
+def _safe(name: str) -> str:
+    """The name, without what could lead out of a folder, or hide a file in it."""
+    return _UNSAFE.sub("_", name).strip("._")[:100]
 
 
 def _written(data: bytes, folder: Path, name: str) -> Path:

@@ -8,8 +8,8 @@ import json
 import logging
 import re
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from toolbus.cli.options import Settings
@@ -57,6 +57,7 @@ class Screen:
         self.out = Console(**options)
         self.err = Console(stderr=True, **options)
         self.as_json = settings.json
+        self._moving: Moving | None = None
         if settings.verbose:
             _show_log(logging.DEBUG if settings.verbose > 1 else logging.INFO)
 
@@ -93,11 +94,29 @@ class Screen:
                 line.truncate(self.width, overflow="ellipsis")
             self.print(line)
 
-    def moving(self, text: str) -> "AbstractContextManager[Moving]":
+    @contextmanager
+    def moving(self, text: str) -> "Generator[Moving]":
         """A spinner on stderr while something takes time."""
         from toolbus.cli.moving import moving
 
-        return moving(self.err, one_line(text))
+        before = self._moving
+        with moving(self.err, one_line(text)) as self._moving:
+            try:
+                yield self._moving
+            finally:
+                self._moving = before
+
+    @contextmanager
+    def still(self) -> Generator[None]:
+        """Nothing moves meanwhile: somebody is asked."""
+        line = self._moving
+        if line is not None:
+            line.hide()
+        try:
+            yield
+        finally:
+            if line is not None:
+                line.show()
 
 
 def _show_log(level: int) -> None:

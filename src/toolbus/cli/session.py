@@ -12,6 +12,7 @@ from toolbus.cli.screen import Screen, one_line
 from toolbus.config import BusConfig, find_config, load_config
 from toolbus.errors import ConfigError, ServerNotFound
 from toolbus.events import Event, StateChanged
+from toolbus.interactions import NOBODY, Interactions
 
 if TYPE_CHECKING:
     from toolbus.bus import Toolbus
@@ -77,6 +78,7 @@ async def opened(
     config: BusConfig,
     servers: Collection[str],
     on_event: Callable[[Event], None] | None = None,
+    interactions: Interactions = NOBODY,
 ) -> "AsyncGenerator[Toolbus]":
     """A bus on which these servers are up or have failed; the others stay idle.
 
@@ -87,7 +89,7 @@ async def opened(
         from toolbus.bus import Toolbus
 
         starting = _Starting(config, moving, on_event)
-        bus = Toolbus(with_only(config, servers), on_event=starting.hear)
+        bus = Toolbus(with_only(config, servers), on_event=starting.hear, interactions=interactions)
         try:
             await bus.start()
             await starting.settled(bus, servers)

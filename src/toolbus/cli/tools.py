@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from rich.text import Text
 
 from toolbus.cli.arguments import described
-from toolbus.cli.completion import remember
+from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED
 from toolbus.cli.screen import Screen, one_line, visible
@@ -32,7 +32,7 @@ async def _listed(settings: Settings, servers: Sequence[str], search: str | None
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
         listed = [spec for spec in bus.catalog if spec.origin.server in wanted]
         warnings = {alias: _remarks(bus.inventories[alias], config.servers[alias]) for alias in wanted}
-    remember(config.file, listed, [alias for alias in wanted if statuses[alias].state == "ready"])
+        remember(config.file, bus, wanted)
     found = listed if search is None else matching(listed, search)
     if screen.as_json:
         screen.json({"servers": servers_json(statuses), "tools": [_tool_json(spec) for spec in found]})
@@ -64,14 +64,28 @@ def matching(tools: Iterable[ToolSpec], words: str) -> list[ToolSpec]:
     return sorted(found, key=lambda spec: -sum(word in spec.name.lower() for word in wanted))
 
 
-def headline(alias: str, status: ServerStatus) -> Text:
-    """A server in one line: alias, state, era and version, number of tools."""
+def headline(alias: str, status: ServerStatus, offers: str | None = None) -> Text:
+    """A server in one line: alias, state, era and version, and what it offers, by default its tools."""
     line = Text.assemble((alias, "bold"), "  ", (status.state, STYLES.get(status.state, "")))
     if status.protocol:
         line.append(f"  {status.protocol} ({status.era})", "dim")
     if status.state == "ready":
-        line.append(f"  {status.tools} tool{'' if status.tools == 1 else 's'}", "dim")
+        line.append(f"  {offers or counted(status.tools, 'tool')}", "dim")
     return line
+
+
+def counted(number: int, what: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def show_headline(screen: Screen, alias: str, status: ServerStatus, offers: str | None = None) -> None:
+    """A server in one line, and below it why it is down."""
+    screen.print(headline(alias, status, offers))
+    if status.error:
+        # Without the server's name, which stands in the line above.
+        reason = status.error.removeprefix(f"server {alias!r}: ")
+        screen.print(Text(f"  {visible(reason)}", style="red"))
 
 
 def rows_of(tools: Iterable[ToolSpec]) -> list[list[Text]]:
@@ -114,11 +128,7 @@ def show_server(
     full: bool = False,
 ) -> None:
     """A server and its tools."""
-    screen.print(headline(alias, status))
-    if status.error:
-        # Without the server's name, which stands in the line above.
-        reason = status.error.removeprefix(f"server {alias!r}: ")
-        screen.print(Text(f"  {visible(reason)}", style="red"))
+    show_headline(screen, alias, status)
     for warning in warnings:
         screen.print(Text(f"  {visible(warning)}", style="yellow"))
     if full:

@@ -85,9 +85,9 @@ class Answering:
         for key, request in wire.inputs.validate_python(dict(requests)).items():
             if key in answers and isinstance(request, types.ElicitRequest):
                 question = wire.elicitation(self._server, None, request.params)
-                if question.fault is not None:
-                    raise ValueError(question.fault)
                 answer = answers[key]
+                if answer.action == "accept" and question.fault is not None:
+                    raise ValueError(question.fault)
                 said[key] = wire.elicit_result(
                     question.accept(answer.content) if answer.action == "accept" else answer
                 )

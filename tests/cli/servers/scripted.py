@@ -7,7 +7,10 @@ arguments, as JSON text); `hangs` tools that never answer; `steps` tool -> how m
 reports, each before the next `go`; `marker` a file or FIFO that gets a line at each start and at each call
 that hangs; `waits` whether it answers nothing before the first `go`; `stays`
 whether it stays when its input ends, and ignores SIGTERM; `stderr` and `stdout` what it says at the start;
-`control` a FIFO to tell it, while it runs, `go`, `grow NAME` or `die`.
+`control` a FIFO to tell it, while it runs, `go`, `grow NAME` or `die`; `resources`, `templates` and `prompts`
+what it lists besides, `contents` URI -> what is read there, `messages` prompt -> its messages (else the
+arguments), `completions` argument -> its values, or another argument's value -> its values; `asks` tool ->
+what it asks the user (the answer is its result, as JSON text).
 """
 
 import json
@@ -73,9 +76,10 @@ class Scripted:
         params: Message = message.get("params") or {}
         match message["method"]:
             case "initialize":
+                offers = {"resources", "prompts", "completions"} & set(self._script)
                 result: Message = {
                     "protocolVersion": "2025-06-18",
-                    "capabilities": {"tools": {"listChanged": True}},
+                    "capabilities": {"tools": {"listChanged": True}, **{name: {} for name in offers}},
                     "serverInfo": {"name": "scripted", "version": "1"},
                 }
             case "tools/list":
@@ -85,16 +89,57 @@ class Scripted:
                     self._mark("called")
                     return
                 self._report_steps(params)
-                said = json.dumps(params.get("arguments", {}), ensure_ascii=False)
+                asked = self._script.get("asks", {}).get(params["name"])
+                given = params.get("arguments", {}) if asked is None else self._asked(asked)
+                said = json.dumps(given, ensure_ascii=False)
                 plain = {"content": [{"type": "text", "text": said}]}
                 result = self._script.get("results", {}).get(params["name"], plain)
             case "ping":
                 result = {}
             case method:
-                refusal = {"code": -32601, "message": f"no {method} here"}
-                self._send({"id": message["id"], "error": refusal})
-                return
+                content = self._content(method, params)
+                if content is None:
+                    refusal = {"code": -32601, "message": f"no {params.get('uri', method)} here"}
+                    self._send({"id": message["id"], "error": refusal})
+                    return
+                result = content
         self._send({"id": message["id"], "result": result})
+
+    def _content(self, method: str, params: Message) -> Message | None:
+        """The answer to a request that is not about tools."""
+        script = self._script
+        match method:
+            case "resources/list":
+                return {"resources": script.get("resources", [])}
+            case "resources/templates/list":
+                return {"resourceTemplates": script.get("templates", [])}
+            case "prompts/list":
+                return {"prompts": script.get("prompts", [])}
+            case "resources/read":
+                found = script.get("contents", {}).get(params["uri"])
+                return None if found is None else {"contents": found}
+            case "prompts/get":
+                said = json.dumps(params.get("arguments", {}))
+                plain = [{"role": "user", "content": {"type": "text", "text": said}}]
+                return {"messages": script.get("messages", {}).get(params["name"], plain)}
+            case "completion/complete":
+                found: Any = script["completions"].get(params["argument"]["name"], [])
+                if not isinstance(found, list):
+                    by: Any = found
+                    known: Message = params.get("context", {}).get("arguments", {})
+                    found = [value for name in known.values() for value in by.get(name, ())]
+                return {"completion": {"values": found}}
+            case _:
+                return None
+
+    def _asked(self, params: Message) -> Message:
+        """What the user says; nothing else is heard until then."""
+        self._send({"id": "question", "method": "elicitation/create", "params": params})
+        for line in sys.stdin:
+            answer: Message = json.loads(line)
+            if answer.get("id") == "question":
+                return answer.get("result") or answer["error"]
+        raise SystemExit
 
     def _report_steps(self, params: Message) -> None:
         count = self._script.get("steps", {}).get(params["name"], 0)

@@ -1,14 +1,20 @@
-"""A person's word before a call is made: yes, no, or always for this tool in this chat."""
+"""A person's word: on a call before it is made (yes, no, or always in this chat), and on what servers ask."""
+
+import asyncio
 
 from rich.text import Text
 
 from toolbus.agent import ApprovalAsked
+from toolbus.cli.chat.backstage import Asked
 from toolbus.cli.chat.keyboard import Keyboard
+from toolbus.cli.questions import asked as put
 from toolbus.cli.screen import Screen, escaped_json, one_line
+from toolbus.cli.typed import Interrupted
 
 QUESTION = "run it? [y]es, [n]o, [a]lways in this chat: "
 ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
 NOBODY = "there is no terminal to ask the user in"
+STOPS = "Ctrl-C stops the turn"
 
 
 class Asking:
@@ -37,6 +43,27 @@ class Asking:
                 self._always.add((asked.server, asked.name))
             if answer is not None:
                 return answer != "no"
+
+    def answer(self, asked: Asked) -> None:
+        """Ask what a server asks, and settle it; KeyboardInterrupt on Ctrl-C, which is no answer."""
+        try:
+            asyncio.run(self._answered(asked))
+        except Interrupted:
+            raise KeyboardInterrupt from None
+
+    async def _answered(self, asked: Asked) -> None:
+        if asked.answer.done():
+            return
+        asking = asyncio.ensure_future(put(self._screen, asked.question, STOPS))
+        loop = asyncio.get_running_loop()
+        # The server may be gone before the person is done.
+        asked.answer.add_done_callback(lambda _: loop.call_soon_threadsafe(asking.cancel))
+        try:
+            await asyncio.wait([asking])
+            if not asking.cancelled():
+                asked.settle(asking.result())
+        finally:
+            asked.settle(asked.question.cancel())  # whatever happened: the server must not wait for ever
 
     def _show(self, asked: ApprovalAsked) -> None:
         """All of it: whoever allows a call must have seen what is sent."""

@@ -8,14 +8,15 @@ the bounds that the bus sets.
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Generator, Iterator
-from concurrent.futures import Future, wait
-from contextlib import AbstractAsyncContextManager, contextmanager
+from concurrent.futures import Future, InvalidStateError, wait
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from types import FrameType
 from typing import Any, TypeVar
 
 from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
+from toolbus.questions import Answer, Elicitation
 
 T = TypeVar("T")
 HEARING = 0.5
@@ -51,6 +52,7 @@ class Backstage:
         self._halt = asyncio.Event()
         self._forever = asyncio.Event()  # kept here: a task that waits for what nobody knows is garbage
         self._holding: list[asyncio.Task[None]] = []
+        self._turn: Turn | None = None
         self._thread = Thread(target=lambda: asyncio.run(self._live(loop)), name="toolbus", daemon=True)
         self._thread.start()
         self._loop = loop.result()
@@ -91,6 +93,14 @@ class Backstage:
         """Say something to the agent."""
         return Turn(self, agent, prompt)
 
+    def attend(self, turn: "Turn") -> None:
+        """Let this turn have the questions of the servers."""
+        self._turn = turn
+
+    async def elicit(self, question: Elicitation) -> Answer:
+        """Have the main thread put a server's question to the person; between two turns nobody is asked."""
+        return question.cancel() if self._turn is None else await self._turn.put(question)
+
     def soon(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Have work begun."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -100,15 +110,52 @@ class Backstage:
         self._loop.call_soon_threadsafe(what)
 
 
+class Asked:
+    """A question of a server on its way to the main thread, and the answer on its way back."""
+
+    def __init__(self, question: Elicitation) -> None:
+        self.question = question
+        self.answer: Future[Answer] = Future()
+
+    def settle(self, answer: Answer) -> None:
+        """Say it, unless nobody waits any more; from any thread."""
+        with suppress(InvalidStateError):
+            self.answer.set_result(answer)
+
+
 class Turn:
     """One run of an agent, followed from the main thread."""
 
     def __init__(self, stage: Backstage, agent: Agent, prompt: str) -> None:
         self._stage = stage
-        self._events: SimpleQueue[RunEvent | None] = SimpleQueue()
+        self._events: SimpleQueue[RunEvent | Asked | None] = SimpleQueue()
+        self._open: set[Asked] = set()
+        self._is_over = False
         self._interrupted = False
+        stage.attend(self)
         self._work = stage.soon(self._heard(agent, prompt))
-        self._work.add_done_callback(lambda _: self._events.put(None))
+        self._work.add_done_callback(lambda _: self._end())
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._events.put(None)
+        self._stage.tell(self._leave_open)
+
+    def _leave_open(self) -> None:
+        for asked in self._open:
+            asked.settle(asked.question.cancel())
+
+    async def put(self, question: Elicitation) -> Answer:
+        """Have a question asked in the course of the turn; no answer once it is over."""
+        if self._is_over:
+            return question.cancel()
+        asked = Asked(question)
+        self._open.add(asked)
+        self._events.put(asked)
+        try:
+            return await asyncio.wrap_future(asked.answer)
+        finally:
+            self._open.discard(asked)
 
     async def _heard(self, agent: Agent, prompt: str) -> RunResult[str]:
         run = agent.send(prompt)
@@ -135,8 +182,8 @@ class Turn:
         with _handling(signal.SIGINT, signal.default_int_handler):
             yield
 
-    def __iter__(self) -> Iterator[RunEvent]:
-        """What happens, until the run ends, well or not."""
+    def __iter__(self) -> Iterator[RunEvent | Asked]:
+        """What happens, and what is to be asked, until the run ends, well or not."""
         while True:
             if self._interrupted:
                 raise KeyboardInterrupt

@@ -32,6 +32,12 @@ class JsonLines:
     def settled(self, call: str, *, allowed: bool) -> None:
         """A call that waited for a word got it."""
 
+    def pause(self) -> None:
+        """Nobody is asked here."""
+
+    def go_on(self) -> None:
+        """Nobody was asked here."""
+
     def hear(self, event: RunEvent) -> None:
         """Something happened."""
         match event:

@@ -1,22 +1,13 @@
 """Lines that a person types, with editing and history where Python has readline."""
 
-import os
-import select
 import sys
+
+from toolbus.cli import typed
 
 try:
     import readline
 except ImportError:  # not every Python has it
     readline = None
-try:
-    import termios
-except ImportError:  # Windows
-    termios = None
-
-HEARING = 0.5
-"""Seconds between two looks for a signal."""
-LONGEST = 4096
-"""Bytes of an answer: all that a terminal holds."""
 
 
 class Keyboard:
@@ -35,17 +26,7 @@ class Keyboard:
 
     def answer(self, prompt: str) -> str:
         """A line that was typed after the prompt was there: no word typed ahead may answer a question."""
-        if termios is None:
-            return self._typed(prompt)
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
-        print(prompt, end="", file=sys.stderr, flush=True)
-        # Not by input(): readline does not hear a Ctrl-C that comes between its prompt and its wait.
-        while not select.select([sys.stdin], [], [], HEARING)[0]:
-            pass
-        typed = os.read(sys.stdin.fileno(), LONGEST)
-        if not typed:
-            raise EOFError
-        return typed.decode(errors="replace")
+        return typed.answer(prompt)
 
     def _typed(self, prompt: str) -> str:
         if not sys.stdout.isatty():

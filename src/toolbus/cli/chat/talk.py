@@ -14,10 +14,12 @@ from toolbus.cli.chat.models import secrets_of, shown
 from toolbus.cli.chat.turns import Turns, without_secrets
 from toolbus.cli.chat.view import Shown, View
 from toolbus.cli.chat.wanted import Wanted
+from toolbus.cli.questions import at_terminal
 from toolbus.cli.screen import Screen
 from toolbus.cli.session import opened
 from toolbus.config import BusConfig
 from toolbus.errors import ServerDown
+from toolbus.interactions import NOBODY, Interactions
 
 if TYPE_CHECKING:
     from toolbus.bus import Toolbus
@@ -31,13 +33,13 @@ def talk(screen: Screen, config: BusConfig, wanted: Wanted, model: str, prompt: 
     except ModelFailed as error:
         raise without_secrets(error, secrets) from None
     with backstage() as stage:
-        bus = stage.held(opened(screen, config, config.servers))
+        person = Interactions(elicit=stage.elicit) if at_terminal(screen) else NOBODY
+        bus = stage.held(opened(screen, config, config.servers, interactions=person))
         _check(screen, config, bus)
         stage.held(the_model)  # its HTTP client
         agent = stage.held(Agent(the_model, tools=[bus], approve=wanted.approve))
         keyboard = Keyboard() if sys.stdin is not None and sys.stdin.isatty() else None
-        can_ask = sys.stderr.isatty() and not screen.as_json
-        asking = Asking(screen, keyboard if can_ask else None)
+        asking = Asking(screen, keyboard if at_terminal(screen) else None)
         turns = Turns(stage, agent, _view(screen, wanted, is_dialog=prompt is None), asking, secrets)
         if prompt is not None:
             turns.take(prompt)

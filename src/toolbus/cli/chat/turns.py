@@ -2,7 +2,7 @@
 
 from toolbus.agent import Agent, ApprovalAsked, ModelFailed, RunResult
 from toolbus.cli.chat.asking import Asking
-from toolbus.cli.chat.backstage import Backstage, Turn
+from toolbus.cli.chat.backstage import Asked, Backstage, Turn
 from toolbus.cli.chat.view import View
 from toolbus.config.redact import redacted
 
@@ -37,6 +37,12 @@ class Turns:
     def _followed(self, turn: Turn) -> RunResult[str]:
         self._view.begin()
         for event in turn:
+            if isinstance(event, Asked):
+                self._view.pause()
+                with turn.interrupts_all():
+                    self._asking.answer(event)
+                self._view.go_on()
+                continue
             self._view.hear(event)
             if isinstance(event, ApprovalAsked):
                 with turn.interrupts_all():

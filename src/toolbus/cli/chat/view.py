@@ -47,6 +47,14 @@ class View(Protocol):
         """A call that waited for a word got it."""
         ...
 
+    def pause(self) -> None:
+        """The person is asked what a server wants to know."""
+        ...
+
+    def go_on(self) -> None:
+        """The person has answered."""
+        ...
+
     def finish(self, result: RunResult[str]) -> None:
         """All went well."""
         ...
@@ -100,6 +108,14 @@ class Shown:
             self._denied.add(call)
         elif call in self._calls:
             self._calls[call] = (self._calls[call][0], time.monotonic())
+        self._wait()
+
+    def pause(self) -> None:
+        """Nothing moves while the person is asked."""
+        self._end_line()
+
+    def go_on(self) -> None:
+        """The person has answered."""
         self._wait()
 
     def finish(self, result: RunResult[str]) -> None:
