@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -21,7 +20,7 @@ from toolbus.content import Content
 from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolbusError, ToolNotFound
 from toolbus.events import CatalogChanged, Emit, Hub, Listening, OnLog, Warned
 from toolbus.home import Home
-from toolbus.interactions import NOBODY, Interactions
+from toolbus.interactions import NOBODY, Interactions, with_roots
 from toolbus.later import Later, check_call
 from toolbus.records import JSON, Health, Inventory, ServerStatus, ToolResult, ToolSpec
 from toolbus.registry import Choice, Registrations, Registry
@@ -56,7 +55,9 @@ class Toolbus(Content, Later):
         self._hub = Hub()
         if on_event is not None:
             self._hub.on(on_event)
-        self._servers = Servers(self._rebuild, self._hub.emit, _with_roots(interactions, self._config))
+        self._servers = Servers(
+            self._rebuild, self._hub.emit, with_roots(interactions, self._config.root_folders)
+        )
         self._put(self._config)
         self._caller = Caller(self._servers.links, self._hub, hooks, OtherTools(self))
         self._registrations = Registrations(self, READ_RESULT.origin)
@@ -387,13 +388,6 @@ class Toolbus(Content, Later):
     def events(self) -> Listening:
         """Everything that happens from now on, for `async for`; ends when the bus stops."""
         return self._hub.listen()
-
-
-def _with_roots(interactions: Interactions, config: BusConfig) -> Interactions:
-    """The handlers, with the folders of the config if they name none themselves."""
-    if interactions.roots is not None or not config.roots:
-        return interactions
-    return replace(interactions, roots=[(config.folder or Path()) / root for root in config.roots])
 
 
 def _named(tool: Tool | str) -> str:

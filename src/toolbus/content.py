@@ -53,6 +53,8 @@ class Content(ABC):
 
         `ResourceTooLarge` if it has more bytes than the server's `resource_limit`.
         """
+        if variables is None and any(item.uri_template == uri for item in self.templates()):
+            variables = {}  # sent as it is, a server would take the braces for a value
         address = uri if variables is None else expanded(uri, variables)
 
         async def read(session: Session, timeout: float) -> tuple[Embedded, ...]:
@@ -72,6 +74,10 @@ class Content(ABC):
         async def get(session: Session, timeout: float) -> PromptResult:
             known = [prompt for prompt in self.prompts(server) if prompt.name == name]
             needed = [a.name for prompt in known for a in prompt.arguments if a.required]
+            for argument, value in given.items():
+                if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+                    kind = type(value).__name__
+                    raise ArgumentsError(f"prompt {name!r}", f"{argument!r} must be a text, not {kind}")
             missing = [name for name in needed if name not in given]
             if missing:
                 raise ArgumentsError(f"prompt {name!r}", f"no value for {' and '.join(map(repr, missing))}")

@@ -196,10 +196,12 @@ def _text(value: Any) -> str:
 
 
 def _number(typed: str, *, whole: bool) -> Any:
-    try:
-        return int(typed) if whole else float(typed)
-    except ValueError:
-        return typed
+    for kind in (int, float) if whole else (float,):
+        try:
+            return kind(typed)
+        except ValueError:
+            pass
+    return typed
 
 
 # What each kind has to say against a value; None if nothing.

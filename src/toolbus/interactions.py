@@ -4,7 +4,7 @@ Only what has a handler is declared to the servers. What a server asks without o
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -62,5 +62,19 @@ class Interactions:
     answer_within: float = ANSWER_WITHIN
     """Seconds after which a question counts as cancelled."""
 
+    def __post_init__(self) -> None:
+        for name in ("elicit", "sample"):
+            handler = getattr(self, name)
+            if handler is not None and not callable(handler):
+                raise TypeError(f"{name} must be a function, not {type(handler).__name__}")
+
 
 NOBODY = Interactions()
+
+
+def with_roots(interactions: Interactions, roots: Sequence[Path]) -> Interactions:
+    """The handlers, with these folders if they name none themselves."""
+    if not isinstance(interactions, Interactions):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+        kind = type(interactions).__name__
+        raise TypeError(f"interactions must be Interactions(elicit=..., ...), not {kind}")
+    return replace(interactions, roots=roots) if interactions.roots is None and roots else interactions

@@ -361,6 +361,27 @@ async def test_hooks_and_overrides_see_the_same_call_when_it_is_resumed(asking_p
     assert seen == [{"who": "Ann"}, {"who": "Ann"}]
 
 
+async def test_a_legacy_server_that_asks_undeclared_is_told_so_and_so_is_the_caller() -> None:
+    asked = {"message": "Who?", "requestedSchema": FORM}
+    async with bus_of("legacy", ask=asked) as bus:
+        assert "nobody here answers that" in (await bus.call("odd_act")).text  # it goes on all the same
+    async with bus_of("legacy", ask=asked, fails_unanswered=True) as bus:
+        with pytest.raises(InputNeeded, match=r"tool 'act' asks the user: Who\?; nobody here"):
+            await bus.call("odd_act")
+
+
+async def test_wrong_types_are_named() -> None:
+    with pytest.raises(TypeError, match="interactions must be Interactions"):
+        Toolbus({"servers": {}}, interactions=print)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(TypeError, match="elicit must be a function, not str"):
+        Interactions(elicit="yes")  # pyright: ignore[reportArgumentType]
+    async with bus_of("modern", call=[asks(message="?", requestedSchema=FORM)]) as bus:
+        result = await bus.call("odd_act", on_input="suspend")
+        assert result.pending is not None
+        with pytest.raises(TypeError, match="the answer to 'q' is an Answer"):
+            await bus.resume(result.pending, {"q": {"name": "Ann"}})  # pyright: ignore[reportArgumentType]
+
+
 async def test_a_word_that_means_nothing_is_refused() -> None:
     async with bus_of("modern") as bus:
         with pytest.raises(ValueError, match="on_input must be one of ask, suspend, not 'suspended'"):

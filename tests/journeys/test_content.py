@@ -59,6 +59,8 @@ async def test_a_template_is_filled_in(asker: Place) -> None:
         [read] = await bus.read_resource("ask", TEMPLATE, {"language": "go", "path": "src/main.go"})
         with pytest.raises(ArgumentsError, match="no value for 'path'"):
             await bus.read_resource("ask", TEMPLATE, {"language": "go"})
+        with pytest.raises(ArgumentsError, match="no value for 'language' and 'path'"):
+            await bus.read_resource("ask", TEMPLATE)
         with pytest.raises(ArgumentsError, match="it has no 'colour', only language, path"):
             await bus.read_resource("ask", TEMPLATE, {"language": "go", "path": "x", "colour": "red"})
     assert read == Embedded(
@@ -88,6 +90,8 @@ async def test_a_prompt_keeps_pictures_and_embedded_resources(asker: Place) -> N
         prompt = await bus.get_prompt("ask", "review", {"language": "go", "code": "x := 1"})
         with pytest.raises(ArgumentsError, match="prompt 'review': no value for 'language'"):
             await bus.get_prompt("ask", "review", {"code": "x"})
+        with pytest.raises(ArgumentsError, match="'language' must be a text, not int"):
+            await bus.get_prompt("ask", "review", {"language": 3})  # pyright: ignore[reportArgumentType]
         with pytest.raises(CallRejected, match="prompt 'nope' was rejected"):
             await bus.get_prompt("ask", "nope")
     assert [(a.name, a.required) for a in listed.arguments] == [("language", True), ("code", False)]

@@ -4,7 +4,7 @@ Run it: `python scripted.py modern|legacy SCRIPT_JSON`. It has the tools `act`, 
 seconds) and `log` (all it was sent). The script may hold `call` and `task` (answers to calls and to
 tasks/get, one after another, the last one again and again), `error` (to calls), `ask` (what it asks in a
 call of the legacy era), `times` (how often), `at_once` (whether the call is answered before the question),
-`dies_of`.
+`dies_of`, `fails_unanswered`.
 """
 
 import json
@@ -88,6 +88,8 @@ class Scripted:
         number, left = self.asked.pop(message["id"])
         if left and "error" not in message:
             self.ask(number, left)
+        elif "error" in message and self.script.get("fails_unanswered"):
+            self.say({"id": number, "error": message["error"]})
         elif not self.script.get("at_once"):
             self.done(number, f"answered {json.dumps(message.get('result') or message.get('error'))}")
 

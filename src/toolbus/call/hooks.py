@@ -47,6 +47,9 @@ class Resumed:
         for key, question in questions.items():
             if key not in given:
                 raise ValueError(f"there is no answer to {key!r}: {question.message}")
+            if not isinstance(given[key], Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+                kind = type(given[key]).__name__
+                raise TypeError(f"the answer to {key!r} is an Answer, as of question.accept(), not {kind}")
             if given[key].action == "accept":
                 if question.fault is not None:
                     raise ValueError(question.fault)

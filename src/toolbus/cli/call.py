@@ -59,7 +59,10 @@ async def _called(settings: Settings, name: str, given: Given, wanted: Wanted) -
             # Perhaps a misspelt server: with all of them up, the error can name what was meant.
             await awaken(screen, bus, config)
         spec = await bus.find(name)
-        remember(config.file, bus, [spec.origin.server])
+        if spec.origin.server not in config.servers:
+            await awaken(screen, bus, config)  # a tool of the bus itself, about all of them
+        else:
+            remember(config.file, bus, [spec.origin.server])
         arguments = read(given, spec)
         began = time.perf_counter()
         with progress(screen, spec.name) as progressed:

@@ -30,7 +30,8 @@ async def _listed(settings: Settings, servers: Sequence[str], search: str | None
     wanted = checked(config, servers)
     async with opened(screen, config, wanted) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
-        listed = [spec for spec in bus.catalog if spec.origin.server in wanted]
+        # The tools of the bus itself are nobody's: they are there unless servers are named.
+        listed = [spec for spec in bus.catalog if not servers or spec.origin.server in wanted]
         warnings = {alias: _remarks(bus.inventories[alias], config.servers[alias]) for alias in wanted}
         remember(config.file, bus, wanted)
     found = listed if search is None else matching(listed, search)
@@ -41,6 +42,11 @@ async def _listed(settings: Settings, servers: Sequence[str], search: str | None
             own = [spec for spec in found if spec.origin.server == alias]
             if own or search is None:
                 show_server(screen, alias, statuses[alias], own, warnings[alias], full)
+        if of_bus := [spec for spec in found if spec.origin.server not in wanted]:
+            screen.print(
+                Text.assemble(("toolbus", "bold"), (f"  {counted(len(of_bus), 'tool')} of the bus", "dim"))
+            )
+            screen.rows(rows_of(of_bus))
         if search is not None:
             screen.note(f"{len(found)} of {len(listed)} tools match {search!r}")
     return exit_code(config, statuses, servers)

@@ -164,7 +164,7 @@ class BusConfig(Record):
     repair: bool = True
     budget: Budget = DEFAULT_BUDGET
     """These three are for servers that do not say otherwise."""
-    resource_tools: Literal["bus", "server"] | bool = False
+    resource_tools: Literal[True, False, "bus", "server"] = False
     """Resources for agents: a pair of tools for the bus (true), or one tool for each server."""
     prompt_tools: bool = False
     """Whether each prompt is a tool as well."""
@@ -177,6 +177,11 @@ class BusConfig(Record):
     file: str | None = None
     folder: Path | None = None
     """Where `.env` and relative paths are looked for."""
+
+    @property
+    def root_folders(self) -> list[Path]:
+        """The roots, from where the config is."""
+        return [(self.folder or Path()) / root for root in self.roots]
 
     def _check(self) -> None:
         if self.naming != "auto":

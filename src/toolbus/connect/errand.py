@@ -26,6 +26,8 @@ class Errand:
     """Seconds that it may take if progress keeps it alive; without, progress changes nothing."""
     asked: float = 0
     """How often the server has asked; what may belong to several calls counts as a part for each."""
+    unanswered: str | None = None
+    """What the server asked in vain."""
     ending: "list[Callable[[Errand], None]]" = field(default_factory=list["Callable[[Errand], None]"])
     """Who wants to know when it is over."""
 

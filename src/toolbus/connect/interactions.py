@@ -30,6 +30,7 @@ from toolbus.records import Audio, Image, JSONObject, PromptMessage, Text
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
 Kind = Literal["elicitation", "sampling", "roots"]
+NO_ANSWER = object()
 REFUSED = -1
 """The code for a person's no, where the protocol has no other way to say it."""
 
@@ -44,9 +45,23 @@ class Answering:
         self._errands = Errands()
         self._clocks = Clocks()
 
-    def serve(self, errands: Errands, clocks: Clocks) -> None:
+    def serve(self, session: ClientSession, errands: Errands, clocks: Clocks) -> None:
         """From now on the server asks over another connection, in the midst of these calls."""
         self._errands, self._clocks = errands, clocks
+        answered = session.dispatch_input_request
+
+        async def dispatch(
+            ctx: ClientRequestContext, request: types.InputRequest
+        ) -> types.InputResponse | types.ErrorData:
+            if request.method in self.handled:
+                return await answered(ctx, request)
+            # A server of the legacy era may ask although nothing was declared: the call tells, if it fails.
+            asked = wording(request)
+            if (errand := errands.spoken_of) is not None:
+                errand.unanswered = asked
+            return types.ErrorData(code=types.INVALID_REQUEST, message="nobody here answers that")
+
+        session.dispatch_input_request = dispatch
 
     @property
     def handled(self) -> frozenset[str]:
@@ -134,7 +149,7 @@ class Answering:
 
     def _checked(self, question: Elicitation, answer: object) -> Answer:
         """What the handler said, as far as it can be sent."""
-        if answer is None:
+        if answer is NO_ANSWER:
             return question.cancel()
         try:
             if not isinstance(answer, Answer):
@@ -185,7 +200,7 @@ class Answering:
         return types.ListRootsResult.model_validate({"roots": roots})
 
     async def _asked(self, kind: Kind, message: str, handler: Callable[[T], Any], question: T) -> object:
-        """What the handler says; None if it fails, takes too long, or the call is over meanwhile."""
+        """What the handler says; no answer if it fails, takes too long, or the call is over meanwhile."""
         self._emit(InputAsked(server=self._server, kind=kind, message=message, **self._about))
         within = asyncio.timeout(self._handlers.answer_within)
         over = False
@@ -211,10 +226,10 @@ class Answering:
             if isinstance(error, TimeoutError) and within.expired():
                 if not over:
                     self._warn(f"nobody answered within {self._handlers.answer_within:g} s: {message}")
-                return None
+                return NO_ANSWER
             logger.exception("the handler for %s raised", kind)
             self._warn(f"the handler for {kind} raised {type(error).__name__}: {error}")
-        return None
+        return NO_ANSWER
 
     def _too_many(self) -> str | None:
         """Why a server that asks without end, or without a reason, is not answered."""

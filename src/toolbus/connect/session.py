@@ -20,7 +20,7 @@ from pydantic import ValidationError
 from toolbus.config import ServerConfig
 from toolbus.connect import wire
 from toolbus.connect.clocks import Clocks
-from toolbus.connect.errand import Errand, Errands
+from toolbus.connect.errand import CURRENT, Errand, Errands
 from toolbus.connect.interactions import Answering
 from toolbus.connect.jsonrpc import WireError
 from toolbus.connect.lean import make_lean, sent_raw
@@ -76,7 +76,7 @@ class Session:
         self.used = asyncio.get_running_loop().time()
         """When the last request was sent, by the clock of the loop."""
         make_lean(client, sieve, self._check_output, config.alias, answering.handled)
-        answering.serve(self.errands, self.clocks)
+        answering.serve(client.session, self.errands, self.clocks)
 
     @property
     def server(self) -> str:
@@ -242,6 +242,9 @@ class Session:
         """What went wrong, in our words; None for what is no failure of a request."""
         match error:
             case MCPError():
+                errand = CURRENT.get()
+                if errand is not None and errand.unanswered is not None:
+                    return InputNeeded(self.server, what, errand.unanswered)
                 return self._translated(error, what)
             case Unanswered():
                 return InputNeeded(self.server, what, error.asked)
