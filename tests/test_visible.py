@@ -141,6 +141,6 @@ def test_a_very_deep_value_is_cleaned_too() -> None:
 @pytest.mark.parametrize("sign", ["x", "я", "\x00", "\x1b]", "\x1b[1", "\u200d", "🏴\U000e0067", "\x9d\x9b"])
 def test_the_time_grows_with_the_length_only(sign: str) -> None:
     text = sign * (500_000 // len(sign))
-    begin = time.perf_counter()
+    begin = time.process_time()
     cleaned(text)
-    assert time.perf_counter() - begin < 3, "not linear"
+    assert time.process_time() - begin < 3, "not linear"

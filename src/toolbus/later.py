@@ -137,10 +137,13 @@ def _task(pending: Pending) -> str:
     return pending.task
 
 
+ON_INPUT: tuple[str, ...] = get_args(OnInput)
+
+
 def check_call(on_input: OnInput, **seconds: float | None) -> None:
     """ValueError for a word that means nothing, or a time that is none."""
-    if on_input not in get_args(OnInput):
-        raise ValueError(f"on_input must be one of {', '.join(get_args(OnInput))}, not {on_input!r}")
+    if on_input not in ON_INPUT:
+        raise ValueError(f"on_input must be one of {', '.join(ON_INPUT)}, not {on_input!r}")
     for name, value in seconds.items():
         if value is not None and not value > 0:
             raise ValueError(f"{name} must be more than 0 seconds, not {value!r}")

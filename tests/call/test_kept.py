@@ -148,9 +148,9 @@ def test_beyond_the_capacity_the_oldest_leave_and_reading_them_says_so() -> None
 
 def test_finding_something_everywhere_in_a_long_text_is_fast() -> None:
     store = kept("e " * 500_000)
-    begin = time.perf_counter()
+    begin = time.process_time()
     assert store.read("r1", find="E").startswith("[r1: 'E' is in 500,000 places of its 1,000,000 characters]")
-    assert time.perf_counter() - begin < 3
+    assert time.process_time() - begin < 3
 
 
 def test_the_tool_is_read_only_and_its_schema_names_the_arguments_of_read() -> None:

@@ -2,7 +2,6 @@
 
 import datetime
 import ssl
-import time
 from collections.abc import Iterator
 from ipaddress import ip_address
 from itertools import pairwise
@@ -15,6 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.servers.recording import Recording, recording
+from tests.timing import shortest
 from toolbus import (
     Answer,
     CallRejected,
@@ -89,12 +89,16 @@ async def test_a_modern_server_that_refuses_to_send_notices_is_fine_and_asked_on
     }
     record.results["tools/list"] = {**record.results["tools/list"], **FRESH}
     record.statuses["subscriptions/listen"] = status
-    began = time.monotonic()
-    async with connect_mcp(record.url) as mcp:
-        assert time.monotonic() - began < 0.9  # the start did not wait for an acknowledgement
-        assert (await mcp.call_tool("look")).text == "seen"
-        assert mcp.bus.servers["mcp"].era == "modern"
-    assert [method for *_, method in record.requests].count("subscriptions/listen") == 1
+
+    async def used() -> None:
+        record.requests.clear()
+        async with connect_mcp(record.url) as mcp:
+            assert (await mcp.call_tool("look")).text == "seen"
+            assert mcp.bus.servers["mcp"].era == "modern"
+        assert [method for *_, method in record.requests].count("subscriptions/listen") == 1
+
+    taken, _ = await shortest(used, bar=0.9)
+    assert taken < 0.9  # it does not wait for an acknowledgement
 
 
 async def test_user_and_password_in_the_url_become_basic_authorisation(record: Recording) -> None:

@@ -248,8 +248,8 @@ BIG: dict[str, Callable[[], str]] = {
 @pytest.mark.parametrize("long", BIG.values(), ids=BIG.keys())
 def test_a_long_text_is_fitted_fast(long: Callable[[], str]) -> None:
     text = long()
-    begin = time.perf_counter()
+    begin = time.process_time()
     [shown] = fitted_blocks((Text(text=text),), DEFAULT_BUDGET, "r7")
-    assert time.perf_counter() - begin < 3, "not linear"
+    assert time.process_time() - begin < 3, "not linear"
     assert isinstance(shown, Text)
     assert 15_000 < len(shown.text) <= 40_000

@@ -4,6 +4,7 @@ import pytest
 
 from tests.shape import corpus, judges, table
 from tests.shape.providers import CHECKERS
+from tests.timing import fastest
 from toolbus.shape.dialects import DIALECTS, Dialect, converted
 
 pytestmark = pytest.mark.skipif(corpus.absent() is not None, reason=str(corpus.absent()))
@@ -50,10 +51,13 @@ def test_hardly_any_definition_is_permissive(dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("dialect", ["openai", "google"])
 def test_ten_times_the_tools_take_ten_times_as_long(dialect: Dialect) -> None:
-    # The best of three, because other processes only ever add to a time.
-    small = min(table.seconds(1_000, dialect) for _ in range(3))
-    large = min(table.seconds(10_000, dialect) for _ in range(2))
-    assert large <= 12 * small + 0.1, f"1,000 take {small:.2f} s, 10,000 take {large:.2f} s"
+    def linear(small: float, large: float) -> bool:
+        return large <= 12 * small
+
+    small, large = fastest(
+        lambda: table.seconds(1_000, dialect), lambda: table.seconds(10_000, dialect), until=linear
+    )
+    assert linear(small, large), f"1,000 take {small:.2f} s, 10,000 take {large:.2f} s"
 
 
 def test_the_table_names_every_dialect() -> None:

@@ -174,6 +174,6 @@ def test_json_text_stays_json_and_no_run_of_base64_is_left(text: str, ascii_only
 @pytest.mark.parametrize("part", ["word ", "a1B" * 333 + " ", "data:", '\\"', "data:;a=b", "A1b" * 25 + "\n"])
 def test_the_time_grows_with_the_length_only(part: str) -> None:
     text = BLOB[:900] + " " + part * (1_000_000 // len(part))
-    begin = time.perf_counter()
+    begin = time.process_time()
     without_base64(text)
-    assert time.perf_counter() - begin < 3, "not linear"
+    assert time.process_time() - begin < 3, "not linear"

@@ -1,9 +1,8 @@
 """A call under way, as its connection sees it: what the server asks or tells meanwhile belongs to it."""
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
 
 from mcp.shared.dispatcher import ProgressFnT
 
@@ -28,7 +27,7 @@ class Errand:
     """How often the server has asked; what may belong to several calls counts as a part for each."""
     unanswered: str | None = None
     """What the server asked in vain."""
-    ending: "list[Callable[[Errand], None]]" = field(default_factory=list["Callable[[Errand], None]"])
+    ending: "tuple[Callable[[Errand], None], ...]" = ()
     """Who wants to know when it is over."""
 
 
@@ -42,18 +41,9 @@ class Errands:
     def __init__(self) -> None:
         self._under_way: set[Errand] = set()
 
-    @contextmanager
-    def under_way(self, errand: Errand) -> Generator[None]:
+    def under_way(self, errand: Errand) -> "_UnderWay":
         """What the server says until the end of the block may be about this call."""
-        self._under_way.add(errand)
-        token = CURRENT.set(errand)
-        try:
-            yield
-        finally:
-            CURRENT.reset(token)
-            self._under_way.discard(errand)
-            for over in errand.ending:
-                over(errand)
+        return _UnderWay(self._under_way, errand)
 
     @property
     def spoken_of(self) -> Errand | None:
@@ -85,9 +75,29 @@ class Errands:
                 end()
 
         for one in tuple(left):
-            one.ending.append(over)
+            one.ending += (over,)
 
     @property
     def _concerned(self) -> set[Errand]:
         errand = self.spoken_of
         return set(self._under_way) if errand is None else {errand}
+
+
+class _UnderWay:
+    """The block of one call; no generator, because every call goes through it."""
+
+    __slots__ = ("_all", "_errand", "_token")
+
+    def __init__(self, all_of_them: set[Errand], errand: Errand) -> None:
+        self._all = all_of_them
+        self._errand = errand
+
+    def __enter__(self) -> None:
+        self._all.add(self._errand)
+        self._token: Token[Errand | None] = CURRENT.set(self._errand)
+
+    def __exit__(self, *raised: object) -> None:
+        CURRENT.reset(self._token)
+        self._all.discard(self._errand)
+        for over in self._errand.ending:
+            over(self._errand)

@@ -6,6 +6,7 @@ still waiting is told at once.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TypeVar
 
 import anyio
@@ -117,33 +118,26 @@ class Session:
             extends = errand.longest is not None
             progress = self._extending(errand, clock, timeout) if extends else errand.on_progress
 
-            async def called(client: Client) -> CallToolResult:
-                return await client.call_tool(
+            async def send(client: Client) -> CallToolResult:
+                call = partial(
+                    client.call_tool,
                     tool,
                     dict(arguments),
                     progress_callback=progress,
                     input_responses=responses,
                     request_state=resumed[0].state if resumed else None,
                 )
-
-            async def send(client: Client) -> CallToolResult:
                 try:
-                    return await called(client)
+                    return await call()
                 except MCPError as error:
                     if not await self.answering.visited(client.session, error):
                         raise
-                    return await called(client)
-
-            async def when_free(client: Client) -> CallToolResult:
-                assert self._slots is not None
-                async with self._slots:
-                    return await send(client)
+                    return await call()
 
             what = f"tool {tool!r}"
+            free = send if self._slots is None else _when_free(self._slots, send)
             try:
-                return wire.tool_result(
-                    await self.request(what, send if self._slots is None else when_free, timeout, clock)
-                )
+                return wire.tool_result(await self.request(what, free, timeout, clock))
             except Suspended as asked:
                 rounds = 1 + (resumed[0].rounds if resumed else 0)
                 return self._waiting(tool, arguments, asked, rounds)
@@ -305,6 +299,16 @@ class Session:
         if error.code == CONNECTION_CLOSED and (self.gone.is_set() or self.config.transport == "memory"):
             return self.lost(what)
         return CallRejected(self.server, what, error.code, text)
+
+
+def _when_free(
+    slots: asyncio.Semaphore, send: Callable[[Client], Awaitable[T]]
+) -> Callable[[Client], Awaitable[T]]:
+    async def sent(client: Client) -> T:
+        async with slots:
+            return await send(client)
+
+    return sent
 
 
 def _first(error: ValidationError) -> str:
