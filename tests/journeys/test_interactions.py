@@ -406,16 +406,16 @@ async def test_the_log_level_is_said_per_server(asker: Place) -> None:
 
 
 async def test_progress_gives_a_call_more_time_up_to_a_limit(asker: Place) -> None:
-    call = ("ask_tick", {"times": 4, "seconds": 0.4})
+    call = ("ask_tick", {"times": 4, "seconds": 0.5})
     async with asking_bus(asker) as bus:
         with pytest.raises(CallTimeout):
-            await bus.call(*call, timeout=0.8)
-        assert (await bus.call(*call, timeout=0.8, longest=10)).text == "done"
+            await bus.call(*call, timeout=1.5)
+        assert (await bus.call(*call, timeout=1.5, longest=10)).text == "done"
         with pytest.raises(CallTimeout):
-            await bus.call(*call, timeout=0.8, longest=1.1)
+            await bus.call(*call, timeout=1.5, longest=1.7)
         with pytest.raises(ValueError, match="longest must be more than 0"):
             await bus.call(*call, longest=0)
-    async with asking_bus(asker, timeouts={"call": 0.8, "longest": 10}) as bus:
+    async with asking_bus(asker, timeouts={"call": 1.5, "longest": 10}) as bus:
         assert (await bus.call(*call)).text == "done"
 
 
