@@ -18,6 +18,7 @@ from toolbus.config import GetSecret
 from toolbus.errors import BusClosed
 from toolbus.events import Emit, OnLog
 from toolbus.interactions import NOBODY, Interactions
+from toolbus.later import TaskHandle
 from toolbus.questions import Answer, Pending
 from toolbus.records import (
     JSON,
@@ -30,6 +31,7 @@ from toolbus.records import (
     Resource,
     ResourceTemplate,
     ServerStatus,
+    TaskState,
     ToolResult,
 )
 from toolbus.shape import Shaper
@@ -191,6 +193,14 @@ class SyncToolbus:
         """As `Toolbus.resume`."""
         return self.run(self.bus.resume(pending, answers, timeout=timeout))
 
+    def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> "SyncTask":
+        """As `Toolbus.submit`; what the handle asks for, it waits for."""
+        return SyncTask(self, self.run(self.bus.submit(name, arguments)))
+
+    def task(self, stored: str) -> "SyncTask":
+        """As `Toolbus.task`."""
+        return SyncTask(self, self.bus.task(stored))
+
     def health(self) -> dict[str, Health]:
         """As `Toolbus.health`."""
         return self.run(self.bus.health())
@@ -246,3 +256,43 @@ class SyncToolbus:
     def reload(self, config: Source) -> None:
         """As `Toolbus.reload`."""
         self.run(self.bus.reload(config))
+
+
+class SyncTask:
+    """A `TaskHandle` that waits for what it asks the server."""
+
+    def __init__(self, bus: SyncToolbus, task: TaskHandle) -> None:
+        self._bus = bus
+        self.task = task
+
+    @property
+    def id(self) -> str | None:
+        """The server's name for the task; None if the result came at once."""
+        return self.task.id
+
+    @property
+    def done(self) -> bool:
+        """Whether the server made no task of the call: the result is there."""
+        return self.task.done
+
+    def status(self) -> TaskState:
+        """How it is doing, now."""
+        return self._bus.run(self.task.status())
+
+    def result(
+        self,
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        on_input: OnInput = "ask",
+    ) -> ToolResult:
+        """As `TaskHandle.result`."""
+        return self._bus.run(self.task.result(timeout=timeout, on_progress=on_progress, on_input=on_input))
+
+    def cancel(self) -> None:
+        """Tell the server to stop; it decides whether it can."""
+        self._bus.run(self.task.cancel())
+
+    def to_json(self) -> str:
+        """As `TaskHandle.to_json`."""
+        return self.task.to_json()

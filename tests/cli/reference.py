@@ -125,7 +125,7 @@ JSON: `{"target", "written", "sources": [{"editor", "path"}], "servers", "secret
     "config": """\
 Whatever came from a reference, and whatever is kept under a name such as `token`, is shown as `***`.
 
-JSON: `{"file", "naming", "servers": {alias: entry}}`
+JSON: `{"file", "naming", ..., "servers": {alias: entry}}`, with every other setting that the config names
 """,
 }
 

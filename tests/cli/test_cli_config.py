@@ -38,6 +38,12 @@ SERVERS: dict[str, Any] = {
     },
     "off": {"command": "run", "enabled": False},
 }
+FOR_ALL = {
+    "include": ["*/read_*"],
+    "resource_tools": "bus",
+    "roots": ["sub"],
+    "context": [{"server": "local", "uri": "memo://*"}],
+}
 PROBLEM = (
     "server 'unset': env.T: secret 'NOT_SET' is not set; "
     "set it in the environment or in a .env beside the config"
@@ -102,7 +108,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("config")
     (folder / ".env").write_text("FROM_FILE=s3cr3t-dotenv\n")
     (folder / "token").write_text("s3cr3t-file\n")
-    write_config(folder, SERVERS, naming="{server}.{tool}")
+    write_config(folder, SERVERS, naming="{server}.{tool}", **FOR_ALL)
     return folder
 
 
@@ -139,5 +145,5 @@ def test_each_server_is_shown_with_its_references_filled_in(
 def test_the_file_is_named_and_what_is_switched_off_left_out(runs: dict[str, Done], folder: Path) -> None:
     shown = json.loads(runs["written json"].stdout)
     assert list(shown.pop("servers")) == list(AS_WRITTEN)
-    assert shown == {"file": str(folder / "toolbus.yaml"), "naming": "{server}.{tool}"}
+    assert shown == {"file": str(folder / "toolbus.yaml"), "naming": "{server}.{tool}", **FOR_ALL}
     assert runs["written"].stderr == ""

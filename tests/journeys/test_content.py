@@ -28,6 +28,7 @@ from toolbus import (
 from toolbus.events import Event, ResourceUpdated
 from toolbus.interactions import NOBODY
 from toolbus.records import Completion
+from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio
 
@@ -253,8 +254,11 @@ async def test_a_cancelled_call_cancels_its_task(modern_asker: Place) -> None:
     async with asking_bus(modern_asker) as bus:
         first = await bus.submit("ask_dig", {"depth": 0})
         number = int(str(first.id).removeprefix("task-"))
-        calling = asyncio.create_task(bus.call("ask_dig", {"depth": 1_000}))
-        await asyncio.sleep(0.4)
+        begun = asyncio.Event()
+        calling = asyncio.create_task(
+            bus.call("ask_dig", {"depth": 1_000}, on_progress=lambda done, total, message: begun.set())
+        )
+        await begun.wait()
         calling.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await calling
@@ -272,17 +276,29 @@ async def test_a_submitted_task_is_come_back_to(asker: Place) -> None:
                 handle.to_json()
             return
         assert not handle.done
-        assert (await handle.status()).status == "working"
         with pytest.raises(CallTimeout):
             await handle.result(timeout=0.01)
         again = bus.task(handle.to_json())
         assert (await again.result()).text == "dug 4 as a task"
         gone = await bus.submit("ask_dig", {"depth": 1_000})
+        assert (await gone.status()).status == "working"
         await gone.cancel()
         assert "cancelled" in (await gone.result()).text
         unknown = bus.task(handle.to_json().replace(str(handle.id), "task-0"))
         with pytest.raises(CallRejected, match="there is no task 'task-0'"):
             await unknown.result()
+
+
+def test_a_task_is_come_back_to_without_a_loop(modern_asker: Place) -> None:
+    with SyncToolbus({"servers": {"ask": modern_asker.config()}}) as bus:
+        handle = bus.submit("ask_dig", {"depth": 2})
+        again = bus.task(handle.to_json())
+        assert (again.id, again.done) == (handle.id, False)
+        assert again.result().text == "dug 2 as a task"
+        gone = bus.submit("ask_dig", {"depth": 1_000})
+        assert gone.status().status == "working"
+        gone.cancel()
+        assert "cancelled" in gone.result(timeout=20).text
 
 
 async def test_a_task_survives_another_process_and_may_wait_for_a_person(

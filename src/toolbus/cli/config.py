@@ -37,7 +37,10 @@ async def _shown(config: BusConfig, expanded: bool) -> JSON:
         alias: await _expanded(server, secrets) if expanded else _as_written(server)
         for alias, server in config.servers.items()
     }
-    return {"file": config.file, "naming": config.naming, "servers": servers}
+    others = config.model_dump(
+        mode="json", exclude_defaults=True, exclude={"file", "folder", "naming", "servers"}
+    )
+    return {"file": config.file, "naming": config.naming, **others, "servers": servers}
 
 
 def _as_written(server: ServerConfig) -> JSON:
