@@ -14,7 +14,8 @@ SERVERS = {"notes": {"command": sys.executable, "args": ["notes.py"]}}
 # No model, but a script, so that this runs without a key. For a real one: MODEL = "anthropic:claude-sonnet-5"
 MODEL = ScriptedModel(
     [
-        [ToolCall("notes_add", {"text": "buy tea"}), ToolCall("notes_add", {"text": "buy bread"})],
+        ToolCall("notes_add", {"text": "buy tea"}),
+        ToolCall("notes_add", {"text": "buy bread"}),
         "I wrote both down.",
         ToolCall("notes_search", {"word": "buy"}),
         lambda results: ToolCall("count_lines", {"text": results[-1]}),

@@ -14,8 +14,8 @@ OUTPUT = {
     "assistant.py": """\
 you: I need tea and bread.
   notes_add {'text': 'buy tea'}
-  notes_add {'text': 'buy bread'}
   gave 'kept as note 1'
+  notes_add {'text': 'buy bread'}
   gave 'kept as note 2'
 I wrote both down.
 you: How long is my list?
