@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from tests.cli.warm import warm
+
 TOOLBUS = str(Path(sys.executable).parent / "toolbus")
 SECONDS = 50
 """How long one command may take."""
@@ -32,12 +34,19 @@ def toolbus(
     folder: Path,
     input: str = "",  # noqa: A002  the name that subprocess has for it
     env: Mapping[str, str] | None = None,
+    cold: bool = False,
 ) -> Done:
-    """Run one command in that folder, to its end; its home is the folder's parent."""
+    """Run one command in that folder, to its end; its home is the folder's parent.
+
+    A cold one makes its imports itself.
+    """
+    seen = environment(folder.parent, **(env or {}))
+    if not cold:
+        return warm(arguments, folder, seen, input, SECONDS)
     return subprocess.run(
         [TOOLBUS, *arguments],
         cwd=folder,
-        env=environment(folder.parent, **(env or {})),
+        env=seen,
         input=input,
         capture_output=True,
         text=True,

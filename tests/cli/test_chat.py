@@ -201,7 +201,9 @@ def test_wrong_usage_is_exit_2(folder: Path, words: list[str], piped: str, messa
 
 def test_without_the_extra_it_says_what_to_install(folder: Path) -> None:
     (folder / "pydantic_ai.py").write_text("raise ModuleNotFoundError(\"No module named 'pydantic_ai'\")")
-    done = toolbus("chat", "Hello.", "--model", MODEL, folder=folder, env={"PYTHONPATH": str(folder)})
+    done = toolbus(
+        "chat", "Hello.", "--model", MODEL, folder=folder, env={"PYTHONPATH": str(folder)}, cold=True
+    )
     assert done.returncode == 1
     assert done.stderr.endswith("No module named 'pydantic_ai'; pip install \"toolbus[agent]\"\n")
 
