@@ -12,6 +12,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from opentelemetry.context import attach, detach
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 from tests.servers.recording import Recording, recording
 from tests.timing import shortest
@@ -55,6 +57,22 @@ async def test_headers_bearer_and_query_reach_the_server_and_no_log(
         assert (headers["x-key"], headers["authorization"]) == ("key-123456", "Bearer tok-123456")
     assert "/mcp/***" in caplog.text
     assert "123456" not in caplog.text
+
+
+async def test_the_trace_of_the_caller_goes_with_the_call(record: Recording) -> None:
+    span = SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    async with Toolbus({"servers": {"a": record.url}}) as bus:
+        await bus.call("a_look")
+        token = attach(set_span_in_context(NonRecordingSpan(span)))
+        try:
+            await bus.call("a_look")
+        finally:
+            detach(token)
+    calls = [message["params"] for message in record.messages if message.get("method") == "tools/call"]
+    assert [call.get("_meta", {}).get("traceparent") for call in calls] == [
+        None,
+        f"00-{0xABC:032x}-{0xDEF:016x}-01",
+    ]
 
 
 async def test_the_version_of_a_probe_that_failed_is_not_on_the_handshake(record: Recording) -> None:

@@ -27,6 +27,8 @@ class Recording:
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str], str | None]] = []
+        self.messages: list[dict[str, Any]] = []
+        """What was posted."""
         self.statuses: dict[str, int] = {}
         """JSON-RPC method -> the HTTP status to refuse it with."""
         self.results = dict(RESULTS)
@@ -86,6 +88,7 @@ class _Handler(BaseHTTPRequestHandler):
         method = message.get("method")
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.record.requests.append((self.command, self.path, headers, method))
+        self.record.messages.append(message)
         if self.command == "GET" and headers.get("last-event-id"):
             self.record.came.append(time.monotonic())
             self.go_on(int(headers["last-event-id"]))

@@ -32,6 +32,7 @@ from mcp.shared.exceptions import MCPError, NoBackChannelError
 from mcp.shared.message import MessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT, RequestId
+from opentelemetry.context import get_current
 from opentelemetry.propagate import inject
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
@@ -304,7 +305,8 @@ def _request(
     if wants_progress:
         # The request id serves as the token, so a notice finds its request without a second table.
         meta["progressToken"] = request_id
-    inject(meta)
+    if get_current():  # an empty context has no trace to pass on
+        inject(meta)
     if meta:
         body["_meta"] = meta
     if body:
