@@ -6,7 +6,7 @@ which then waits as it would for any blocking call.
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -155,6 +155,19 @@ class SyncToolbus:
         """The state of every link, now."""
         return self.bus.servers
 
+    @property
+    def instructions(self) -> dict[str, str]:
+        """What servers say about how to use them, by alias."""
+        return self.bus.instructions
+
+    def on_event(self, listener: Emit) -> Callable[[], None]:
+        """As `Toolbus.on_event`; `listener` is called on the bus's thread."""
+        return self.bus.on_event(listener)
+
+    def connect(self, alias: str) -> None:
+        """As `Toolbus.connect`."""
+        self.run(self.bus.connect(alias))
+
     def tools(self, servers: Sequence[str] | str | None = None) -> list[SyncTool]:
         """The tools, whose `execute` waits."""
         return [SyncTool(tool) for tool in self.bus.tools(servers)]
@@ -189,9 +202,13 @@ class SyncToolbus:
         answers: Mapping[str, Answer] | Answer | None = None,
         *,
         timeout: float | None = None,
+        on_progress: Progress | None = None,
+        on_input: OnInput = "suspend",
     ) -> ToolResult:
         """As `Toolbus.resume`."""
-        return self.run(self.bus.resume(pending, answers, timeout=timeout))
+        return self.run(
+            self.bus.resume(pending, answers, timeout=timeout, on_progress=on_progress, on_input=on_input)
+        )
 
     def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> "SyncTask":
         """As `Toolbus.submit`; what the handle asks for, it waits for."""
