@@ -4,17 +4,14 @@ import time
 import unicodedata
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import modest
 from toolbus.records import JSON
 from toolbus.visible import cleaned, cleaned_json
 
 # The same examples on every run, and no judgement of how busy the machine is.
-modest = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
-
 ORDINARY = [
     "Plain text, with tab\tand line\nbreak.",
     "Grüße aus Köln; naïve café, Ελληνικά, Съешь ещё булок",

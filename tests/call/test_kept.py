@@ -4,17 +4,14 @@ import re
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import modest
 from toolbus.call.kept import MOST, READ_RESULT, Kept
 from toolbus.records import JSON, Origin
 
 # The same examples on every run, and no judgement of how busy the machine is.
-modest = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
-
 LOG = "".join(f"line {number}: {'ERROR disk full' if number % 40 == 7 else 'ok'}\n" for number in range(1000))
 
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "NINE", "ten"]

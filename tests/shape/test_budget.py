@@ -6,17 +6,14 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import modest
 from toolbus.records import DEFAULT_BUDGET, JSON, Budget, Image, Text, ToolResult
 from toolbus.shape.budget import MINIMUM, allowed, estimated_tokens, fitted, fitted_blocks
 
 # The same examples on every run, and no judgement of how busy the machine is.
-modest = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
-
 MARKER = re.compile(
     r"\n?\[\.\.\. ([\d,]+) characters(?: \([\d,]+ lines\))? left out; "
     r'read_result\(id="r7", offset=(\d+)\) reads on \.\.\.\]\n'

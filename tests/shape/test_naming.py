@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import modest
 from toolbus.catalog import Catalog
 from toolbus.records import Origin, ToolSpec
 from toolbus.shape import named, selected, shaped
@@ -96,6 +97,7 @@ SERVERS = st.dictionaries(ALIASES, st.lists(NAMES, max_size=4, unique=True), min
 TEMPLATES = st.sampled_from(["auto", "{server}_{tool}", "mcp_{server}_{tool}", "{server}.{tool}"])
 
 
+@modest
 @given(TEMPLATES, SERVERS)
 def test_any_names_at_all_become_legal_and_unique_and_keep_their_origin(
     template: str, servers: dict[str, list[str]]
@@ -108,6 +110,7 @@ def test_any_names_at_all_become_legal_and_unique_and_keep_their_origin(
     assert len(set(found)) == len(found)
 
 
+@modest
 @given(TEMPLATES, SERVERS, st.randoms())
 def test_names_do_not_depend_on_the_order_of_arrival_nor_on_who_is_up(
     template: str, servers: dict[str, list[str]], chance: random.Random

@@ -7,17 +7,14 @@ import re
 import time
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.properties import modest
 from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
 from toolbus.shape.render import rendered, rendered_text, without_base64
 
 # The same examples on every run, and no judgement of how busy the machine is.
-modest = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
-
 PICTURE = Image(data=b"p" * 4200, mime_type="image/png")
 SOUND = Audio(data=b"s" * 812, mime_type="audio/wav")
 BLOB = base64.b64encode(random.Random(1).randbytes(3000)).decode()
