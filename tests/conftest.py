@@ -1,23 +1,33 @@
 """What every test may use: real servers over every transport, and a watch on child processes."""
 
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.processes import children
+from tests import warm
+from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus.connect.guard import guard
 
 SERVERS = Path(__file__).parent / "servers"
-STARTING = 30.0
+STARTING = 60.0
+
+# A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run every cell of every matrix")
 
 
 @pytest.fixture
@@ -25,16 +35,19 @@ def anyio_backend() -> str:
     return "asyncio"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _guarded() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
+    with keeping():
+        guard.forget(0)  # starts the guard, which stays for as long as we do
+
+
 @pytest.fixture(autouse=True)
-def no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
+def no_process_left() -> Iterator[None]:
     """Every test ends with the child processes it began with."""
-    for ports in ("web_ports", "asking_ports"):  # the servers of the whole session are not the test's
-        if ports == "web_ports" or ports in request.fixturenames:
-            request.getfixturevalue(ports)
     before = children()
     yield
     left = children() - before
-    deadline = time.monotonic() + 2  # a process that was killed may take a moment to be gone
+    deadline = time.monotonic() + 10  # a process that was killed may take a moment to be gone
     while left and time.monotonic() < deadline:
         left = children() - before
     assert not left, f"processes left behind: {left}"
@@ -44,7 +57,7 @@ def no_process_left(request: pytest.FixtureRequest) -> Iterator[None]:
 def web_server(kind: str, folder: Path, port: int = 0, script: str = "everyday.py") -> Generator[int]:
     """The everyday server, or another one, over HTTP in a process of its own; gives its port."""
     port_file = folder / f"{kind}.port"
-    command = [sys.executable, str(SERVERS / script), kind, str(port_file), str(port)]
+    command = [warm.python(), str(SERVERS / script), kind, str(port_file), str(port)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + STARTING
@@ -60,20 +73,21 @@ def web_server(kind: str, folder: Path, port: int = 0, script: str = "everyday.p
 
 @pytest.fixture(scope="session")
 def web_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
-    guard.forget(0)  # starts the guard, which stays for as long as we do
-    folder = tmp_path_factory.mktemp("ports")
-    with web_server("http", folder) as http, web_server("sse", folder) as sse:
-        yield {"http": http, "sse": sse}
+    yield from _ports(tmp_path_factory.mktemp("ports"), "everyday.py")
 
 
 @pytest.fixture(scope="session")
 def asking_ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, int]]:
-    folder = tmp_path_factory.mktemp("asking")
-    with (
-        web_server("http", folder, script="asking.py") as http,
-        web_server("sse", folder, script="asking.py") as sse,
-    ):
-        yield {"http": http, "sse": sse}
+    yield from _ports(tmp_path_factory.mktemp("asking"), "asking.py")
+
+
+def _ports(folder: Path, script: str) -> Iterator[dict[str, int]]:
+    with ExitStack() as stack:
+        with keeping():
+            ports = {
+                kind: stack.enter_context(web_server(kind, folder, script=script)) for kind in ("http", "sse")
+            }
+        yield ports
 
 
 @dataclass(frozen=True)
@@ -91,7 +105,7 @@ class Place:
             case "memory":
                 where: dict[str, Any] = {"server": asking() if self.script == "asking.py" else everyday()}
             case "stdio":
-                where = {"command": sys.executable, "args": [str(SERVERS / self.script), "stdio"]}
+                where = {"command": warm.python(), "args": [str(SERVERS / self.script), "stdio"]}
             case "http":
                 where = {"url": f"http://127.0.0.1:{self.ports['http']}/mcp"}
             case _:

@@ -1,33 +1,40 @@
 """Which processes are ours, read from the process table (Linux's /proc)."""
 
 import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+_kept: set[int] = set()
 
 
 def children() -> set[int]:
-    """The living descendants of this process; zombies are left out."""
-    parents = {pid: parent for pid, (state, parent) in _table().items() if state not in "ZX"}
-    ours: set[int] = set()
-    found = {os.getpid()}
-    while found:
-        found = {pid for pid, parent in parents.items() if parent in found}
-        ours |= found
-    return ours
+    """The living descendants of this process, but for those that are kept; zombies are left out."""
+    return set(_descendants(os.getpid())) - _kept
+
+
+@contextmanager
+def keeping() -> Generator[None]:
+    """What is started in this block serves all tests, and does not count as a child of one."""
+    before = children()
+    yield
+    _kept.update(children() - before)
 
 
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not."""
-    return _table().get(pid, ("X", 0))[0] not in "ZX"
+    try:
+        # The command stands in brackets and may itself hold spaces and brackets.
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
 
 
-def _table() -> dict[int, tuple[str, int]]:
-    table: dict[int, tuple[str, int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                # The command stands in brackets and may itself hold spaces and brackets.
-                state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
-            except OSError:
-                continue  # it ended while we looked
-            table[int(entry.name)] = (state, int(parent))
-    return table
+def _descendants(pid: int) -> Iterator[int]:
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # it ended while we looked
+            for child in map(int, task.read_text().split()):
+                if alive(child):
+                    yield child
+                yield from _descendants(child)

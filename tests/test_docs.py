@@ -30,6 +30,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests import warm
 from tests.adapters.environments import ADAPTERS
 from tests.codeblocks import Block, code_blocks
 from toolbus.config import load_config
@@ -186,7 +187,8 @@ def in_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "examples"
     shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.chdir(folder)
-    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    programs = (warm.folder(), Path(sys.executable).parent, os.environ["PATH"])
+    monkeypatch.setenv("PATH", os.pathsep.join(map(str, programs)))
     # What a command prints must not depend on the terminal that runs the tests.
     for name, value in {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)

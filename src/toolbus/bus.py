@@ -55,10 +55,10 @@ class Toolbus(Content, Later):
         self._hub = Hub()
         if on_event is not None:
             self._hub.on(on_event)
-        self._servers = Servers(
-            self._rebuild, self._hub.emit, with_roots(interactions, self._config.root_folders)
-        )
-        self._put(self._config)
+        answering = with_roots(interactions, self._config.root_folders)
+        self._servers = Servers(self._rebuild, self._hub.emit, answering)
+        secrets, servers = Secrets(get_secret, self._config.folder), self._config.servers
+        self._servers.put(self._servers.made(servers.values(), secrets), list(servers))
         self._caller = Caller(self._servers.links, self._hub, hooks, OtherTools(self))
         self._registrations = Registrations(self, READ_RESULT.origin)
         self._catalog = Catalog(own=self._own_tools())
@@ -107,7 +107,7 @@ class Toolbus(Content, Later):
 
     async def _stop(self) -> None:
         self._registrations.follow(())
-        await closed(self._servers.links.values())
+        await self._servers.close()
         self._hub.end()
 
     @property
@@ -165,8 +165,9 @@ class Toolbus(Content, Later):
         With `tools` only those: `Tool` objects, public names or `server/tool`. With `servers` only theirs.
         `transform` changes a tool for this registry, or leaves it out by returning None.
         """
+        names = (tool if isinstance(tool, str) else str(tool.origin) for tool in tools or ())
         choice = Choice(
-            only=None if tools is None else frozenset(self._catalog[_named(tool)].origin for tool in tools),
+            only=None if tools is None else frozenset(self._catalog[name].origin for name in names),
             servers=None if servers is None else self._known(servers),
             shapers=() if transform is None else (each(transform),),
         )
@@ -214,6 +215,7 @@ class Toolbus(Content, Later):
         *,
         timeout: float | None = None,
         longest: float | None = None,
+        recover: float | None = None,
         on_progress: Progress | None = None,
         on_log: OnLog | None = None,
         on_input: OnInput = "ask",
@@ -222,6 +224,7 @@ class Toolbus(Content, Later):
 
         Raises `ToolbusError` when the call could not be made: unknown name, server down, no answer in time.
         With `longest`, progress gives the call another `timeout` each time, up to so many seconds in all.
+        A lost server is waited for, up to `recover` seconds from its loss (`timeouts.recover`).
         With `on_input="suspend"`, a question of the server ends the call for now: `pending` of the result
         holds it, for `resume`.
         """
@@ -229,12 +232,13 @@ class Toolbus(Content, Later):
         spec = self._catalog.get(name)
         if spec is None:
             spec = await home.run(self._found(name))
-        check_call(on_input, timeout=timeout, longest=longest)
+        check_call(on_input, timeout=timeout, longest=longest, recover=recover)
         call = Call(
             spec=spec,
             arguments={} if arguments is None else arguments,
             timeout=timeout,
             longest=longest,
+            recover=recover,
             on_progress=on_progress,
             on_log=on_log,
             on_input=on_input,
@@ -323,6 +327,19 @@ class Toolbus(Content, Later):
         """Ask every live link for a sign of life; no new connection is made."""
         return await self._at_home(self._servers.health())
 
+    async def wait_ready(
+        self, servers: Sequence[str] | str | None = None, timeout: float | None = None
+    ) -> dict[str, ServerStatus]:
+        """Wait until these servers, by default all but idle ones, are ready or cannot be; returns all states.
+
+        Does not raise when `timeout` runs out, by default `timeouts.connect`.
+        """
+        self._running()
+        wanted = None if servers is None else self._known(servers)
+        longest = self._config.timeouts.connect if timeout is None else timeout
+        await self._at_home(self._servers.wait_ready(wanted, longest))
+        return {alias: status for alias, status in self.servers.items() if wanted is None or alias in wanted}
+
     async def connect(self, alias: str) -> None:
         """Connect to a server now: one that is lazy, idle or away. `ServerDown` says why it cannot be had."""
         await self._asked(alias, lambda session, timeout: asyncio.sleep(0))
@@ -355,24 +372,15 @@ class Toolbus(Content, Later):
         async with self._changing:
             old = self._config.servers
             new = (config or self._config).model_copy(update={"servers": change(old)})
-            fresh = self._servers.made(
-                [server for alias, server in new.servers.items() if old.get(alias) != server],
-                Secrets(self._get_secret, new.folder),
-            )
-            links = [server.link for server in fresh.values()]
-            try:
-                await opened(links)
-            except BaseException:
-                await closed(links)
-                raise
+            changed = [server for alias, server in new.servers.items() if old.get(alias) != server]
+            fresh = await self._servers.opened(changed, Secrets(self._get_secret, new.folder))
+            if self._closed:  # meanwhile; nobody else would close these
+                await closed(server.link for server in fresh.values())
+                raise BusClosed()
             self._config, self._shaping = new, Shaping(new, self._own_shapers)
             gone = self._servers.put(fresh, list(new.servers))
             self._rebuild()
             await closed(server.link for server in gone.values())
-
-    def _put(self, config: BusConfig) -> None:
-        secrets = Secrets(self._get_secret, config.folder)
-        self._servers.put(self._servers.made(config.servers.values(), secrets), list(config.servers))
 
     async def _asked(self, alias: str, send: Callable[[Session, float], Awaitable[T]]) -> T:
         self._running()
@@ -388,7 +396,3 @@ class Toolbus(Content, Later):
     def events(self) -> Listening:
         """Everything that happens from now on, for `async for`; ends when the bus stops."""
         return self._hub.listen()
-
-
-def _named(tool: Tool | str) -> str:
-    return tool if isinstance(tool, str) else str(tool.origin)

@@ -140,8 +140,10 @@ def _task(pending: Pending) -> str:
 ON_INPUT: tuple[str, ...] = get_args(OnInput)
 
 
-def check_call(on_input: OnInput, **seconds: float | None) -> None:
+def check_call(on_input: OnInput, *, recover: float | None = None, **seconds: float | None) -> None:
     """ValueError for a word that means nothing, or a time that is none."""
+    if recover is not None and not recover >= 0:
+        raise ValueError(f"recover must be 0 seconds or more, not {recover!r}")
     if on_input not in ON_INPUT:
         raise ValueError(f"on_input must be one of {', '.join(ON_INPUT)}, not {on_input!r}")
     for name, value in seconds.items():

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from toolbus.config import Secrets, ServerConfig
@@ -35,6 +36,8 @@ class Servers:
         self._interactions = interactions
         self._servers: dict[str, Server] = {}
         self.links: dict[str, Link] = {}
+        self._opening: set[Link] = set()
+        """Links that are not in place yet."""
 
     def __getitem__(self, alias: str) -> Link:
         """The link of that alias; `ServerNotFound` names the near misses."""
@@ -79,10 +82,40 @@ class Servers:
         self.links.update({alias: server.link for alias, server in self._servers.items()})
         return gone
 
+    async def opened(self, configs: Iterable[ServerConfig], secrets: Secrets) -> dict[str, Server]:
+        """Servers for these configs, connected but not in place yet; none is left open if that fails."""
+        fresh = self.made(configs, secrets)
+        links = [server.link for server in fresh.values()]
+        self._opening.update(links)
+        try:
+            await opened(links)
+        except BaseException:
+            await closed(links)
+            raise
+        finally:
+            self._opening.difference_update(links)
+        return fresh
+
+    async def close(self) -> None:
+        """Disconnect from all of them, also from those that are being connected."""
+        await closed([*self.links.values(), *self._opening])
+
     async def health(self) -> dict[str, Health]:
         """Ask every live link for a sign of life."""
-        answers = await asyncio.gather(*(_probed(link) for link in self.links.values()))
-        return dict(zip(self.links, answers, strict=True))
+        links = dict(self.links)  # servers may come and go meanwhile
+        answers = await asyncio.gather(*map(_probed, links.values()))
+        return dict(zip(links, answers, strict=True))
+
+    async def wait_ready(self, aliases: Collection[str] | None, timeout: float) -> None:
+        """Return when these are ready or cannot be, or after that time; by default all that are not idle."""
+        links = [
+            link
+            for alias, link in self.links.items()
+            if (link.state != "idle" if aliases is None else alias in aliases)
+        ]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(link.wait_ready() for link in links))
 
 
 def _status(link: Link, tools: int) -> ServerStatus:

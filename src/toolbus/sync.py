@@ -179,6 +179,7 @@ class SyncToolbus:
         *,
         timeout: float | None = None,
         longest: float | None = None,
+        recover: float | None = None,
         on_progress: Progress | None = None,
         on_log: OnLog | None = None,
         on_input: OnInput = "ask",
@@ -190,6 +191,7 @@ class SyncToolbus:
                 arguments,
                 timeout=timeout,
                 longest=longest,
+                recover=recover,
                 on_progress=on_progress,
                 on_log=on_log,
                 on_input=on_input,
@@ -217,6 +219,12 @@ class SyncToolbus:
     def task(self, stored: str) -> "SyncTask":
         """As `Toolbus.task`."""
         return SyncTask(self, self.bus.task(stored))
+
+    def wait_ready(
+        self, servers: Sequence[str] | str | None = None, timeout: float | None = None
+    ) -> dict[str, ServerStatus]:
+        """As `Toolbus.wait_ready`."""
+        return self.run(self.bus.wait_ready(servers, timeout))
 
     def health(self) -> dict[str, Health]:
         """As `Toolbus.health`."""

@@ -2,11 +2,11 @@
 
 import asyncio
 import gc
-import sys
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.agent.stage import MODELS, PATIENCE, final, provided
 from tests.conftest import SERVERS
 from tests.servers.everyday import everyday
@@ -119,7 +119,7 @@ async def test_closing_waits_for_the_runs_that_it_stops() -> None:
 @pytest.mark.anyio
 async def test_an_agent_that_fails_to_connect_leaves_nothing_behind() -> None:
     broken: dict[str, Any] = {"command": "no-such-program", "required": True}
-    fine: dict[str, Any] = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]}
+    fine: dict[str, Any] = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
     async with Agent(ScriptedModel(["One."]), mcp_servers={"broken": broken, "fine": fine}) as agent:
         with pytest.raises(Exception, match="no-such-program"):
             await final(agent.send("Go."))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.cli.warm import warm_up
+from tests import warm
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _warm() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
-    warm_up()
+    warm.folder()

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from tests import warm
 from tests.cli.running import TOOLBUS, environment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -177,10 +178,11 @@ def _commands(folder: Path) -> list[str]:
 
 
 def _printed(line: str, folder: Path, config: str = "toolbus.yaml") -> str:
+    env = environment(folder.parent, COLUMNS="100", NO_COLOR="1", TERM="dumb", TOOLBUS_CONFIG=config)
     done = subprocess.run(
         ["bash", "-c", line],
         cwd=folder,
-        env=environment(folder.parent, COLUMNS="100", NO_COLOR="1", TERM="dumb", TOOLBUS_CONFIG=config),
+        env=env | {"PATH": os.pathsep.join([str(warm.folder()), env["PATH"]])},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.cli.warm import warm
+from tests import warm
 
 TOOLBUS = str(Path(sys.executable).parent / "toolbus")
 SECONDS = 50
@@ -42,7 +42,7 @@ def toolbus(
     """
     seen = environment(folder.parent, **(env or {}))
     if not cold:
-        return warm(arguments, folder, seen, input, SECONDS)
+        return warm.run("toolbus", arguments, folder, seen, input, SECONDS)
     return subprocess.run(
         [TOOLBUS, *arguments],
         cwd=folder,

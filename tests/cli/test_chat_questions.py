@@ -1,6 +1,5 @@
 """A server asks in the middle of a turn of `toolbus chat`: the person answers, says no, or stops the turn."""
 
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.running import Fifo, living_at, scripted, toolbus, write_config
 from tests.cli.terminal import Terminal, terminal
 from tests.wire import Provider, Say, ToolCall, Turn
@@ -24,7 +24,7 @@ BOOK = ToolCall("inn_book", {"guest": "Ann"})
 @pytest.fixture(params=["modern", "legacy"])
 def entry(request: pytest.FixtureRequest) -> dict[str, Any]:
     """A server that asks, of either era."""
-    return {"command": sys.executable, "args": [ASKING, "stdio"], "era": request.param}
+    return {"command": warm.python(), "args": [ASKING, "stdio"], "era": request.param}
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Generator
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.running import Fifo, living_at, scripted, write_config
 from tests.cli.terminal import SECONDS, Terminal, terminal
 from tests.wire import Asked, Fault, Provider, Say, ToolCall, Turn
@@ -153,7 +153,7 @@ def test_ctrl_c_cancels_the_call_on_the_server(tmp_path: Path) -> None:
             return [ToolCall("own_hang"), ToolCall("own_hangs")]
         return "It was." if asked.given and asked.given[-1].text == "1 1" else [ToolCall("own_hangs")]
 
-    write_config(tmp_path, {"own": {"command": sys.executable, "args": [str(EVERYDAY), "stdio"]}})
+    write_config(tmp_path, {"own": {"command": warm.python(), "args": [str(EVERYDAY), "stdio"]}})
     words = ("chat", "--approve", "never", "--model", MODEL)
     with Provider(answer) as provider, terminal(*words, folder=tmp_path, env=provider.environment) as screen:
         screen.until("> ")

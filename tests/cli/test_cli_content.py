@@ -3,12 +3,12 @@
 import base64
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.running import SECONDS, TOOLBUS, Done, environment, scripted, together, toolbus, write_config
 from tests.servers.everyday import PNG
 
@@ -363,7 +363,7 @@ def test_only_the_server_that_is_named_is_started(folder: Path, runs: dict[str, 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 def test_a_server_of_either_era_is_read_and_prompted(tmp_path: Path, era: str) -> None:
-    write_config(tmp_path, {"asking": {"command": sys.executable, "args": [ASKING, "stdio"], "era": era}})
+    write_config(tmp_path, {"asking": {"command": warm.python(), "args": [ASKING, "stdio"], "era": era}})
     runs = together(
         {
             "code": ["read", "code://{language}/{+path}", "language=go", "path=a/b"],

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.running import Fifo, living_at, scripted, toolbus, write_config
 from tests.cli.terminal import Terminal, terminal
 
@@ -31,7 +31,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder with a server that asks, of either era."""
     folder = tmp_path / "work"
     folder.mkdir()
-    server = {"command": sys.executable, "args": [ASKING, "stdio"], "era": request.param}
+    server = {"command": warm.python(), "args": [ASKING, "stdio"], "era": request.param}
     write_config(folder, {"inn": server})
     return folder
 

@@ -1,12 +1,12 @@
 """`toolbus call --on-input suspend` and `toolbus resume`: a call begun in one process, ended in another."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.running import Done, together, toolbus, write_config
 from tests.cli.terminal import terminal
 
@@ -21,7 +21,6 @@ FIELDS = [
     "  quiet  optional, yes or no, no by default",
 ]
 WAITS = "server 'inn' waits for an answer: When does Ann come?"
-ENTRY: dict[str, Any] = {"command": sys.executable, "args": [ASKING, "stdio"], "era": "modern"}
 COMMANDS = {
     "values": ["resume", "call.json", "date=2026-01-31", "place=2"],
     "json": ["resume", "call-json.json", "date=2026-01-31", "--json"],
@@ -51,8 +50,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with calls that wait, each in its file."""
     folder = tmp_path_factory.mktemp("home") / "work"
     folder.mkdir()
-    write_config(folder, {"inn": ENTRY, "old": {**ENTRY, "era": "legacy"}})
-    (folder / "other.json").write_text(json.dumps({"servers": {"in": ENTRY}}))
+    entry: dict[str, Any] = {"command": warm.python(), "args": [ASKING, "stdio"], "era": "modern"}
+    write_config(folder, {"inn": entry, "old": {**entry, "era": "legacy"}})
+    (folder / "other.json").write_text(json.dumps({"servers": {"in": entry}}))
     suspend = ["--on-input", "suspend"]
     runs = together(
         {

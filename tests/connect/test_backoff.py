@@ -30,5 +30,11 @@ def test_the_pause_of_an_open_breaker_has_an_end() -> None:
     assert tries.pause() <= backoff.LATER_AT_MOST
 
 
+def test_a_link_without_a_process_is_tried_every_few_seconds_for_as_long_as_it_takes() -> None:
+    pauses = [Backoff(failures=failures).pause(spawns=False) for failures in (5, 50, 500, 5_000_000)]
+    assert all(0 < pause <= backoff.SOON_AT_MOST for pause in pauses)
+    assert backoff.SOON_AT_MOST <= 5
+
+
 def test_many_links_lost_together_do_not_come_back_together() -> None:
     assert len({Backoff(failures=4).pause() for _ in range(20)}) > 10

@@ -3,12 +3,12 @@
 import asyncio
 import gc
 import logging
-import sys
 import threading
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS
 from tests.context.shelf import PATIENCE, Shelf
 from toolbus import ConfigError, Embedded, Toolbus
@@ -186,7 +186,7 @@ async def test_a_provider_that_is_dropped_leaves_nothing_on_the_bus() -> None:
 @eras
 async def test_a_server_that_was_away_is_asked_again(era: str) -> None:
     program = [str(SERVERS / "asking.py"), "stdio"]
-    asking = {"command": sys.executable, "args": program, "era": era, "timeouts": {"call": 8}}
+    asking = {"command": warm.python(), "args": program, "era": era, "timeouts": {"call": 8}}
     wanted = {"servers": {"asking": asking}, "context": [{"server": "asking", "uri": "board://now"}]}
     async with Toolbus(wanted) as bus, ContextProvider(bus) as provider, asyncio.timeout(30):
         await bus.call("asking_write", {"text": "Buy tea."})

@@ -3,13 +3,14 @@
 import json
 import select
 import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pytest
+
+from tests import warm
 
 STARTING = 30.0
 ENDING = 10.0
@@ -32,7 +33,7 @@ def arguments(name: str, *more: str) -> list[str]:
 @contextmanager
 def started(name: str, *more: str) -> Generator[subprocess.Popen[str]]:
     """A server's process, with all its pipes; killed at the end if it still runs."""
-    command = [sys.executable, *arguments(name, *more)]
+    command = [warm.python(), *arguments(name, *more)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         try:
@@ -87,7 +88,7 @@ class Servers:
     def entry(self, name: str, *more: str) -> dict[str, Any]:
         """A server entry for the demo server of this name."""
         if self.transport == "stdio":
-            return {"command": sys.executable, "args": arguments(name, *more), "era": self.era}
+            return {"command": warm.python(), "args": arguments(name, *more), "era": self.era}
         return {"url": self.stack.enter_context(_on_the_web(name, *more)), "era": self.era}
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +11,7 @@ import yaml
 from agents import FunctionTool
 from agents.tool_context import ToolContext
 
+from tests import warm
 from tests.conftest import SERVERS
 from toolbus.extension import McpBridgeExtension
 
@@ -38,7 +38,7 @@ def desk(alias: str = "desk", **more: Any) -> dict[str, Any]:
     return {
         "alias": alias,
         "transport": "stdio",
-        "command": sys.executable,
+        "command": warm.python(),
         "args": [program, "stdio"],
         **more,
     }

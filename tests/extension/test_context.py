@@ -1,13 +1,13 @@
 """Resources in the context and by a tool, prompts as tools, and servers that ask: keys of the manifest."""
 
 import asyncio
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS
 from tests.extension.hosts import Context, run
 from toolbus import Answer, Elicitation, Interactions
@@ -25,7 +25,7 @@ async def started(
 ) -> AsyncGenerator[McpBridgeExtension]:
     """An extension with the server that asks, as a process."""
     args = [str(SERVERS / "asking.py"), "stdio"]
-    server = {"alias": "asking", "transport": "stdio", "command": sys.executable, "args": args, "era": era}
+    server = {"alias": "asking", "transport": "stdio", "command": warm.python(), "args": args, "era": era}
     manifest = {"config": {"servers": [server], **config}}
     extension = McpBridgeExtension(manifest, **({"interactions": interactions} if interactions else {}))
     await extension.initialize(Context())

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS, plain
 from toolbus import (
     ConfigError,
@@ -73,7 +73,7 @@ async def test_the_bots_json_fills_its_registry_and_a_shutdown_empties_it(
         "mcp_servers": {
             "github": {
                 "transport": "stdio",
-                "command": sys.executable,
+                "command": warm.python(),
                 "args": [str(SERVERS / "everyday.py"), "stdio"],
                 "env": {"GITHUB_TOKEN": "..."},
             },
@@ -99,7 +99,7 @@ async def test_an_unknown_transport_is_a_value_error() -> None:
 
 def aidk(name: str = "desk-mcp", **more: Any) -> dict[str, Any]:
     """A server as AIDK writes it."""
-    command = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]}
+    command = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
     return {"serverName": name, "transport": "stdio", "connection": command, **more}
 
 

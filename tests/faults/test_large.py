@@ -1,12 +1,12 @@
 """Large messages, many tools, many links."""
 
 import asyncio
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS, Place, plain
 from tests.timing import shortest
 from toolbus import LinkLost, Toolbus
@@ -23,7 +23,7 @@ async def test_a_result_of_2_mib_arrives_whole(place: Place) -> None:
 
 async def test_50_mib_over_stdio_take_at_most_twice_the_time_of_http(web_ports: dict[str, int]) -> None:
     servers: dict[str, Any] = {
-        "pipe": {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]},
+        "pipe": {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]},
         "web": {"url": f"http://127.0.0.1:{web_ports['http']}/mcp"},
     }
     async with Toolbus({"servers": servers}) as bus:
@@ -40,7 +40,7 @@ async def test_a_message_over_the_limit_is_said_so_and_the_link_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(stdio, "LARGEST_MESSAGE", MIB)
-    config = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]}
+    config = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
     async with Toolbus({"servers": {"day": config}}) as bus:
         with pytest.raises(LinkLost, match="a message was larger than 1 MiB"):
             await bus.call("day_big", {"size": 3 * MIB})

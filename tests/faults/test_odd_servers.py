@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS, plain
 from toolbus import CallRejected, Image, Text, Toolbus
 from toolbus.events import Event, Warned
@@ -215,7 +215,7 @@ async def test_only_what_the_config_names_reaches_the_environment_of_a_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("AMBIENT", "ambient")
-    day = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]}
+    day = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
     servers = {
         "safe": day | {"env": {"NAMED": "named"}},
         "some": day | {"inherit_env": ["AMBIENT"]},

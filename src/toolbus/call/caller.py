@@ -108,7 +108,7 @@ class Caller:
             return session.call_tool(errand, arguments, timeout, waited)
 
         timeout = link.config.timeouts.call if call.timeout is None else call.timeout
-        answer = await link.request(send, timeout, repeatable=_repeatable(call.spec))
+        answer = await link.request(send, timeout, repeatable=_repeatable(call.spec), recover=call.recover)
         if isinstance(answer, ToolResult):
             return answer
         return await Following(link, errand, call, arguments).to_the_end(answer)

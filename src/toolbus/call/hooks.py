@@ -21,6 +21,8 @@ class Call:
     timeout: float | None = None
     longest: float | None = None
     """As `timeouts.longest`: progress gives the call more time, up to this many seconds."""
+    recover: float | None = None
+    """As `timeouts.recover`: how long to wait for a lost server, counted from its loss."""
     on_progress: Progress | None = None
     on_log: OnLog | None = None
     on_input: OnInput = "ask"

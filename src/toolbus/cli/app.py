@@ -91,15 +91,25 @@ def tools(
     cost: Annotated[
         bool, typer.Option("--cost", help="Show what each tool costs a model, in tokens, largest first.")
     ] = False,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0,
+            show_default=False,
+            help="Keep trying servers that are down for up to this long.",
+        ),
+    ] = 0,
 ) -> int:
     """List the servers and their tools."""
     if cost:
         from toolbus.cli.cost import run as run_cost
 
-        return run_cost(settings, servers or [], search=search)
+        return run_cost(settings, servers or [], search=search, wait=wait)
     from toolbus.cli.tools import run
 
-    return run(settings, servers or [], search=search, full=full)
+    return run(settings, servers or [], search=search, full=full, wait=wait)
 
 
 @app.command()

@@ -17,15 +17,15 @@ from toolbus.shape.budget import estimated_tokens
 PROVIDERS: tuple[Dialect, ...] = tuple(dialect for dialect in DIALECTS if dialect != "mcp")
 
 
-def run(settings: Settings, servers: Sequence[str], *, search: str | None) -> int:
+def run(settings: Settings, servers: Sequence[str], *, search: str | None, wait: float) -> int:
     """Print the cost of the tools of these servers, by default of all."""
-    return run_async(lambda: _counted(settings, servers, search))
+    return run_async(lambda: _counted(settings, servers, search, wait))
 
 
-async def _counted(settings: Settings, servers: Sequence[str], search: str | None) -> int:
+async def _counted(settings: Settings, servers: Sequence[str], search: str | None, wait: float) -> int:
     screen, config = Screen(settings), configured(settings)
     wanted = checked(config, servers)
-    async with opened(screen, config, wanted) as bus:
+    async with opened(screen, config, wanted, wait=wait) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
         listed = [spec for spec in bus.catalog if spec.origin.server in wanted]
     found = listed if search is None else matching(listed, search)

@@ -79,8 +79,9 @@ async def opened(
     servers: Collection[str],
     on_event: Callable[[Event], None] | None = None,
     interactions: Interactions = NOBODY,
+    wait: float = 0,
 ) -> "AsyncGenerator[Toolbus]":
-    """A bus on which these servers are up or have failed; the others stay idle.
+    """A bus on which these servers are up or have failed, for `wait` seconds; the others stay idle.
 
     They stay on the bus all the same: the names of tools do not depend on who was asked for.
     """
@@ -93,6 +94,9 @@ async def opened(
         try:
             await bus.start()
             await starting.settled(bus, servers)
+            if wait:
+                moving.say(one_line(f"waiting for {', '.join(servers)}"))
+                await bus.wait_ready(list(servers), timeout=wait)
         except BaseException:
             await bus.stop()
             raise

@@ -20,15 +20,17 @@ OPTIONAL = 3
 STYLES = {"ready": "green", "failed": "red", "auth_required": "red", "retrying": "yellow", "idle": "dim"}
 
 
-def run(settings: Settings, servers: Sequence[str], *, search: str | None, full: bool) -> int:
+def run(settings: Settings, servers: Sequence[str], *, search: str | None, full: bool, wait: float) -> int:
     """Print the tools of these servers, by default of all."""
-    return run_async(lambda: _listed(settings, servers, search, full))
+    return run_async(lambda: _listed(settings, servers, search, full, wait))
 
 
-async def _listed(settings: Settings, servers: Sequence[str], search: str | None, full: bool) -> int:
+async def _listed(
+    settings: Settings, servers: Sequence[str], search: str | None, full: bool, wait: float
+) -> int:
     screen, config = Screen(settings), configured(settings)
     wanted = checked(config, servers)
-    async with opened(screen, config, wanted) as bus:
+    async with opened(screen, config, wanted, wait=wait) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
         # The tools of the bus itself are nobody's: they are there unless servers are named.
         listed = [spec for spec in bus.catalog if not servers or spec.origin.server in wanted]

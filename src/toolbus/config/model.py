@@ -47,6 +47,8 @@ class Timeouts(Record):
     list: _Seconds = 30
     call: _Seconds = 300
     close: _Seconds = 5
+    recover: float = Field(default=30, ge=0, allow_inf_nan=False)
+    """How long calls wait for a server that was lost, counted from the loss."""
     longest: _Seconds | None = None
     """How long a call may take altogether if its progress, each time, gives it another `call` seconds."""
 

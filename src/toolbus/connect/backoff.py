@@ -1,9 +1,9 @@
 """When to try again: soon at first, then ever later, and never in step with others.
 
 A link that was up and is lost comes back at once, then after growing pauses. When that fails too
-often in a row the breaker opens: from then on it is tried now and then, and when somebody needs it.
-A link counts as up again only after a while, or a server that dies of its first call would be
-started without end.
+often in a row the breaker opens. From then on a process is started now and then, and when somebody
+needs it; a web server, which costs nothing to try, is looked for every few seconds. A link counts as
+up again only after a while, or a server that dies of its first call would be started without end.
 """
 
 import random
@@ -39,13 +39,13 @@ class Backoff:
         if seconds >= STABLE:
             self.failures = 0
 
-    def pause(self) -> float:
-        """Seconds to wait before the next attempt."""
+    def pause(self, *, spawns: bool = True) -> float:
+        """Seconds to wait before the next attempt; shorter ones if that spawns no process."""
         if self.failures == 0:
             return 0.0
-        if self.open:
-            longest = min(LATER * 2 ** (self.failures - TRIES), LATER_AT_MOST)
+        if self.open and spawns:
+            longest = min(LATER * 2 ** min(self.failures - TRIES, 10), LATER_AT_MOST)
         else:
-            longest = min(FIRST * 2 ** (self.failures - 1), SOON_AT_MOST)
+            longest = min(FIRST * 2 ** min(self.failures - 1, 10), SOON_AT_MOST)
         # Between half and whole, so that many links lost together do not come back together.
         return longest * random.uniform(0.5, 1.0)

@@ -6,17 +6,17 @@ tried as an old SSE server. A 401 is neither.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import cast
 
 import mcp_types as types
-from mcp.client.session import LoggingFnT, MessageHandlerFnT
+from mcp.client.session import LoggingFnT
 from pydantic_core import from_json, to_json
 
 from toolbus.config import Resolved, Secrets, ServerConfig, Transport, resolved
+from toolbus.connect.callbacks import Callbacks
 from toolbus.connect.client import opened_client
 from toolbus.connect.http import phrase
 from toolbus.connect.interactions import Answering
@@ -39,15 +39,6 @@ _QUESTIONS = {
 _HINTS = {404: "check the path of the URL", 429: "it wants fewer requests: wait, then try again"}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ears:
-    """Where the messages go that a server sends unasked."""
-
-    notice: MessageHandlerFnT
-    log: LoggingFnT
-    warn: Callable[[str, str | None], None]
-
-
 @dataclass(slots=True)
 class Learned:
     """What the attempts taught about a server: for the next start, and about the present one."""
@@ -61,7 +52,7 @@ async def established(
     stack: AsyncExitStack,
     config: ServerConfig,
     secrets: Secrets,
-    ears: Ears,
+    callbacks: Callbacks,
     answering: Answering,
     learned: Learned,
 ) -> Session:
@@ -76,7 +67,7 @@ async def established(
         learned.witness = witness = Witness()
         here = config.model_copy(update={"transport": transport})
         try:
-            session = await _attempted(stack, here, mode, values, witness, ears, answering)
+            session = await _attempted(stack, here, mode, values, witness, callbacks, answering)
         except ConnectFailed as failure:
             if first is not None:
                 raise first from failure
@@ -108,18 +99,18 @@ async def _attempted(
     mode: str,
     values: Resolved,
     witness: Witness,
-    ears: Ears,
+    callbacks: Callbacks,
     answering: Answering,
 ) -> Session:
     try:
         async with asyncio.timeout(config.timeouts.connect):
             client, sieve = await stack.enter_async_context(
                 opened_client(
-                    connector(config, values, witness, lambda message: ears.warn(message, None)),
+                    connector(config, values, witness, lambda message: callbacks.warn(message, None)),
                     mode=mode,
                     client_info=types.Implementation(name="toolbus", version=version("toolbus")),
-                    message_handler=ears.notice,
-                    logging_callback=_discreet(ears.log, values),
+                    message_handler=callbacks.notice,
+                    logging_callback=_discreet(callbacks.log, values),
                     log_level=None if config.log_level == "off" else config.log_level or "info",
                     answering=answering,
                 )
@@ -136,7 +127,9 @@ async def _attempted(
         ) from error
     except (Exception, BaseExceptionGroup) as error:  # the border: whatever it is, it is a failed connect
         raise _described(root(error), config.alias, witness, values) from error
-    session = Session(config, client, sieve, witness, answering, redacted=values.redacted, warn=ears.warn)
+    session = Session(
+        config, client, sieve, witness, answering, redacted=values.redacted, warn=callbacks.warn
+    )
     if config.era == "modern" and session.era != "modern":
         cause = f"the server speaks {session.protocol}, which is not the modern era"
         raise ConnectFailed(config.alias, "handshake", cause, hint="leave out era: modern")

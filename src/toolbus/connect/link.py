@@ -8,32 +8,41 @@ this file.
     idle            nothing is connected; the first request connects
     connecting      the first attempt
     ready           in use
-    retrying        lost, or not reached yet, and being tried again: requests wait for it
+    retrying        lost, and being tried again
     auth_required   refused with 401 or 403; tried again when somebody needs it
-    failed          tried now and then, and when somebody needs it
+    failed          not reached several times in a row; tried now and then, and when somebody needs it
     closed          for good
+
+A request waits for a link that was lost, up to `timeouts.recover` seconds from the loss. After that,
+and for a link that was never up, it waits for the outcome of one attempt: the one under way, or one
+that it asks for.
 """
 
 import asyncio
-import inspect
-import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
-from typing import Protocol, TypeVar
-
-import mcp_types as types
-from mcp.client import IncomingMessage
+from typing import TypeVar
 
 from toolbus.config import Secrets, ServerConfig
 from toolbus.connect.backoff import Backoff
-from toolbus.connect.establish import Ears, Learned, established, root
+from toolbus.connect.callbacks import Attendant, Callbacks
+from toolbus.connect.errand import Errand
+from toolbus.connect.establish import Learned, established, root
 from toolbus.connect.interactions import Answering
 from toolbus.connect.session import Session
-from toolbus.errors import AuthRequired, ConnectFailed, LinkLost, ServerDown, ServerError, ToolbusError
-from toolbus.events import Emit, Logged, StateChanged, Warned
+from toolbus.errors import (
+    AuthRequired,
+    ConnectFailed,
+    LinkLost,
+    SecretMissing,
+    ServerDown,
+    ServerError,
+    ToolbusError,
+)
+from toolbus.events import Emit, StateChanged
 from toolbus.interactions import NOBODY, Interactions
 from toolbus.records import Era, State
 
@@ -45,30 +54,13 @@ for _name in ("mcp", "client", "httpx2", "toolbus"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 ON_DEMAND_EVERY = 1.0
-"""Seconds between attempts that are made because somebody needs the server."""
+"""Seconds between attempts that are made because somebody needs the server; also limits spawning."""
 DOWNLOADERS = frozenset(
     {"npx", "npm", "pnpm", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman"}
 )
 """Programs that may have to fetch the server first: their silence says nothing."""
-UNSETTLED = frozenset({"idle", "connecting", "retrying"})
 MOST_REPEATS = 3
-"""How often one request may be sent again after a loss."""
-
-
-class Attendant(Protocol):
-    """Who looks after what the server offers while the link is up."""
-
-    async def opened(self, session: Session) -> None:
-        """List what a new session offers; it is used only after that."""
-        ...
-
-    def noticed(self, method: str, uri: str | None) -> None:
-        """The server says that a list changed, or what is at an address."""
-        ...
-
-    async def attend(self, session: Session) -> None:
-        """Runs from before `opened` until the session ends, when it is cancelled."""
-        ...
+"""How often one request that may have reached the server is sent again."""
 
 
 class Link:
@@ -84,29 +76,43 @@ class Link:
     ) -> None:
         self.config = config
         self._answering = Answering(config.alias, interactions, emit)
+        self._callbacks = Callbacks(config, emit, attendant, self._spoken_of)
         self._secrets = secrets
         self._attendant = attendant
         self._emit = emit
-        self.state: State = "idle"
+        self._state: State = "idle"
         self.error: ToolbusError | None = None
         self.since = time.time()
         self.era: Era | None = None
         self.protocol: str | None = None
         self._session: Session | None = None
         self._owner: asyncio.Task[None] | None = None
-        self._connecting = False
+        self._interruptible = False
+        """Whether the owner may be cancelled: it connects or pauses, and does not clean up."""
         self._closing = False
         self._ups = 0
         """How often it became ready."""
+        self._begun = self._ended = 0
+        """How many attempts were begun, and of how many the outcome is known."""
         self._attempted = 0.0
         """When the last attempt was begun, or failed."""
+        self._lost_at: float | None = None
+        """When the link was lost; None while it is up, and if it never was."""
         self._backoff = Backoff()
         self._learned = Learned()
         self._wanted = asyncio.Event()
         self._turn = asyncio.Event()
-        """Set, and replaced, at every change of state."""
+        """Set, and replaced, at every change of state and outcome of an attempt."""
 
     # For everyone
+
+    @property
+    def state(self) -> State:
+        """How it is doing now."""
+        if self._closing:
+            return "closed"
+        # A session that is over may not be cleaned up yet.
+        return "retrying" if self._state == "ready" and self._live_session is None else self._state
 
     @property
     def session(self) -> Session:
@@ -133,13 +139,20 @@ class Link:
         return 0.0 if launcher or not self._learned.witness else self._learned.witness.quiet
 
     async def open(self) -> None:
-        """Connect, or try again if that failed; returns when it is settled, which the state tells.
+        """Connect, or try again if that failed; returns when the outcome is known, which the state tells.
 
-        Never raises. Tries no more than once a second.
+        Never raises.
         """
-        if self.state in ("idle", "failed", "auth_required") and not self._demand():
+        if self._live_session is not None or self._just_refused:
             return
-        while (self.state in UNSETTLED or self._wanted.is_set()) and not self._closing:
+        attempt = self._demand()
+        while self._ended < attempt and not self._closing:
+            await self._turn.wait()
+
+    async def wait_ready(self) -> None:
+        """Try until it is ready; returns early if it cannot be. The caller bounds it."""
+        while self._live_session is None and not self._closing and not self._just_refused:
+            self._demand()
             await self._turn.wait()
 
     async def close(self) -> None:
@@ -148,64 +161,95 @@ class Link:
         if self._owner is not None:
             if self._session is not None:
                 self._session.end("the link was closed")
-            elif self._connecting:
+            elif self._interruptible:
                 self._owner.cancel()
-            self._wanted.set()
             await asyncio.wait({self._owner})
         # An owner that was cancelled before its first step could not say this itself.
         self._enter("closed")
 
     async def request(
-        self, send: Callable[[Session, float], Awaitable[T]], timeout: float, *, repeatable: bool
+        self,
+        send: Callable[[Session, float], Awaitable[T]],
+        timeout: float,
+        *,
+        repeatable: bool,
+        recover: float | None = None,
     ) -> T:
         """Send through the live session, and through the next one if this one is lost under it.
 
-        What was provably not sent is sent again; what may have taken effect only if `repeatable`. A
-        link that is coming back is waited for; all of it within `timeout`.
+        What was provably not sent is sent again; what may have taken effect only if `repeatable`. A lost
+        link is waited for up to `recover` seconds from the loss, by default those of the config; all of
+        it within `timeout`.
         """
         loop = asyncio.get_running_loop()
-        deadline, remaining = loop.time() + timeout, timeout
-        for attempt in itertools.count():
+        deadline, remaining, repeats = loop.time() + timeout, timeout, 0
+        while True:
             session = self._live_session
             if session is None:
-                session = await self._came_back(remaining)
+                session = await self._recovered(remaining, recover)
                 remaining = max(0.001, deadline - loop.time())
             try:
                 return await send(session, remaining)
             except LinkLost as lost:
-                if self._closing or attempt >= MOST_REPEATS or (lost.sent and not repeatable):
+                # What was not sent over a link that is gone may go through as many as there are.
+                repeats += lost.sent or not session.gone.is_set()
+                if self._closing or repeats > MOST_REPEATS or (lost.sent and not repeatable):
                     raise
             remaining = max(0.001, deadline - loop.time())
-        raise AssertionError("every attempt returns or raises")
 
-    async def _came_back(self, timeout: float) -> Session:
-        demanded = False
+    async def _recovered(self, timeout: float, recover: float | None) -> Session:
+        """The next live session; `ServerDown` if there is none in time."""
+        window = self.config.timeouts.recover if recover is None else recover
+        attempt: int | None = None
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                while self._live_session is None:
-                    if self.state in ("idle", "failed", "auth_required", "closed"):
-                        if demanded or not self._demand():
-                            raise self._down()
-                        demanded = True
-                    await self._turn.wait()
+                while self._live_session is None and not self._closing:
+                    left = self._recovery_left(window)
+                    if left > 0:
+                        self._demand()
+                    elif attempt is None and not self._just_refused:
+                        attempt = self._demand()
+                    elif attempt is None or self._ended >= attempt:
+                        break
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(left or None):
+                            await self._turn.wait()
         return self.session
+
+    def _recovery_left(self, window: float) -> float:
+        """How long a request waits for a link that was lost; 0 if it waits for one attempt only."""
+        if self._lost_at is None or self._hopeless:
+            return 0.0
+        return max(0.0, self._lost_at + window - time.monotonic())
+
+    @property
+    def _hopeless(self) -> bool:
+        """Whether it takes a person to get it up: no such command, no secret, no valid credentials."""
+        error = self.error
+        is_ours = isinstance(error, ConnectFailed) and error.phase in ("configure", "spawn")
+        return is_ours or isinstance(error, AuthRequired | SecretMissing)
+
+    @property
+    def _just_refused(self) -> bool:
+        """Whether an attempt showed a moment ago that it cannot come up."""
+        return self._hopeless and time.monotonic() - self._attempted < ON_DEMAND_EVERY
 
     @property
     def _live_session(self) -> Session | None:
         # One that is over may still be here until its owner takes it away.
         return None if self._session is None or self._session.gone.is_set() else self._session
 
-    def _demand(self) -> bool:
-        """Have the owner try now; False if it will not, because it was tried a moment ago."""
-        if self._closing:
-            return False
+    def _demand(self) -> int:
+        """Join the attempt under way, or have the owner make one soon; returns its number."""
+        if self._begun > self._ended:
+            return self._begun
         if self._owner is None:
-            self._connecting = True
+            self._interruptible = True
             name = f"toolbus link {self.config.alias}"
             self._owner = asyncio.get_running_loop().create_task(self._own(), name=name)
-        elif self.state == "idle" or time.monotonic() - self._attempted >= ON_DEMAND_EVERY:
+        else:
             self._wanted.set()
-        return self.state == "idle" or self._wanted.is_set()
+        return self._begun + 1
 
     def _down(self) -> ServerDown:
         return ServerDown(self.config.alias, self.state, _reason(self.error))
@@ -215,39 +259,49 @@ class Link:
     async def _own(self) -> None:
         try:
             while not self._closing:
-                self._enter("connecting" if self.state == "idle" else "retrying", self.error)
-                self._connecting = True
+                if self._state != "failed":  # which it stays until it is ready: no news at every attempt
+                    self._enter("connecting" if self._state == "idle" else "retrying", self.error)
+                self._interruptible = True
+                self._begun += 1
                 self._attempted, ups = time.monotonic(), self._ups
                 error = await self._lived()
                 if ups == self._ups:
                     self._attempted = time.monotonic()
-                elif isinstance(error, AuthRequired):
-                    self._attempted = 0.0  # credentials that ran out: new ones may be there already
-                if self._closing:
-                    break
-                pause = self._after(error)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._wanted.wait()
-                self._wanted.clear()
+                    self._ended = self._begun
+                elif error is None or isinstance(error, AuthRequired):
+                    self._attempted = 0.0  # it was idle; or new credentials may be there already
+                if not self._closing:
+                    await self._rest(self._after(error))
         except asyncio.CancelledError:
             self._closing = True
         self._enter("closed")
 
+    async def _rest(self, pause: float | None) -> None:
+        """Wait until the pause is over; not as long if somebody needs the server."""
+        self._interruptible = True
+        loop = asyncio.get_running_loop()
+        end = None if pause is None else loop.time() + pause
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(end):
+                await self._wanted.wait()
+                await asyncio.sleep(self._attempted + ON_DEMAND_EVERY - time.monotonic())
+        self._wanted.clear()
+
     def _after(self, error: ToolbusError | None) -> float | None:
-        """Enter the state that follows the end of a life; gives the pause before the next one."""
+        """Enter the state that follows the end of a life; returns the pause before the next one."""
         if error is None:
             self._enter("idle")
             return None
-        logger.warning("%s", error)
+        logger.log(logging.DEBUG if str(error) == str(self.error) else logging.WARNING, "%s", error)
         if isinstance(error, AuthRequired):
             self._enter("auth_required", error)
             return None
         # A server that never was up is not waited for by anyone: no hurry.
         self._backoff.failed(for_good=self._ups == 0)
         self._enter("failed" if self._backoff.open else "retrying", error)
-        # The first attempt after a loss is made at once.
-        return 0.0 if self._backoff.failures == 1 else self._backoff.pause()
+        if self._backoff.failures == 1:
+            return 0.0  # the first attempt after a loss is made at once
+        return self._backoff.pause(spawns=self.config.transport == "stdio" or self._ups == 0)
 
     async def _lived(self) -> ToolbusError | None:
         """Connect, be up, disconnect; gives the reason why it is over, or none if it was idle."""
@@ -269,9 +323,8 @@ class Link:
         try:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
                 try:
-                    ears = Ears(notice=self._notice, log=self._log, warn=self._warn)
                     session = await established(
-                        stack, self.config, self._secrets, ears, self._answering, self._learned
+                        stack, self.config, self._secrets, self._callbacks, self._answering, self._learned
                     )
                     idle = await self._attended(session)
                 except ToolbusError as failure:
@@ -279,7 +332,7 @@ class Link:
                     error = failure
                 finally:
                     # From here on the owner cleans up, which is not to be interrupted.
-                    self._connecting = False
+                    self._interruptible = False
                     leaving.reschedule(loop.time() + self.config.timeouts.close)
         except TimeoutError:
             logger.warning("server %r did not close in time", self.config.alias)
@@ -294,11 +347,17 @@ class Link:
         began = time.monotonic()
         try:
             await self._attendant.opened(session)
-            self._session, self._connecting = session, False
+            self._session, self._interruptible, self._lost_at = session, False, None
             self.era, self.protocol = session.era, session.protocol
             self._ups += 1
+            self._ended = self._begun
             self._enter("ready")
-            return await self._over(session)
+            idle = await self._over(session)
+            if idle:
+                self._enter("idle")
+            else:
+                self._lost_at = time.monotonic()
+            return idle
         finally:
             self._session = None
             self._backoff.held(time.monotonic() - began)
@@ -321,42 +380,19 @@ class Link:
                     return True
 
     def _enter(self, state: State, error: ToolbusError | None = None) -> None:
-        if state == self.state and error is self.error:
-            return
-        previous, self.state = self.state, state
-        self.error, self.since = error, time.time()
-        message = str(error) if error else None
-        logger.info("server %r: %s -> %s", self.config.alias, previous, state)
-        self._emit(StateChanged(server=self.config.alias, state=state, previous=previous, error=message))
+        previous, self._state = self._state, state
+        is_news = state != previous or str(error) != str(self.error)
+        self.error = error
+        if is_news:
+            self.since = time.time()
+            message = str(error) if error else None
+            logger.info("server %r: %s -> %s", self.config.alias, previous, state)
+            self._emit(StateChanged(server=self.config.alias, state=state, previous=previous, error=message))
         turn, self._turn = self._turn, asyncio.Event()
         turn.set()
 
-    def _warn(self, message: str, tool: str | None) -> None:
-        logger.warning("server %r: %s%s", self.config.alias, f"tool {tool!r}: " if tool else "", message)
-        self._emit(Warned(server=self.config.alias, message=message, tool=tool))
-
-    async def _notice(self, message: IncomingMessage) -> None:
-        if not isinstance(message, Exception):
-            updated = isinstance(message, types.ResourceUpdatedNotification)
-            self._attendant.noticed(message.method, message.params.uri if updated else None)
-
-    async def _log(self, params: types.LoggingMessageNotificationParams) -> None:
-        if self.config.log_level == "off":
-            return
-        errand = self._session.errands.spoken_of if self._session is not None else None
-        logged = Logged(
-            server=self.config.alias,
-            level=params.level,
-            logger=params.logger,
-            data=params.data,
-            id=errand.call if errand else None,
-            tool=errand.tool if errand else None,
-        )
-        self._emit(logged)
-        if errand is not None and errand.on_log is not None:
-            waiting = errand.on_log(logged)
-            if inspect.isawaitable(waiting):
-                await waiting
+    def _spoken_of(self) -> Errand | None:
+        return None if self._session is None else self._session.errands.spoken_of
 
 
 def _reason(error: ToolbusError | None) -> str | None:

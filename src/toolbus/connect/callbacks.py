@@ -1,0 +1,78 @@
+"""What a server sends unasked, and who takes it: notices of changes, log messages, oddities."""
+
+import inspect
+import logging
+from collections.abc import Callable
+from typing import Protocol
+
+import mcp_types as types
+from mcp.client import IncomingMessage
+
+from toolbus.config import ServerConfig
+from toolbus.connect.errand import Errand
+from toolbus.connect.session import Session
+from toolbus.events import Emit, Logged, Warned
+
+logger = logging.getLogger("toolbus")
+
+
+class Attendant(Protocol):
+    """Who looks after what the server offers while the link is up."""
+
+    async def opened(self, session: Session) -> None:
+        """List what a new session offers; it is used only after that."""
+        ...
+
+    def noticed(self, method: str, uri: str | None) -> None:
+        """The server says that a list changed, or what is at an address."""
+        ...
+
+    async def attend(self, session: Session) -> None:
+        """Runs from before `opened` until the session ends, when it is cancelled."""
+        ...
+
+
+class Callbacks:
+    """Where such messages of one server go."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        emit: Emit,
+        attendant: Attendant,
+        spoken_of: Callable[[], Errand | None],
+    ) -> None:
+        self._config = config
+        self._emit = emit
+        self._attendant = attendant
+        self._spoken_of = spoken_of
+
+    def warn(self, message: str, tool: str | None) -> None:
+        """Report something odd about the server, or about one of its tools."""
+        logger.warning("server %r: %s%s", self._config.alias, f"tool {tool!r}: " if tool else "", message)
+        self._emit(Warned(server=self._config.alias, message=message, tool=tool))
+
+    async def notice(self, message: IncomingMessage) -> None:
+        """Pass on that a list or a resource changed."""
+        if not isinstance(message, Exception):
+            updated = isinstance(message, types.ResourceUpdatedNotification)
+            self._attendant.noticed(message.method, message.params.uri if updated else None)
+
+    async def log(self, params: types.LoggingMessageNotificationParams) -> None:
+        """Emit a log message, and hand it to the call that it belongs to."""
+        if self._config.log_level == "off":
+            return
+        errand = self._spoken_of()
+        logged = Logged(
+            server=self._config.alias,
+            level=params.level,
+            logger=params.logger,
+            data=params.data,
+            id=errand.call if errand else None,
+            tool=errand.tool if errand else None,
+        )
+        self._emit(logged)
+        if errand is not None and errand.on_log is not None:
+            waiting = errand.on_log(logged)
+            if inspect.isawaitable(waiting):
+                await waiting

@@ -1,0 +1,130 @@
+"""Programs without their imports: a process that has made them forks one for each.
+
+Most of what a short command or a test server costs is the import of the SDK, a second each time. A program
+of this kind is a process of its own, with the streams, the folder and the environment that it is given; only
+its imports were made before. There are two: `toolbus`, and `python` with a script or `-m` and a module.
+
+`process.py` is the process that forks. `standin.py` is the command line of such a program, for whoever has
+to start one by a command; `folder()` has it under the names `toolbus` and `python`, for a PATH.
+"""
+
+import atexit
+import os
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from subprocess import CompletedProcess, TimeoutExpired
+
+from tests.processes import keeping
+from tests.warm.standin import ask, received
+
+HERE = Path(__file__).parent
+
+
+@cache
+def folder() -> Path:
+    """A folder with the programs `toolbus` and `python`; starts the process, which ends with this one."""
+    made = tempfile.TemporaryDirectory(prefix="warm-")
+    bin_folder, address = Path(made.name) / "bin", os.path.join(made.name, "socket")
+    bin_folder.mkdir()
+    for program in ("toolbus", "python"):
+        words = [sys.executable, "-I", "-S", str(HERE / "standin.py"), address, program]
+        (bin_folder / program).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        (bin_folder / program).chmod(0o755)
+    with keeping():
+        # It ends when nobody holds the other end of its input any more.
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.warm.process", address],
+            cwd=HERE.parents[1],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+
+    def end() -> None:
+        process.communicate()
+        made.cleanup()
+
+    atexit.register(end)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"listening\n"
+    return bin_folder
+
+
+def python() -> str:
+    """The warm `python`."""
+    return str(folder() / "python")
+
+
+class Running:
+    """A program under way, with the methods of `subprocess.Popen` that the tests need."""
+
+    def __init__(
+        self,
+        program: str,
+        words: Sequence[str],
+        cwd: Path,
+        env: Mapping[str, str],
+        streams: tuple[int, int, int],
+        *,
+        in_terminal: bool = False,
+    ) -> None:
+        self._args = [program, *words]
+        self._connection = socket.socket(socket.AF_UNIX)
+        self._connection.connect(str(folder().parent / "socket"))
+        ask(self._connection, self._args, str(cwd), env, streams, in_terminal=in_terminal)
+        self.pid = received(self._connection)
+        self.returncode: int | None = None
+
+    def wait(self, timeout: float) -> int:
+        """The exit code, negative for a signal."""
+        if self.returncode is None:
+            self._connection.settimeout(timeout)
+            try:
+                self.returncode = received(self._connection)
+            except TimeoutError:
+                raise TimeoutExpired(self._args, timeout) from None
+            self._connection.close()
+        return self.returncode
+
+    def kill(self) -> None:
+        """End it, if it has not ended by itself."""
+        if self.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+def run(
+    program: str, words: Sequence[str], cwd: Path, env: Mapping[str, str], typed: str, seconds: float
+) -> CompletedProcess[str]:
+    """Run a program to its end, as `subprocess.run` would."""
+    (its_in, keys), (out, its_out), (err, its_err) = os.pipe(), os.pipe(), os.pipe()
+    process = Running(program, words, cwd, env, (its_in, its_out, its_err))
+    for its in (its_in, its_out, its_err):
+        os.close(its)
+    with ThreadPoolExecutor(3) as pool:
+        pool.submit(_type, keys, typed)
+        written = [pool.submit(_all, stream) for stream in (out, err)]
+        try:
+            code = process.wait(seconds)
+        except TimeoutExpired:
+            process.kill()
+            raise
+        return CompletedProcess([program, *words], code, *(text.result() for text in written))
+
+
+def _type(stream: int, text: str) -> None:
+    with suppress(BrokenPipeError), open(stream, "w") as file:
+        file.write(text)
+
+
+def _all(stream: int) -> str:
+    with open(stream) as file:
+        return file.read()
