@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,22 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="run every cell of every matrix")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full: only with --full, as `make test-all` has it")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--full"):
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
+
+
+def sampled(cells: Sequence[Any], *kept: Any) -> list[Any]:
+    """The cells of a matrix, of which only some are kept without --full."""
+    return [cell if cell in kept else pytest.param(cell, marks=pytest.mark.full) for cell in cells]
 
 
 @pytest.fixture
@@ -124,14 +140,18 @@ def place(request: pytest.FixtureRequest, web_ports: dict[str, int]) -> Place:
     return Place(transport, era, web_ports)
 
 
-@pytest.fixture(params=PLACES, ids="-".join)
+ASKERS = sampled(PLACES, ("memory", "modern"), ("stdio", "legacy"), ("http", "modern"))
+"""Questions take the ways that calls take, which are tried in all places."""
+
+
+@pytest.fixture(params=ASKERS, ids="-".join)
 def asker(request: pytest.FixtureRequest, asking_ports: dict[str, int]) -> Place:
     """Where the server that asks is met."""
     transport, era = request.param
     return Place(transport, era, asking_ports, "asking.py")
 
 
-@pytest.fixture(params=[transport for transport, era in PLACES if era == "modern"])
+@pytest.fixture(params=sampled([transport for transport, era in PLACES if era == "modern"], "stdio", "http"))
 def modern_asker(request: pytest.FixtureRequest, asking_ports: dict[str, int]) -> Place:
     """The same, for what there is in the modern era only."""
     return Place(request.param, "modern", asking_ports, "asking.py")
