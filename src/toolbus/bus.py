@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from toolbus.call import READ_RESULT, Call, Caller, Hook, OnInput, OtherTools, Progress, without_hidden
 from toolbus.catalog import Catalog
-from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, find_config, load_config, load_server
+from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, found_config, load_config, load_server
 from toolbus.connect import Session
 from toolbus.content import Content
 from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolbusError, ToolNotFound
@@ -47,8 +47,8 @@ class Toolbus(Content, Later):
         on_event: Emit | None = None,
         interactions: Interactions = NOBODY,
     ) -> None:
-        """Read the config, by default the one `find_config` finds; nothing is started yet."""
-        self._config = load_config(find_config() if config is None else config)
+        """Read the config, by default the one that is found and trusted; nothing is started yet."""
+        self._config = found_config() if config is None else load_config(config)
         self._get_secret = get_secret
         self._own_shapers = tuple(shapers)
         self._shaping = Shaping(self._config, self._own_shapers)
@@ -357,7 +357,7 @@ class Toolbus(Content, Later):
             new = (config or self._config).model_copy(update={"servers": change(old)})
             fresh = self._servers.made(
                 [server for alias, server in new.servers.items() if old.get(alias) != server],
-                Secrets(self._get_secret, new.folder),
+                Secrets(self._get_secret, new.folder, new.reviewed),
             )
             links = [server.link for server in fresh.values()]
             try:
@@ -371,7 +371,7 @@ class Toolbus(Content, Later):
             await closed(server.link for server in gone.values())
 
     def _put(self, config: BusConfig) -> None:
-        secrets = Secrets(self._get_secret, config.folder)
+        secrets = Secrets(self._get_secret, config.folder, config.reviewed)
         self._servers.put(self._servers.made(config.servers.values(), secrets), list(config.servers))
 
     async def _asked(self, alias: str, send: Callable[[Session, float], Awaitable[T]]) -> T:
