@@ -192,6 +192,8 @@ def in_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     # What a command prints must not depend on the terminal that runs the tests.
     for name, value in {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
+    # What somebody trusts on this machine is nothing to a page.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return folder
 
 

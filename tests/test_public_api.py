@@ -18,6 +18,7 @@ EXPECTED = {
     "CallTimeout",
     "Catalog",
     "ConfigError",
+    "ConfigNotTrusted",
     "ConnectFailed",
     "ContextProvider",
     "Elicitation",

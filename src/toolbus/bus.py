@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from toolbus.call import READ_RESULT, Call, Caller, Hook, OnInput, OtherTools, Progress, without_hidden
 from toolbus.catalog import Catalog
-from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, find_config, load_config, load_server
+from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, found_config, load_config, load_server
 from toolbus.connect import Session
 from toolbus.content import Content
 from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolbusError, ToolNotFound
@@ -47,8 +47,8 @@ class Toolbus(Content, Later):
         on_event: Emit | None = None,
         interactions: Interactions = NOBODY,
     ) -> None:
-        """Read the config, by default the one `find_config` finds; nothing is started yet."""
-        self._config = load_config(find_config() if config is None else config)
+        """Read the config, by default the one that is found and trusted; nothing is started yet."""
+        self._config = found_config() if config is None else load_config(config)
         self._get_secret = get_secret
         self._own_shapers = tuple(shapers)
         self._shaping = Shaping(self._config, self._own_shapers)
@@ -57,7 +57,8 @@ class Toolbus(Content, Later):
             self._hub.on(on_event)
         answering = with_roots(interactions, self._config.root_folders)
         self._servers = Servers(self._rebuild, self._hub.emit, answering)
-        secrets, servers = Secrets(get_secret, self._config.folder), self._config.servers
+        secrets = Secrets(get_secret, self._config.folder, self._config.reviewed)
+        servers = self._config.servers
         self._servers.put(self._servers.made(servers.values(), secrets), list(servers))
         self._caller = Caller(self._servers.links, self._hub, hooks, OtherTools(self))
         self._registrations = Registrations(self, READ_RESULT.origin)
@@ -373,7 +374,7 @@ class Toolbus(Content, Later):
             old = self._config.servers
             new = (config or self._config).model_copy(update={"servers": change(old)})
             changed = [server for alias, server in new.servers.items() if old.get(alias) != server]
-            fresh = await self._servers.opened(changed, Secrets(self._get_secret, new.folder))
+            fresh = await self._servers.opened(changed, Secrets(self._get_secret, new.folder, new.reviewed))
             if self._closed:  # meanwhile; nobody else would close these
                 await closed(server.link for server in fresh.values())
                 raise BusClosed()

@@ -2,6 +2,7 @@
 
     ToolbusError
     ├── ConfigError            the config is wrong (a ValueError too)
+    │   └── ConfigNotTrusted   a config that was only found, and the user did not agree to it yet
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           no tool of that name in the catalog (a LookupError too)
     ├── ArgumentsError         arguments that cannot be sent (a TypeError too)
@@ -23,6 +24,7 @@ A tool that reports failure is no error here: that is a `ToolResult` with `is_er
 Messages are one line, built from the facts, which stay readable as attributes.
 """
 
+import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Literal
@@ -49,6 +51,16 @@ class ConfigError(ToolbusError, ValueError):
         self.key = key
         where = [file, f"server {server!r}" if server is not None else None, key]
         super().__init__(": ".join([part for part in where if part] + [problem]))
+
+
+class ConfigNotTrusted(ConfigError):
+    """A config was found, but not named, and the user has not agreed to it as it is now."""
+
+    def __init__(self, file: str, reason: str = "is not trusted yet", *, option: str | None = None) -> None:
+        self.reason = reason
+        words = ["toolbus", "trust", *([option] if option else ()), file]
+        super().__init__(f"{reason}; review and accept it: {shlex.join(words)}", file=file)
+        self.args = (f"{file} {self.problem}",)
 
 
 class BusClosed(ToolbusError):

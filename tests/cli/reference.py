@@ -55,8 +55,16 @@ JSON: `{"servers": {...} as in tools, "calls": [{"name", "is_error", "text", "co
 Without a terminal it prints a line per event. JSON: a document per line, `{"event", "at", ...}` with the
 facts of [the event](bus.md).
 """,
+    "trust": """\
+A config that is found, and not named, is used only after you agreed to it; every other command asks on the
+terminal, and fails elsewhere. Agreeing covers the config and the files of its folder that it reads, such as
+`.env`: [trust](configuration.md#trust). Exit code 2 if it is not trusted and you cannot be asked.
+
+JSON: `{"file", "trusted", "servers": {alias: {"command", "cwd", "url", "headers", "env", ..., "secrets":
+[{"reference", "source"}]}}}`; nobody is asked, and the exit code is 1 unless it is trusted.
+""",
     "init": """\
-The server in it keeps notes in a file, so that there is something to call. JSON: `{"written"}`.
+The server in it keeps notes in a file, so that there is something to call. JSON: `{"written", "trusted"}`.
 """,
     "tools": """\
 Each server is shown with its state and the version of the protocol that was agreed on: `modern` is
@@ -120,8 +128,10 @@ References such as `${TOKEN}` stay as they are. A literal secret is never copied
 reference takes its place, and the output says which name to set; `--with-secrets` puts the value into
 `.env`, readable by you alone. The servers go to stdout, remarks to stderr.
 
-JSON: `{"target", "written", "sources": [{"editor", "path"}], "servers", "secrets": [{"server", "key",
-"name"}], "notes"}`
+The new file is trusted, unless it has servers of a file in the project that you did not trust before.
+
+JSON: `{"target", "written", "trusted", "sources": [{"editor", "path"}], "servers", "secrets": [{"server",
+"key", "name"}], "notes"}`
 """,
     "config": """\
 Whatever came from a reference, and whatever is kept under a name such as `token`, is shown as `***`.
@@ -131,6 +141,7 @@ JSON: `{"file", "naming", ..., "servers": {alias: entry}}`, with every other set
 }
 
 EXAMPLES = {
+    "trust": ["toolbus trust", "toolbus trust --yes"],
     "tools": ["toolbus tools", "toolbus tools notes --full"],
     "call": [
         "toolbus call notes_add text='buy tea'",

@@ -26,7 +26,8 @@ def environment(home: Path, **more: str) -> dict[str, str]:
         name: os.environ[name] for name in ("LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT") if name in os.environ
     }
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    return {**kept, "PATH": path, "HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), **more}
+    folders = {"XDG_CACHE_HOME": str(home / ".cache"), "XDG_STATE_HOME": str(home / ".state")}
+    return {**kept, "PATH": path, "HOME": str(home), **folders, **more}
 
 
 def toolbus(
@@ -63,9 +64,10 @@ def together(commands: Mapping[str, Sequence[str]], folder: Path) -> dict[str, D
 
 
 def write_config(folder: Path, servers: Mapping[str, Any], **settings: Any) -> Path:
-    """A `toolbus.yaml` with these servers."""
+    """A `toolbus.yaml` with these servers, which the user of that home trusts."""
     file = folder / "toolbus.yaml"
     file.write_text(json.dumps({"servers": servers, **settings}, indent=1))
+    toolbus("trust", "--yes", folder=folder)
     return file
 
 

@@ -9,6 +9,7 @@ from tests.cli.running import scripted, toolbus, write_config
 
 COMMANDS = [
     "demo",
+    "trust",
     "tools",
     "call",
     "resume",

@@ -79,6 +79,22 @@ def demo(
 
 @app.command()
 @with_settings
+def trust(
+    settings: Settings,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="The config; by default the one that is found.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Trust it without asking.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Do not trust it any more.")] = False,
+) -> int:
+    """Review a config and allow toolbus to use it."""
+    from toolbus.cli.trust import run
+
+    return run(settings, file, yes=yes, remove=remove)
+
+
+@app.command()
+@with_settings
 def tools(
     settings: Settings,
     servers: Servers = None,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen
-from toolbus.cli.session import configured
+from toolbus.cli.session import configured, written
 from toolbus.config import BusConfig, Secrets, ServerConfig, resolved
 from toolbus.config.literals import literal_secrets
 from toolbus.config.place import is_list, is_mapping
@@ -20,7 +20,9 @@ _DEFAULT = re.compile(r"(\$\{[^}]*?:-)[^}]*\}")
 
 def run(settings: Settings, *, expanded: bool) -> int:
     """Print it; `expanded` with every reference filled in."""
-    screen, config = Screen(settings), configured(settings)
+    screen = Screen(settings)
+    # As it is written, nothing of it is used: then it is shown unasked, also for review.
+    config = configured(settings) if expanded else written(settings)
     shown = asyncio.run(_shown(config, expanded))
     if screen.as_json:
         screen.json(shown)
@@ -32,7 +34,7 @@ def run(settings: Settings, *, expanded: bool) -> int:
 
 
 async def _shown(config: BusConfig, expanded: bool) -> JSON:
-    secrets = Secrets(None, config.folder)
+    secrets = Secrets(None, config.folder, config.reviewed)
     servers = {
         alias: await _expanded(server, secrets) if expanded else _as_written(server)
         for alias, server in config.servers.items()

@@ -11,8 +11,10 @@ from rich.text import Text
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.screen import Screen, visible
+from toolbus.cli.trust import is_trusted, trust_own
 from toolbus.config.editors import EDITORS, Imported, Source, found_files, imported
 from toolbus.config.literals import Secret
+from toolbus.config.project import DOTENV
 from toolbus.config.written import aliases_in, as_yaml, with_servers
 from toolbus.errors import ConfigError
 from toolbus.records import JSON
@@ -27,6 +29,7 @@ class Plan:
     servers: dict[str, Mapping[str, JSON]] = field(default_factory=dict[str, Mapping[str, JSON]])
     secrets: list[Secret] = field(default_factory=list[Secret])
     notes: list[str] = field(default_factory=list[str])
+    trusted: bool = False
 
 
 def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bool) -> int:
@@ -39,7 +42,9 @@ def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bo
         raise Usage("--with-secrets does nothing without --write")
     plan = _planned(_sources(source), target)
     if write and plan.servers:
+        is_own = _is_own(plan)
         _write(plan, with_secrets)
+        plan.trusted = is_own and trust_own(screen, target)
     if screen.as_json:
         screen.json(_json(plan, write))
     else:
@@ -107,6 +112,17 @@ def _add(plan: Plan, found: Imported, there: Iterable[str]) -> None:
             plan.notes.append(f"{alias}: {found.source.path} has another server of that name; left out")
 
 
+def _is_own(plan: Plan) -> bool:
+    """Whether all that the target will say comes from the user: then writing it is agreeing to it.
+
+    What was there before is the user's if it was trusted; an editor's file in the project may be anybody's.
+    """
+    if any(source.is_of_project for source in plan.sources):
+        return False
+    existing = plan.target.exists() or (plan.target.parent / DOTENV).exists()
+    return not existing or is_trusted(plan.target)
+
+
 def _write(plan: Plan, with_secrets: bool) -> None:
     fresh = with_servers(_text(plan.target), plan.servers) if plan.target.is_file() else as_yaml(plan.servers)
     if with_secrets:
@@ -140,6 +156,7 @@ def _json(plan: Plan, written: bool) -> JSON:
     return {
         "target": str(plan.target),
         "written": written and bool(plan.servers),
+        "trusted": plan.trusted,
         "sources": [{"editor": source.editor, "path": str(source.path)} for source in plan.sources],
         "servers": plan.servers,
         "secrets": [{"server": s.server, "key": s.key, "name": s.name} for s in plan.secrets],
@@ -164,6 +181,6 @@ def _show(screen: Screen, plan: Plan, written: bool, with_secrets: bool) -> None
     if not plan.servers:
         screen.note("nothing to take over")
     elif written:
-        screen.note(f"wrote {count} to {plan.target}; next: toolbus check")
+        screen.note(f"wrote {count} to {plan.target}; next: toolbus {'check' if plan.trusted else 'trust'}")
     else:
         screen.note(f"would add {count} to {plan.target}; --write does it")

@@ -9,6 +9,7 @@ from pathlib import Path
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.screen import Screen
+from toolbus.cli.trust import trust_own
 from toolbus.config.load import FILE_NAMES
 from toolbus.config.written import TEMPLATE
 
@@ -22,8 +23,9 @@ def run(settings: Settings, *, force: bool) -> int:
     if path.exists() and not force:
         raise Usage(f"{str(path)!r} is there already; --force replaces it")
     path.write_text(TEMPLATE.replace("command: python\n", f"command: {_python()}\n"), encoding="utf-8")
+    trusted = trust_own(screen, path)
     if screen.as_json:
-        screen.json({"written": str(path)})
+        screen.json({"written": str(path), "trusted": trusted})
         return 0
     screen.print(f"wrote {path}; next: toolbus tools")
     others = [name for name in FILE_NAMES if name != path.name and (path.parent / name).is_file()]

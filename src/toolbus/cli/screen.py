@@ -26,6 +26,11 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
+# What counts as printable and shows nothing: fillers, selectors of variants, an empty Braille cell.
+_BLANK = frozenset(
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
+    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+)
 GAP = "  "
 
 
@@ -44,6 +49,14 @@ def escaped_json(value: JSON, indent: int | None = None) -> str:
 def one_line(text: str) -> str:
     """The first line that says anything, fit for a table."""
     return next((line.strip() for line in visible(text).splitlines() if line.strip()), "").replace("\t", " ")
+
+
+def exact(text: str) -> str:
+    """The text on one line, with every character written out that does not show, or not as what it is."""
+    return "".join(
+        letter if letter.isprintable() and letter not in _BLANK else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 class Screen:

@@ -2,14 +2,14 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Iterable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Iterable
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen, one_line
-from toolbus.config import BusConfig, find_config, load_config
+from toolbus.config import BusConfig, find_config, found_config, load_config
 from toolbus.errors import ConfigError, ServerNotFound
 from toolbus.events import Event, StateChanged
 from toolbus.interactions import NOBODY, Interactions
@@ -48,17 +48,34 @@ async def _ended_by_signals(work: Coroutine[Any, Any, int]) -> int:
 
 
 def configured(settings: Settings) -> BusConfig:
-    """The config that `--config` names, or the one that is found."""
-    try:
+    """The config that `--config` names, or the one that is found, once the user agreed to it."""
+    from toolbus.cli.trust import agreeing
+
+    if settings.config is not None:
+        return load_config(settings.config)
+    with _no_config_told():
+        return found_config(agreeing(settings))
+
+
+def written(settings: Settings) -> BusConfig:
+    """The same, agreed to or not: to look at, not to use."""
+    with _no_config_told():
         return load_config(settings.config or find_config())
+
+
+@contextmanager
+def _no_config_told() -> Generator[None]:
+    """Where there is no config, say what a person at a terminal can do."""
+    try:
+        yield
     except ConfigError as error:
-        if settings.config is None and error.file is None:
-            folder = str(Path.cwd())
-            raise ConfigError(
-                f"no config in {folder!r}; write one with 'toolbus init', take over an editor's with "
-                "'toolbus import', name one with --config, or try 'toolbus demo'"
-            ) from None
-        raise
+        if error.file is not None:
+            raise
+        folder = str(Path.cwd())
+        raise ConfigError(
+            f"no config in {folder!r}; write one with 'toolbus init', take over an editor's with "
+            "'toolbus import', name one with --config, or try 'toolbus demo'"
+        ) from None
 
 
 def checked(config: BusConfig, servers: Iterable[str]) -> list[str]:

@@ -23,7 +23,8 @@ from toolbus.cli.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import checked, configured, opened, with_only
 from toolbus.cli.session import run as run_async
 from toolbus.cli.tools import STYLES
-from toolbus.config import BusConfig
+from toolbus.config import BusConfig, load_config
+from toolbus.config.trust import trusted_config, watched_files
 from toolbus.errors import ToolbusError
 from toolbus.events import (
     CallEnded,
@@ -67,30 +68,38 @@ async def _watched(settings: Settings, servers: Sequence[str]) -> int:
 
 async def _followed(bus: "Toolbus", config: BusConfig, view: "_View", servers: Sequence[str]) -> None:
     """Look at the file and at the servers now and then; without end."""
-    file = Path(config.file) if config.file else None
-    seen = _stamp(file)
+    seen = _stamps(config)
     while True:
         view.health = await bus.health()
         await asyncio.sleep(LOOK_EVERY)
-        if file is not None and (now := _stamp(file)) != seen:
-            seen = now
-            await _reloaded(bus, file, view, servers)
+        if (now := _stamps(config)) != seen:
+            config = await _reloaded(bus, config, view, servers)
+            # As they were before it was read: what was written meanwhile is looked at once more.
+            seen = {file: now.get(file, stamp) for file, stamp in _stamps(config).items()}
 
 
-async def _reloaded(bus: "Toolbus", file: Path, view: "_View", servers: Sequence[str]) -> None:
-    from toolbus.config import load_config
-
+async def _reloaded(bus: "Toolbus", config: BusConfig, view: "_View", servers: Sequence[str]) -> BusConfig:
+    """The config that is in force: the file as it is now, or what it was if that cannot be used."""
+    file = Path(config.file or "")
     try:
-        fresh = load_config(file)
+        # One that was only found is taken again only if the user agrees to the change: `toolbus trust`.
+        fresh = load_config(file) if config.reviewed is None else trusted_config(file)
         await bus.reload(with_only(fresh, servers or fresh.servers))
-        view.say("config", f"{file.name} was changed and is in force")
     except ToolbusError as error:
         view.say("config", f"kept as it was: {str(error).removeprefix(f'{file}: ')}", "red")
+        return config
+    view.say("config", f"{file.name} was changed and is in force")
+    return fresh
 
 
-def _stamp(file: Path | None) -> object:
+def _stamps(config: BusConfig) -> dict[Path, object]:
+    """When each file was last written that has a say in what the config is."""
+    return {file: _stamp(file) for file in watched_files(config)}
+
+
+def _stamp(file: Path) -> object:
     try:
-        return None if file is None else (file.stat().st_mtime_ns, file.stat().st_size)
+        return (file.stat().st_mtime_ns, file.stat().st_size)
     except OSError:
         return None  # an editor may write it anew at this very moment
 

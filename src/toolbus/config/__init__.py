@@ -5,6 +5,7 @@ from toolbus.config.expand import Resolved, Secrets, resolved
 from toolbus.config.load import find_config, load_config, load_server
 from toolbus.config.lookup import GetSecret
 from toolbus.config.model import Auth, BusConfig, ServerConfig, Timeouts, Transport
+from toolbus.config.trust import found_config
 
 __all__ = [
     "Auth",
@@ -17,6 +18,7 @@ __all__ = [
     "Timeouts",
     "Transport",
     "find_config",
+    "found_config",
     "load_config",
     "load_server",
     "resolved",

@@ -81,6 +81,11 @@ class Source:
     """A key of EDITORS, or `file` for a file in any dialect."""
     folder: Path = Path()
 
+    @property
+    def is_of_project(self) -> bool:
+        """Whether it was found in the project, and not named: anybody may have put it there."""
+        return self.editor != FILE and self.path.is_relative_to(self.folder)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Imported:

@@ -7,10 +7,9 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from toolbus.config.literals import literal_secrets
-from toolbus.config.lookup import Found, Missing, Secrets, dotenv
+from toolbus.config.lookup import Found, Missing, Secrets
 from toolbus.config.model import ServerConfig
 from toolbus.config.redact import names_credential, redacted, shown_url, spellings, url_secrets
 from toolbus.config.reference import Reference, masked, parsed
@@ -100,7 +99,7 @@ async def _env_file(config: ServerConfig, values: Mapping[str, str], secrets: Se
     """The variables of the server's dotenv file."""
     if "env_file" not in values:
         return {}
-    variables = await asyncio.to_thread(dotenv, Path(secrets.located(values["env_file"])))
+    variables = await asyncio.to_thread(secrets.variables, values["env_file"])
     if isinstance(variables, Missing):
         raise ConfigError(f"{variables.reason}; check the path", server=config.alias, key="env_file")
     return dict(variables)

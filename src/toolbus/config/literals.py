@@ -11,7 +11,7 @@ from itertools import chain, count
 from toolbus.config.model import ServerConfig
 from toolbus.config.place import is_list, is_mapping
 from toolbus.config.redact import names_credential
-from toolbus.config.reference import Reference, parsed
+from toolbus.config.reference import MASK, Reference, parsed
 from toolbus.records import JSON
 
 TEXTS = ("command", "args", "env", "env_file", "url", "headers", "auth", "cwd")
@@ -43,6 +43,11 @@ _SCHEME = re.compile(r"(?P<head>[A-Za-z][\w-]*[ \t]+)(?P<value>\S.*)", re.DOTALL
 _HARMLESS = re.compile(
     r"|0|1|true|false|yes|no|on|off|none|null|\$[a-z_]\w*|%[a-z_]\w*%", re.IGNORECASE | re.ASCII
 )
+
+
+_DEFAULT = re.compile(r"(\$\{[^}]*?:-)([^}]*)\}")
+# What a shell or an interpreter would act on, the beginning of a path, a host.
+_ACTING = re.compile(r"[\s;|&<>()`'\"{}!\\]|(?:^|[:=,])[./~]|^[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +111,34 @@ def literal_secrets(config: ServerConfig) -> tuple[Secret, ...]:
     return referring(config.alias, entry, Names({}))[1]
 
 
+def without_literals(config: ServerConfig) -> dict[str, str]:
+    """Every text of the config after its field, with `***` for the credentials that are written out.
+
+    What could be a program, a path or a host is left: nobody may hide one behind a name such as `TOKEN=`.
+    """
+    taking = _Taking(server="", names=_Numbers({}), avoid=frozenset(), own=frozenset())
+    shown: dict[str, str] = {}
+    before = ""
+    for key, text in config.texts():
+        field_name, _, name = key.partition(".")
+        if key.startswith("args["):
+            before, marked = text, taking.argument(key, text, before)
+        elif field_name == "env":
+            marked = taking.variable(name, text)
+        elif field_name == "headers":
+            marked = taking.header(key, name, text)
+        elif field_name == "auth":
+            marked = taking.whole(key, text, "token")
+        else:
+            marked = taking.inside(key, text)
+        shown[key] = _without_defaults(marked) if _is_secret_header(name) else marked
+        for secret in taking.secrets:
+            kept = secret.value.replace("${", "$${") if _may_act(key, secret.value) else MASK
+            shown[key] = shown[key].replace(f"${{{secret.name}}}", kept)
+        taking.secrets.clear()
+    return shown
+
+
 def names_referred_to(entry: Mapping[str, JSON]) -> frozenset[str]:
     """Every name that a text of the entry refers to."""
     return frozenset(
@@ -115,6 +148,26 @@ def names_referred_to(entry: Mapping[str, JSON]) -> frozenset[str]:
         for part in parsed(text)
         if isinstance(part, Reference) and part.kind == "name"
     )
+
+
+class _Numbers(Names):
+    """Names that nobody can have written: a reference has no NUL in it."""
+
+    def name(self, wanted: str, server: str, value: str, *, avoid: frozenset[str]) -> str:
+        self.taken[f"\0{len(self.taken)}"] = value
+        return next(reversed(self.taken))
+
+
+def _without_defaults(text: str) -> str:
+    """The text with `***` for the defaults of references: under the name of a credential they may be one."""
+    return _DEFAULT.sub(lambda m: m[0] if _may_act("", m[2]) else f"{m[1]}{MASK}}}", text)
+
+
+def _may_act(key: str, value: str) -> bool:
+    """Whether the value could be a piece of code, a path or a host, and not only a credential."""
+    if key.startswith(("headers.", "auth.")):
+        return False
+    return _ACTING.search(value) is not None or (key.startswith("args") and "/" in value)
 
 
 def shouted(text: str) -> str:

@@ -48,13 +48,20 @@ def config_in(document: Mapping[JSON, JSON], path: Path | None = None) -> BusCon
     return _bus_config(container(document, place), place, None if path is None else path.absolute().parent)
 
 
+def named_config() -> Path | None:
+    """The file that `$TOOLBUS_CONFIG` names, if it is set; ConfigError if there is no such file."""
+    if not (named := os.environ.get("TOOLBUS_CONFIG")):
+        return None
+    path = Path(named).expanduser()
+    if not path.is_file():
+        raise ConfigError("no such file; correct or unset $TOOLBUS_CONFIG", file=str(path))
+    return path
+
+
 def find_config(folder: Path | None = None) -> Path:
     """The config to use: `$TOOLBUS_CONFIG`, else the first known file name in the folder, by default cwd."""
-    if named := os.environ.get("TOOLBUS_CONFIG"):
-        path = Path(named).expanduser()
-        if not path.is_file():
-            raise ConfigError("no such file; correct or unset $TOOLBUS_CONFIG", file=str(path))
-        return path
+    if (named := named_config()) is not None:
+        return named
     folder = Path.cwd() if folder is None else folder
     for name in FILE_NAMES:
         if (folder / name).is_file():

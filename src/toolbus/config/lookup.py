@@ -11,9 +11,11 @@ import shlex
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from io import StringIO
 from pathlib import Path
 from typing import TypeAlias
 
+from toolbus.config.project import DOTENV, Contents, project_path
 from toolbus.config.reference import Reference
 
 GetSecret: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
@@ -42,15 +44,22 @@ class Missing:
 class Secrets:
     """Where names get their values: `get_secret`, then the environment, then `.env` in the folder.
 
-    Nothing is kept: every lookup asks again.
+    Nothing is kept: every lookup asks again. Only the files of a project that the user had to agree to are
+    taken as they were then: `reviewed`.
     """
 
     command_seconds = 30.0
     """How long a `${cmd:...}` may run."""
 
-    def __init__(self, get_secret: GetSecret | None = None, folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        get_secret: GetSecret | None = None,
+        folder: Path | None = None,
+        reviewed: Contents | None = None,
+    ) -> None:
         self.folder = folder
         self._get_secret = get_secret
+        self._reviewed = reviewed
 
     async def find(self, reference: Reference) -> Found | Missing:
         """The value of the reference, or why there is none; files and commands do not block the loop."""
@@ -95,9 +104,13 @@ class Secrets:
         )
 
     def _from_dotenv(self, name: str, otherwise: Missing) -> Found | Missing:
-        if self.folder is None or not (path := self.folder / ".env").is_file():
+        if self.folder is None:
             return otherwise
-        values = dotenv(path)
+        path = self.folder / DOTENV
+        exists = path.is_file() if self._reviewed is None else self._reviewed.get(str(path)) is not None
+        if not exists:
+            return otherwise
+        values = self.variables(DOTENV)
         if isinstance(values, Missing):
             return Missing(f"is not set (.env {values.reason})")
         return Found(values[name]) if name in values else otherwise
@@ -111,11 +124,40 @@ class Secrets:
             return Found(str(folder.parent if folder.name in _EDITOR_FOLDERS else folder), is_secret=False)
         return None
 
-    def _read(self, body: str) -> Found | Missing:
+    def variables(self, path: str) -> Mapping[str, str] | Missing:
+        """The variables of a dotenv file that have a value."""
+        from dotenv import dotenv_values
+
+        content = self._content(path)
+        if isinstance(content, Missing):
+            return content
         try:
-            return Found(Path(self.located(body)).read_text(encoding="utf-8").rstrip("\r\n"))
+            values = dotenv_values(stream=StringIO(content.decode("utf-8-sig")))
+        except ValueError as error:
+            return Missing(f"cannot be read ({type(error).__name__})")
+        return {name: value for name, value in values.items() if value is not None}
+
+    def _read(self, body: str) -> Found | Missing:
+        content = self._content(body)
+        if isinstance(content, Missing):
+            return content
+        try:
+            return Found(content.decode("utf-8").rstrip("\r\n"))
+        except ValueError as error:
+            return Missing(f"cannot be read ({type(error).__name__})")
+
+    def _content(self, path: str) -> bytes | Missing:
+        try:
+            if self._reviewed is None or self.folder is None:
+                return Path(self.located(path)).read_bytes()
+            if (own := project_path(path, self.folder)) is None:
+                return Path(self.located(path)).read_bytes()
         except (OSError, ValueError) as error:
             return Missing(f"cannot be read ({type(error).__name__})")
+        if own not in self._reviewed:
+            return Missing("is in the project but was not reviewed, since its path holds a reference")
+        content = self._reviewed[own]
+        return Missing("cannot be read (FileNotFoundError)") if content is None else content
 
     def _run(self, body: str) -> Found | Missing:
         try:
@@ -136,15 +178,3 @@ class Secrets:
         if done.returncode:
             return Missing(f"failed with exit code {done.returncode}")
         return Found(value) if value else Missing("printed nothing")
-
-
-def dotenv(path: Path) -> Mapping[str, str] | Missing:
-    """The variables of a dotenv file that have a value."""
-    from dotenv import dotenv_values
-
-    try:
-        with path.open(encoding="utf-8-sig") as stream:
-            values = dotenv_values(stream=stream)
-    except (OSError, ValueError) as error:
-        return Missing(f"cannot be read ({type(error).__name__})")
-    return {name: value for name, value in values.items() if value is not None}

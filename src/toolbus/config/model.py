@@ -179,6 +179,8 @@ class BusConfig(Record):
     file: str | None = None
     folder: Path | None = None
     """Where `.env` and relative paths are looked for."""
+    reviewed: dict[str, bytes | None] | None = Field(default=None, exclude=True, repr=False)
+    """Files of the project by path, as they were when the user agreed to them; they are not read again."""
 
     @property
     def root_folders(self) -> list[Path]:

@@ -23,21 +23,33 @@ _TRAILING_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|,(?=\s*[}\]])', re.DOTALL)
 
 def read_document(path: Path) -> Mapping[JSON, JSON]:
     """The mapping that the file holds; its format follows from the ending of its name."""
+    return document_in(read_content(path), path)
+
+
+def read_content(path: Path) -> bytes:
+    """What the file holds, as it is."""
     place = Place(file=str(path))
     if path.is_dir():
         raise place.error("is a folder; name the file in it")
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise place.error("no such file; check the path") from None
+    except OSError as error:
+        raise place.error(f"cannot be read ({type(error).__name__}); check path and permissions") from error
+
+
+def document_in(content: bytes, path: Path) -> Mapping[JSON, JSON]:
+    """The mapping in the content of the file at `path`."""
+    place = Place(file=str(path))
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
         raise place.error(f"unknown file format; name it with one of {', '.join(_PARSERS)}")
     try:
         # utf-8-sig: editors on Windows put a byte order mark in front.
-        text = path.read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise place.error("no such file; check the path") from None
+        text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise place.error("is not UTF-8; save it as UTF-8") from None
-    except OSError as error:
-        raise place.error(f"cannot be read ({type(error).__name__}); check path and permissions") from error
     try:
         document = parse(text, place)
     except RecursionError:

@@ -1,0 +1,152 @@
+"""What a config would run, connect to and read: exactly as it is written, for a person or as JSON.
+
+Nothing is expanded, cut or left to the terminal. A credential that is written out is `***`.
+"""
+
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from toolbus.cli.screen import exact
+from toolbus.config.literals import without_literals
+from toolbus.config.model import ServerConfig
+from toolbus.config.place import is_list, is_mapping
+from toolbus.config.project import DOTENV, Contents, env_file_path
+from toolbus.config.reference import MASK, Reference, parsed
+from toolbus.config.trust import Candidate
+from toolbus.errors import ConfigError
+from toolbus.records import JSON
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_OF_EDITORS = ("workspaceFolder", "userHome")
+# As python-dotenv fills them in.
+_IN_DOTENV = re.compile(r"\$\{([^}:]*)(?::-[^}]*)?\}")
+_LABELS = {"headers": "header", "env_file_variables": "env", "secrets": "secret", "inherit_env": "inherits"}
+
+
+def review(found: Candidate) -> dict[str, JSON]:
+    """By alias of each server that would be used, what it asks for."""
+    reviewed = _Project(found)
+    return {alias: reviewed.facts(server) for alias, server in found.config.servers.items()}
+
+
+def show(console: "Console", reviewed: Mapping[str, JSON]) -> None:
+    """Print it, a line for each fact."""
+    from rich.text import Text
+
+    lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
+    width = max((len(label) for _, facts in lines for label, _ in facts), default=0)
+    for alias, facts in lines:
+        console.print(Text(exact(alias), style="bold"))
+        for label, text in facts:
+            console.print(Text.assemble((f"  {label:{width}}  ", "dim"), exact(text)))
+    if not lines:
+        console.print(Text("no servers", style="dim"))
+    if any(MASK in text for _, facts in lines for _, text in facts):
+        console.print(Text(f"{MASK} hides what looks like a secret; the file has it", style="dim"))
+
+
+def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
+    for name, fact in facts.items():
+        label = _LABELS.get(name, name)
+        if name == "secrets":
+            yield from ((label, f"{secret['reference']}  {secret['source']}") for secret in fact)
+        elif is_mapping(fact):
+            gap = ": " if name == "headers" else "="
+            yield from ((label, f"{key}{gap}{text}") for key, text in fact.items())
+        elif name == "inherit_env":
+            yield label, "the whole environment" if fact == "all" else ", ".join(fact)
+        else:
+            yield label, "false: any certificate is accepted" if fact is False else str(fact)
+
+
+class _Project:
+    """The files of the project, and what a server makes of them."""
+
+    def __init__(self, found: Candidate) -> None:
+        assert found.config.folder is not None
+        self._folder = found.config.folder
+        self._contents: Contents = found.config.reviewed or {}
+        self._dotenv = self._variables(str(self._folder / DOTENV))
+
+    def facts(self, server: ServerConfig) -> dict[str, JSON]:
+        shown = without_literals(server)
+        words = [shown[key] for key in shown if key == "command" or key.startswith("args[")]
+        own = self._variables(env_file_path(server, self._folder))
+        inherited = server.inherit_env
+        facts: dict[str, JSON] = {
+            "command": shlex.join(words) or None,
+            "cwd": shown.get("cwd"),
+            "url": shown.get("url"),
+            "verify": None if server.verify is True else server.verify,
+            "headers": {name: shown[f"headers.{name}"] for name in server.headers},
+            "auth": shown.get("auth.token"),
+            "env": {name: shown[f"env.{name}"] for name in server.env},
+            "env_file": shown.get("env_file"),
+            "env_file_variables": {name: _without_literals(name, text) for name, text in own.items()},
+            "inherit_env": list(inherited) if is_list(inherited) else "all" if inherited == "all" else None,
+            "secrets": list(self._secrets(server, own)),
+        }
+        return {name: fact for name, fact in facts.items() if fact not in (None, {}, [])}
+
+    def _secrets(self, server: ServerConfig, own: Mapping[str, str]) -> Iterator[JSON]:
+        """Each reference once, and what it stands for."""
+        references = dict.fromkeys(
+            part for _, text in server.texts() for part in parsed(text) if isinstance(part, Reference)
+        )
+        names: dict[str, None] = {}
+        for reference in references:
+            match reference.kind:
+                case "name":
+                    names[reference.body] = None
+                case "file":
+                    path = os.path.realpath(os.path.join(self._folder, os.path.expanduser(reference.body)))
+                    yield _secret(f"file:{reference.body}", f"reads {path}")
+                case "cmd":
+                    yield _secret(f"cmd:{reference.body}", "runs this command")
+        for name in self._with_those_inside(names, own):
+            if name in self._dotenv:
+                value = _without_literals(name, self._dotenv[name])
+                yield _secret(name, f"from the environment, else from {DOTENV}: {value}")
+            elif name not in _OF_EDITORS:
+                yield _secret(name, "from the environment")
+
+    def _with_those_inside(self, names: Iterable[str], own: Mapping[str, str]) -> Iterable[str]:
+        """The names, and those that the values of dotenv files refer to in turn."""
+        found = dict.fromkeys(names)
+        waiting = [*(self._dotenv.get(name, "") for name in found), *own.values()]
+        while waiting:
+            for name in _IN_DOTENV.findall(waiting.pop()):
+                if name not in found:
+                    found[name] = None
+                    waiting.append(self._dotenv.get(name, ""))
+        return found
+
+    def _variables(self, path: str | None) -> dict[str, str]:
+        """The variables of a dotenv file of the project, as they are written."""
+        from dotenv import dotenv_values
+
+        content = self._contents.get(path) if path is not None else None
+        if content is None:
+            return {}
+        stream = StringIO(content.decode("utf-8-sig", errors="replace"))
+        values = dotenv_values(stream=stream, interpolate=False)
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _secret(reference: str, source: str) -> JSON:
+    return {"reference": f"${{{reference}}}", "source": source}
+
+
+def _without_literals(name: str, text: str) -> str:
+    """The value of a variable, unless it is a credential."""
+    try:
+        alone = ServerConfig(alias=DOTENV, transport="stdio", command=DOTENV, env={name: text})
+        return without_literals(alone)[f"env.{name}"]
+    except ConfigError:  # half a reference: no credential that could be used
+        return text

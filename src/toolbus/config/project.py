@@ -1,0 +1,66 @@
+"""The files of a project that its config makes us read: `.env`, dotenv files, `${file:...}`, certificates.
+
+Relative paths, and all below the folder of the config, are the project's. Other paths are the user's own.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeAlias
+
+from toolbus.config.model import BusConfig, ServerConfig
+from toolbus.config.reference import Reference, parsed
+
+Contents: TypeAlias = Mapping[str, bytes | None]
+"""Files by absolute path; None is one that did not exist."""
+
+DOTENV = ".env"
+
+
+def project_path(path: str, folder: Path) -> str | None:
+    """The absolute path of a file that belongs to the project in that folder; None for any other file."""
+    expanded = os.path.expanduser(path)
+    located = os.path.normpath(os.path.join(folder, expanded))
+    inside = Path(os.path.realpath(located)).is_relative_to(os.path.realpath(folder))
+    return located if inside or not os.path.isabs(expanded) else None
+
+
+def project_files(config: BusConfig) -> dict[str, bytes | None]:
+    """What the files hold that using the config reads from its project."""
+    if config.folder is None:
+        return {}
+    paths = (project_path(path, config.folder) for path in _paths(config, config.folder))
+    return {path: _content(path) for path in paths if path is not None}
+
+
+def env_file_path(server: ServerConfig, folder: Path) -> str | None:
+    """The dotenv file of a server if it is one of the project and its path is known by now.
+
+    A path with other references cannot be reviewed. If it turns out to be in the project, it is not read.
+    """
+    here = Reference("name", "workspaceFolder")
+    parts = [str(folder) if part == here else part for part in parsed(server.env_file or "")]
+    if not parts or any(isinstance(part, Reference) for part in parts):
+        return None
+    return project_path("".join(map(str, parts)), folder)
+
+
+def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
+    yield DOTENV
+    for server in config.servers.values():
+        for _, text in server.texts():
+            for part in parsed(text):
+                if isinstance(part, Reference) and part.kind == "file":
+                    yield part.body
+        if (path := env_file_path(server, folder)) is not None:
+            yield path
+        if isinstance(server.verify, str):
+            yield server.verify
+
+
+def _content(path: str) -> bytes | None:
+    # Only regular files: a FIFO that a project brings along would block.
+    try:
+        return Path(path).read_bytes() if os.path.isfile(path) else None
+    except OSError:
+        return None
