@@ -5,32 +5,44 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # pyright otherwise asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: test test-adapter check shapes bench soak demo docs format clean
+.PHONY: test test-all test-adapter check shapes bench soak demo docs format clean
 .SILENT:
 
-# make test ARGS="-k naming"; most tests wait for servers, so two run at a time. Without ARGS, also the
-# adapters whose framework cannot share an environment with the others.
-test: .venv/.ready .interop/.ready .adapters/.ready
-	python -m pytest -n 2 --dist loadfile $(ARGS)
-	$(if $(ARGS),,python -m tests.adapters.environments)
+# Most tests wait for servers, so two run at a time.
+PYTEST := python -m pytest -n 2 --dist loadfile
+
+# make test ARGS="-k naming": only those tests; the servers of others are set up when ARGS names their tests.
+ifdef ARGS
+test: .venv/.ready $(if $(filter tests/interop% tests/conformance%,$(ARGS)),.interop/.ready)
+	$(PYTEST) $(ARGS)
+else
+# First the adapters whose framework cannot share an environment with the others, if they changed.
+test: .venv/.ready .interop/.ready
+	python -m tests.adapters.proven test; changed=$$?; $(PYTEST) && exit $$changed
+endif
+
+# Everything in full, changed or not; then records what passed in tests/adapters/proven.json.
+test-all: .venv/.ready .interop/.ready
+	$(PYTEST) --full
+	python -m tests.adapters.proven all --full
 
 # make test-adapter NAME=langchain
-test-adapter: .venv/.ready .adapters/.ready
+test-adapter: .venv/.ready
 	python -m tests.adapters.environments $(NAME) $(ARGS)
 
-check: .venv/.ready .adapters/.ready
+# -qq: no closing line, which would look like that of the whole suite.
+check: .venv/.ready
 	ruff format --check
 	ruff check
 	pyright
-	python -m tests.adapters.environments --types
-	python -m tests.adapters.environments --resolve
-	python -m pytest -q tests/test_architecture.py tests/test_public_api.py
+	python -m tests.adapters.proven check
+	python -m pytest -qq tests/test_architecture.py tests/test_public_api.py
 
 # How the real tool definitions below TOOLBUS_CORPUS fare in every dialect.
 shapes: .venv/.ready
 	python -m tests.shape.table
 
-bench: .venv/.ready .interop/.ready
+bench: .venv/.ready
 	python -m bench
 
 # make soak ARGS="--minutes 2 --seed 7"
@@ -62,9 +74,4 @@ clean:
 .interop/.ready: tests/interop/install.py | .venv/.ready
 	echo "setting up .interop: MCP servers for the tests (up to a minute, once)"
 	python tests/interop/install.py
-	touch $@
-
-.adapters/.ready: pyproject.toml tests/adapters/environments.py | .venv/.ready
-	echo "setting up .adapters: frameworks that cannot share an environment (up to a minute, once)"
-	python -m tests.adapters.environments --install
 	touch $@

@@ -1,17 +1,18 @@
 """Where the tests of each adapter run: most in the project's environment, some in one of their own.
 
-python -m tests.adapters.environments                 the tests of all that have their own
-python -m tests.adapters.environments langchain       those of one, wherever it lives
-python -m tests.adapters.environments --install       make the environments
-python -m tests.adapters.environments --resolve       show that every extra resolves with the core
+python -m tests.adapters.environments langchain       the tests of one, wherever it lives
+
+`proven.py` decides when the adapters with an environment of their own have to run.
 """
 
+import fcntl
 import json
 import subprocess
 import sys
 import tempfile
 import tomllib
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / ".adapters"
@@ -52,24 +53,41 @@ def extra_of(name: str) -> str:
     return name.replace("_", "-")
 
 
-def installed(name: str) -> None:
-    """Make the environment, or bring it up to date."""
-    print(f"setting up .adapters/{name}", flush=True)
-    _uv("venv", "--quiet", "--allow-existing", "--python", sys.executable, str(FOLDER / name))
-    wanted = [*OWN[name], *TESTING, "--editable", f".[{extra_of(name)}]"]
-    # Compiled now: else the warnings of others' code come up at its first import, as errors of a test.
-    _uv("pip", "install", "--quiet", "--compile-bytecode", "--python", str(python_of(name)), *wanted)
+def wanted(name: str) -> list[str]:
+    """What its environment holds besides the project and its extra."""
+    return [*OWN[name], *TESTING]
 
 
-def tested(name: str, *more: str) -> int:
-    """Run the tests of one adapter and its page; gives pytest's exit code."""
+def install(name: str) -> None:
+    """Make its environment, or bring it up to date; does nothing if that was done already."""
+    FOLDER.mkdir(exist_ok=True)
+    stamp = FOLDER / name / ".installed"
+    content = "\n".join([*wanted(name), *dependencies(), *extras()[extra_of(name)]])
+    # `make check` and `make test` may run side by side.
+    with (FOLDER / f".{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.is_file() and stamp.read_text(encoding="utf-8") == content:
+            return
+        print(f"setting up .adapters/{name}", flush=True)
+        stamp.unlink(missing_ok=True)
+        _uv("venv", "--quiet", "--allow-existing", "--python", sys.executable, str(FOLDER / name))
+        packages = [*wanted(name), "--editable", f".[{extra_of(name)}]"]
+        # Compiled now: else the warnings of others' code come up at its first import, as errors of a test.
+        _uv("pip", "install", "--quiet", "--compile-bytecode", "--python", str(python_of(name)), *packages)
+        stamp.write_text(content, encoding="utf-8")
+
+
+def run_tests(name: str, *more: str) -> bool:
+    """Run the tests of one adapter and its page; returns whether they passed."""
+    if name in OWN:
+        install(name)
     files = [f"tests/adapters/test_{name}.py", "tests/adapters/test_pages.py"]
-    command = [python_of(name), "-m", "pytest", "-q", *files, "-k", name, *more]
-    return subprocess.run(command, cwd=ROOT, check=False).returncode
+    return _passes(python_of(name), "-m", "pytest", "-q", *files, "-k", name, *more)
 
 
-def typed(name: str) -> int:
-    """Check the types of an adapter and its tests where its framework is; gives pyright's exit code."""
+def check_types(name: str) -> bool:
+    """Check the types of an adapter and its tests where its framework is; returns whether they are right."""
+    install(name)
     files = [f"src/toolbus/adapters/{name}.py", f"tests/adapters/test_{name}.py"]
     rules = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["pyright"]
     # A config of its own: the project's leaves these files out, and names another environment.
@@ -78,28 +96,37 @@ def typed(name: str) -> int:
     with tempfile.NamedTemporaryFile("w", suffix=".json", dir=ROOT, prefix=".pyright-") as config:
         json.dump(own, config)
         config.flush()
-        command = [sys.executable, "-m", "pyright", "--project", config.name]
-        return subprocess.run(command, cwd=ROOT, check=False).returncode
+        return _passes(sys.executable, "-m", "pyright", "--project", config.name)
 
 
-def resolved(name: str) -> str:
-    """The versions that the core and one extra agree on; fails loudly when there are none."""
+def resolve(name: str) -> bool:
+    """Print the versions that the core and one extra agree on; returns whether there are any."""
     with tempfile.TemporaryDirectory() as folder:
         pins = Path(folder) / "pins.txt"
-        _uv(
-            *f"pip compile --quiet --no-header --no-annotate pyproject.toml --extra {extra_of(name)}".split(),
-            "-o",
-            str(pins),
+        command = (
+            f"uv pip compile -q --no-header --no-annotate pyproject.toml --extra {extra_of(name)} -o {pins}"
         )
+        if not _passes(sys.executable, "-m", *command.split()):
+            return False
         lines = pins.read_text().splitlines()
-    wanted = [*_requirements(extra_of(name)), "mcp"]
-    return ", ".join(line for line in lines if line.partition("==")[0] in wanted)
+    shown = [*_requirements(extra_of(name)), "mcp"]
+    found = ", ".join(line for line in lines if line.partition("==")[0] in shown)
+    print(f"toolbus[{extra_of(name)}]: {found}", flush=True)
+    return True
+
+
+def dependencies() -> list[str]:
+    """What the core of the project asks for."""
+    return _project()["dependencies"]
 
 
 def extras() -> dict[str, list[str]]:
     """The extras of the project, and what each asks for."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return project["optional-dependencies"]
+    return _project()["optional-dependencies"]
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
 
 def _requirements(extra: str) -> list[str]:
@@ -110,23 +137,15 @@ def _uv(*arguments: str) -> None:
     subprocess.run([sys.executable, "-m", "uv", *arguments], cwd=ROOT, check=True)
 
 
+def _passes(*command: str | Path) -> bool:
+    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+
+
 def main(arguments: list[str]) -> int:
-    """Do what the arguments say; gives the exit code."""
+    """Run the tests of the adapter that the arguments name; returns the exit code."""
     match arguments:
-        case ["--install"]:
-            for name in OWN:
-                installed(name)
-            return 0
-        case ["--resolve"]:
-            for name in ADAPTERS:
-                print(f"toolbus[{extra_of(name)}]: {resolved(name)}", flush=True)
-            return 0
-        case ["--types"]:
-            return max(typed(name) for name in OWN)
-        case []:
-            return max(tested(name) for name in OWN)
         case [name, *more] if name in ADAPTERS:
-            return tested(name, *more)
+            return 0 if run_tests(name, *more) else 1
         case _:
             print(f"which adapter? {', '.join(ADAPTERS)}", file=sys.stderr)
             return 2

@@ -18,7 +18,9 @@ from typing import Any
 
 import pytest
 
-from tests.interop.servers import INTEROP
+from tests.interop.servers import INTEROP, require_installed
+
+require_installed("conformance")
 
 VERSIONS = ("2025-11-25", "2026-07-28")
 CLIENT = shlex.join([sys.executable, str(Path(__file__).with_name("client.py"))])

@@ -54,7 +54,7 @@ def install_from_npm(folder: Path, pins: list[str]) -> None:
     """Put `pins` into `folder`/node_modules."""
     npm = shutil.which("npm")
     if npm is None:
-        raise FileNotFoundError("npm is not on the PATH; the interop tests need node")
+        raise FileNotFoundError("npm is not on the PATH; install node, or skip: make test ARGS=tests")
     folder.mkdir(parents=True)
     run(npm, "install", "--prefix", folder, "--no-audit", "--no-fund", "--no-package-lock", *pins)
 

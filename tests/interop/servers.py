@@ -4,8 +4,11 @@ In arguments and environment `{folder}` is a folder of the test's own, so that n
 what another one left behind.
 """
 
+import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 INTEROP = Path(__file__).resolve().parents[2] / ".interop"
 
@@ -42,3 +45,16 @@ SERVERS = {
         env={"MEMORY_FILE_PATH": "{folder}/memory.jsonl"},
     ),
 }
+
+
+def require_installed(*names: str) -> None:
+    """Skip the whole test module unless `install.py` installed these."""
+    if missing := [name for name in names if not (INTEROP / name / ".installed").is_file()]:
+        reason = f".interop has no {', '.join(missing)}; run make .interop/.ready (needs node with npm)"
+        pytest.skip(reason, allow_module_level=True)
+
+
+def require_git() -> None:
+    """Skip the test on a machine without git."""
+    if shutil.which("git") is None:
+        pytest.skip("git is not on the PATH; install it to run this test")

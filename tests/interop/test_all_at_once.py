@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.interop.servers import SERVERS
+from tests.interop.servers import SERVERS, require_git, require_installed
 from tests.processes import alive, children
 from toolbus import Toolbus, connect_mcp
 from toolbus.sync import SyncToolbus
+
+require_installed("time", "git", "sqlite", "node")
 
 pytestmark = pytest.mark.anyio
 
@@ -52,6 +54,7 @@ CALLS: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def config(tmp_path: Path) -> dict[str, Any]:
     """Every server, all in one folder, which is a git repository."""
+    require_git()
     subprocess.run(["git", "init", "--quiet", str(tmp_path)], check=True)
     return {"servers": {alias: server.config(tmp_path) for alias, server in SERVERS.items()}}
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.interop.servers import INTEROP, SERVERS
+from tests.interop.servers import INTEROP, SERVERS, require_installed
 from toolbus import (
     Answer,
     ArgumentsError,
@@ -30,6 +30,8 @@ from toolbus import (
 )
 from toolbus.events import Event, Logged, ResourceUpdated
 from toolbus.records import PromptMessage, PromptResult
+
+require_installed("node")
 
 pytestmark = pytest.mark.anyio
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.servers import SERVERS
+from tests.interop.servers import SERVERS, require_git, require_installed
 from toolbus import Audio, Embedded, Text, Toolbus, ToolResult
 from toolbus.records import JSON
+
+require_installed("time", "git", "sqlite", "node")
 
 pytestmark = pytest.mark.anyio
 
@@ -36,6 +38,7 @@ def git(folder: Path, *command: str) -> str:
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """A git repository with one commit."""
+    require_git()
     git(tmp_path, "init", "--initial-branch", "main")
     (tmp_path / "notes.txt").write_text("one\n")
     git(tmp_path, "add", ".")
