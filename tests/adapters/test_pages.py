@@ -5,7 +5,11 @@ The model is a script: it keeps a note, looks for it, and says what it found.
 
 import asyncio
 import gc
+from functools import wraps
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,14 +30,39 @@ def scripted(asked: Asked) -> str | list[ToolCall]:
             return f"Found: {asked.given[-1].text}"
 
 
-@pytest.mark.filterwarnings("default")  # a framework's warnings are not ours
+# A framework's warnings are not ours; but nothing may be left open.
+@pytest.mark.filterwarnings(
+    "default", "error::ResourceWarning", "error::pytest.PytestUnraisableExceptionWarning"
+)
 @pytest.mark.parametrize("name", living_here())
 def test_the_page_is_true(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_examples(tmp_path, monkeypatch)
+    clients = kept_clients(monkeypatch)
     with playing(name, scripted) as provider, asyncio.Runner() as runner:
         # The programs of a page share a loop: a framework keeps its HTTP client for the next one.
         monkeypatch.setattr(asyncio, "run", runner.run)
         for variable, value in provider.environment.items():
             monkeypatch.setenv(variable, value)
         check_page(ROOT / "docs" / "frameworks" / f"{name}.md", runner)
-    gc.collect()  # clients that a framework left open are to be found here, not in another test
+        for client in clients:
+            runner.run(client.aclose())
+    gc.collect()  # what is left open is to be found here, not in another test
+
+
+def kept_clients(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every HTTP client that is made from now on: frameworks leave theirs open."""
+    clients: list[Any] = []
+    for library in ("httpx", "httpx2"):
+        if find_spec(library) is not None:
+            made: Any = import_module(library).AsyncClient
+            monkeypatch.setattr(made, "__init__", _keeping(made.__init__, clients))
+    return clients
+
+
+def _keeping(init: Any, clients: list[Any]) -> Any:
+    @wraps(init)
+    def kept(self: Any, *args: Any, **options: Any) -> None:
+        clients.append(self)
+        init(self, *args, **options)
+
+    return kept
