@@ -82,13 +82,17 @@ class Terminal:
 
 @contextmanager
 def terminal(
-    *words: str, folder: Path, width: int = 120, env: Mapping[str, str] | None = None
+    *words: str,
+    folder: Path,
+    width: int = 120,
+    env: Mapping[str, str] | None = None,
+    program: str = TOOLBUS,
 ) -> Generator[Terminal]:
-    """Run a command in a terminal that wide; killed if it is still there afterwards."""
+    """Run a command, or another program, in a terminal that wide; killed if it is still there afterwards."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     process = subprocess.Popen(
-        [sys.executable, "-S", "-c", IN_ITS_TERMINAL, TOOLBUS, *words],
+        [sys.executable, "-S", "-c", IN_ITS_TERMINAL, program, *words],
         cwd=folder,
         env=environment(folder.parent, **{"TERM": "xterm-256color", **(env or {})}),
         stdin=its,
