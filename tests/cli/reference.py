@@ -36,9 +36,10 @@ that ends in the next step. Without a terminal there is no colour, no spinner, a
 With `--json` there is one document on stdout and nothing else (`watch` and `chat`: one per line and
 event). A command that could not do its work prints `{"error": {"type": ..., "message": ...}}` there, too.
 
-Completion: `toolbus --install-completion`. Names come from the config and from the last listing; Tab starts
-no server for them. Only what an argument of a prompt or of a template may be is asked of its server, which
-has a few seconds to say so.
+Completion for bash, zsh, fish and PowerShell: `toolbus --install-completion`. Tab offers commands, options,
+servers from the config, and from the last listing tools, prompts, URIs and the names of arguments. It starts
+no server and resolves no `${...}`. Names with anything but ASCII letters, digits and `_ . : / @ + % -` are
+not offered, and no description is shown: a shell might evaluate them.
 
 Where a server asks something in the middle of a call, you are asked on the terminal: a form field by field,
 with defaults in brackets; an address is shown, and never opened. Ctrl-D or `/decline` says no, Ctrl-C gives

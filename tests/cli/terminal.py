@@ -6,6 +6,8 @@ import pty
 import re
 import select
 import struct
+import subprocess
+import sys
 import termios
 import time
 from collections.abc import Generator, Mapping
@@ -19,12 +21,18 @@ ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|9[0-7])[;m]")
 SECONDS = 25
 """How long anything on the screen may take."""
+# A terminal of its own, so that Ctrl-C becomes a signal there.
+IN_ITS_TERMINAL = (
+    "import fcntl, os, sys, termios\n"
+    "fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 class Terminal:
     """What came out of a command so far, and a way to type."""
 
-    def __init__(self, process: warm.Running, end: int) -> None:
+    def __init__(self, process: warm.Running | subprocess.Popen[bytes], end: int) -> None:
         self.process = process
         self._end = end
         self._seen = 0
@@ -75,13 +83,28 @@ class Terminal:
 
 @contextmanager
 def terminal(
-    *words: str, folder: Path, width: int = 120, env: Mapping[str, str] | None = None
+    *words: str,
+    folder: Path,
+    width: int = 120,
+    env: Mapping[str, str] | None = None,
+    program: str | None = None,
 ) -> Generator[Terminal]:
-    """Run a command in a terminal that wide; killed if it is still there afterwards."""
+    """Run a command, or another program, in a terminal that wide; killed if it is still there afterwards."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
     seen = environment(folder.parent, **{"TERM": "xterm-256color", **(env or {})})
-    process = warm.Running("toolbus", words, folder, seen, (its, its, its), in_terminal=True)
+    if program is None:
+        process = warm.Running("toolbus", words, folder, seen, (its, its, its), in_terminal=True)
+    else:
+        process = subprocess.Popen(
+            [sys.executable, "-S", "-c", IN_ITS_TERMINAL, program, *words],
+            cwd=folder,
+            env=seen,
+            stdin=its,
+            stdout=its,
+            stderr=its,
+            start_new_session=True,
+        )
     os.close(its)
     try:
         yield Terminal(process, ours)

@@ -340,10 +340,15 @@ def exit_code(arguments: Sequence[str]) -> int:
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        if os.environ.get("_TOOLBUS_COMPLETE") == "complete_bash":
-            from toolbus.cli.bash import completed
+        instruction, _, shell = os.environ.get("_TOOLBUS_COMPLETE", "").partition("_")
+        if instruction == "complete":
+            from toolbus.cli.shells import complete
 
-            return completed(lambda: _obeyed(["--help"]))
+            return complete(shell, app)
+        if {"--install-completion", "--show-completion"} & set(arguments):
+            from toolbus.cli.shells import mend_scripts
+
+            mend_scripts()
         return _obeyed(arguments)
     except BrokenPipeError:
         _give_up_stdout()

@@ -1,6 +1,6 @@
 """What the shell completes: servers of the config, the rest from the last listing.
 
-Nothing is started for a name. Only the values of an argument are asked for: the server itself knows them.
+Nothing is started, asked or filled in for it. `toolbus.cli.shells` decides which names are safe to print.
 """
 
 from collections import Counter
@@ -9,67 +9,73 @@ from pathlib import Path
 
 import typer
 
-from toolbus.cli.listings import offers
-
-Choices = list[tuple[str, str]]
+from toolbus.cli.listings import LARGEST, offers
 
 
-def tool_names(ctx: typer.Context, incomplete: str) -> Choices:
+def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Public names that begin so."""
     return [
-        (name, tool["about"])
+        name
         for tools in offers(_config_of(ctx), "tools").values()
-        for name, tool in tools.items()
+        for name in tools
         if name.startswith(incomplete)
     ]
 
 
-def argument_names(ctx: typer.Context, incomplete: str) -> Choices:
+def argument_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Arguments of the tool on the line, as far as they are not given yet."""
     name = ctx.params.get("name") or ""
     tools = offers(_config_of(ctx), "tools").values()
-    known = next((own[name]["arguments"] for own in tools if name in own), ())
+    known = [own[name] for own in tools if name in own]
+    return _left(known[:1], ctx.params.get("words") or (), incomplete)
+
+
+def server_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Servers of the config that begin so; the config is only parsed."""
+    from toolbus.config.dialects import container
+    from toolbus.config.entry import is_switched_off
+    from toolbus.config.place import Place
+    from toolbus.config.read import read_document
+    from toolbus.errors import ConfigError
+
+    file = Path(_config_of(ctx) or "")
+    place = Place(file=str(file))
+    try:
+        if file.stat().st_size > LARGEST:
+            return []
+        entries = container(read_document(file), place).entries
+        return [
+            alias
+            for alias, entry in entries.items()
+            if alias.startswith(incomplete) and not is_switched_off(entry, place)
+        ]
+    except (OSError, ConfigError):
+        return []
+
+
+def prompt_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Prompts as `server/name`, or also by the name alone."""
+    found = [(alias, name) for alias, own in offers(_config_of(ctx), "prompts").items() for name in own]
+    full = [f"{alias}/{name}" for alias, name in found]
+    return [name for name in full if name.startswith(incomplete)] or [
+        name for _, name in found if name.startswith(incomplete)
+    ]
+
+
+def prompt_arguments(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Arguments of the prompt on the line that are not given yet."""
+    name: str = ctx.params.get("name") or ""
+    known = [
+        arguments
+        for alias, prompts in offers(_config_of(ctx), "prompts").items()
+        for own, arguments in prompts.items()
+        if name in (own, f"{alias}/{own}")
+    ]
     return _left(known, ctx.params.get("words") or (), incomplete)
 
 
-def server_names(ctx: typer.Context, incomplete: str) -> Choices:
-    """Servers of the config that begin so."""
-    from toolbus.config import find_config, load_config
-    from toolbus.errors import ConfigError
-
-    try:
-        config = load_config(_config_of(ctx) or find_config())
-    except ConfigError:
-        return []
-    return [
-        (alias, server.transport) for alias, server in config.servers.items() if alias.startswith(incomplete)
-    ]
-
-
-def prompt_names(ctx: typer.Context, incomplete: str) -> Choices:
-    """Prompts as `server/name`, or also by the name alone."""
-    listed = offers(_config_of(ctx), "prompts")
-    found = [(alias, name, prompt["about"]) for alias, own in listed.items() for name, prompt in own.items()]
-    full = [(f"{alias}/{name}", about) for alias, name, about in found]
-    return [(name, about) for name, about in full if name.startswith(incomplete)] or [
-        (name, about) for _, name, about in found if name.startswith(incomplete)
-    ]
-
-
-def prompt_arguments(ctx: typer.Context, incomplete: str) -> Choices:
-    """Arguments of the prompt on the line that are not given yet; after the `=`, what it may be."""
-    name: str = ctx.params.get("name") or ""
-    whose = [
-        (alias, own, prompt["arguments"])
-        for alias, prompts in offers(_config_of(ctx), "prompts").items()
-        for own, prompt in prompts.items()
-        if name in (own, f"{alias}/{own}")
-    ]
-    return _argument(ctx, whose, ctx.params.get("words") or (), incomplete)
-
-
-def read_words(ctx: typer.Context, incomplete: str) -> Choices:
-    """A server, what can be read there, and what a template needs; after the `=`, what that may be."""
+def read_words(ctx: typer.Context, incomplete: str) -> list[str]:
+    """A server, what can be read there, and what a template needs."""
     listed = offers(_config_of(ctx), "uris")
     first: str | None = ctx.params.get("first")
     given: list[str] = [*([first] if first else []), *(ctx.params.get("words") or ())]
@@ -77,54 +83,25 @@ def read_words(ctx: typer.Context, incomplete: str) -> Choices:
     if is_named:
         listed, given = {given[0]: listed[given[0]]}, given[1:]
     if given:
-        whose = [
-            (alias, given[0], uris[given[0]]["arguments"])
-            for alias, uris in listed.items()
-            if given[0] in uris
-        ]
-        return _argument(ctx, whose, given[1:], incomplete)
+        return _left([uris[given[0]] for uris in listed.values() if given[0] in uris], given[1:], incomplete)
     # Without its server, only what no other server has can be read.
     often = Counter(uri for own in listed.values() for uri in own)
-    uris = [
-        (uri, offer["about"])
-        for own in listed.values()
-        for uri, offer in own.items()
-        if uri.startswith(incomplete) and often[uri] == 1
-    ]
+    uris = [uri for uri, count in often.items() if uri.startswith(incomplete) and count == 1]
     return ([] if is_named else server_names(ctx, incomplete)) + uris
 
 
-def editor_names(incomplete: str) -> Choices:
+def editor_names(incomplete: str) -> list[str]:
     """Whose config can be taken over."""
     from toolbus.config.editors import EDITORS
 
-    return [(name, "") for name in EDITORS if name.startswith(incomplete)]
+    return [name for name in EDITORS if name.startswith(incomplete)]
 
 
-def _left(arguments: Sequence[str], words: Sequence[str], incomplete: str) -> Choices:
-    """The arguments that begin so, and are not given yet."""
+def _left(known: Sequence[Sequence[str]], words: Sequence[str], incomplete: str) -> list[str]:
+    """The arguments that begin so and are not given yet, of what only one server has."""
     given = {word.partition("=")[0] for word in words}
-    return [(f"{name}=", "") for name in arguments if name.startswith(incomplete) and name not in given]
-
-
-def _argument(
-    ctx: typer.Context,
-    whose: Sequence[tuple[str, str, Sequence[str]]],
-    words: Sequence[str],
-    incomplete: str,
-) -> Choices:
-    """The next argument of what only one server has: its name, or what its server says that it may be."""
-    if len(whose) != 1:
-        return []
-    ((server, name, arguments),) = whose
-    argument, equals, begun = incomplete.partition("=")
-    if not equals:
-        return _left(arguments, words, incomplete)
-    from toolbus.cli.suggested import Wanted, suggested
-
-    known = dict(word.split("=", 1) for word in words if "=" in word)
-    wanted = Wanted(server=server, name=name, argument=argument, begun=begun, known=known)
-    return [(f"{argument}={value}", "") for value in suggested(_config_of(ctx), wanted)]
+    arguments = known[0] if len(known) == 1 else ()
+    return [f"{name}=" for name in arguments if name.startswith(incomplete) and name not in given]
 
 
 def _config_of(ctx: typer.Context) -> str | None:

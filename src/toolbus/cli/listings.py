@@ -5,17 +5,18 @@ import os
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 if TYPE_CHECKING:
     from toolbus.bus import Toolbus
     from toolbus.records import Inventory
 
 Kind: TypeAlias = Literal["tools", "uris", "prompts"]
-Offers: TypeAlias = dict[str, dict[str, Any]]
-"""By name: `about`, and the names of the `arguments`; a URI that has any is a template."""
+Offers: TypeAlias = dict[str, list[str]]
+"""By name, the names of the arguments; a URI that has any is a template."""
 KINDS: tuple[Kind, ...] = ("tools", "uris", "prompts")
-LONGEST = 100
+LARGEST = 1 << 20
+"""Bytes of a file that are read while a user waits."""
 
 
 def remember(config: str | None, bus: "Toolbus", servers: Collection[str]) -> None:
@@ -23,7 +24,7 @@ def remember(config: str | None, bus: "Toolbus", servers: Collection[str]) -> No
     up = [alias for alias in servers if bus.servers[alias].state == "ready"]
     tools = {
         alias: {
-            spec.name: _offer(spec.description, spec.input_schema.get("properties") or {})
+            spec.name: list(spec.input_schema.get("properties") or {})
             for spec in bus.catalog
             if spec.origin.server == alias
         }
@@ -59,34 +60,31 @@ def variables(template: str) -> tuple[str, ...]:
 
 def _content(stock: "Inventory") -> dict[str, Offers]:
     return {
-        "uris": {item.uri: _offer(item.description or item.name, ()) for item in stock.resources}
-        | {
-            item.uri_template: _offer(item.description or item.name, variables(item.uri_template))
-            for item in stock.templates
-        },
-        "prompts": {
-            item.name: _offer(item.description, [argument.name for argument in item.arguments])
-            for item in stock.prompts
-        },
+        "uris": {item.uri: list[str]() for item in stock.resources}
+        | {item.uri_template: list(variables(item.uri_template)) for item in stock.templates},
+        "prompts": {item.name: [argument.name for argument in item.arguments] for item in stock.prompts},
     }
 
 
-def _offer(about: str, arguments: Collection[str]) -> dict[str, Any]:
-    return {"about": about.strip().partition("\n")[0][:LONGEST], "arguments": list(arguments)}
-
-
 def _listed(config: str | None) -> dict[str, dict[Kind, Offers]]:
+    path = _file(config)
     try:
-        found: Any = json.loads(_file(config).read_text(encoding="utf-8"))
+        if path.stat().st_size > LARGEST:
+            return {}
+        found: Any = json.loads(path.read_text(encoding="utf-8"))
         return {
-            alias: {
-                kind: {name: _offer(own["about"], own["arguments"]) for name, own in listed[kind].items()}
-                for kind in KINDS
-            }
+            alias: {kind: {name: _names(own) for name, own in listed[kind].items()} for kind in KINDS}
             for alias, listed in found.items()
         }
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):  # damaged: as if there were none
+    # Damaged: as if there were none.
+    except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
         return {}
+
+
+def _names(own: Any) -> list[str]:
+    if not isinstance(own, list):
+        raise TypeError(own)
+    return [name for name in cast(list[Any], own) if isinstance(name, str)]
 
 
 def _file(config: str | None) -> Path:

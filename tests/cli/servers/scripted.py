@@ -9,8 +9,7 @@ that hangs; `waits` whether it answers nothing before the first `go`; `stays`
 whether it stays when its input ends, and ignores SIGTERM; `stderr` and `stdout` what it says at the start;
 `control` a FIFO to tell it, while it runs, `go`, `grow NAME` or `die`; `resources`, `templates` and `prompts`
 what it lists besides, `contents` URI -> what is read there, `messages` prompt -> its messages (else the
-arguments), `completions` argument -> its values, or another argument's value -> its values; `asks` tool ->
-what it asks the user (the answer is its result, as JSON text).
+arguments); `asks` tool -> what it asks the user (the answer is its result, as JSON text).
 """
 
 import json
@@ -76,7 +75,7 @@ class Scripted:
         params: Message = message.get("params") or {}
         match message["method"]:
             case "initialize":
-                offers = {"resources", "prompts", "completions"} & set(self._script)
+                offers = {"resources", "prompts"} & set(self._script)
                 result: Message = {
                     "protocolVersion": "2025-06-18",
                     "capabilities": {"tools": {"listChanged": True}, **{name: {} for name in offers}},
@@ -122,13 +121,6 @@ class Scripted:
                 said = json.dumps(params.get("arguments", {}))
                 plain = [{"role": "user", "content": {"type": "text", "text": said}}]
                 return {"messages": script.get("messages", {}).get(params["name"], plain)}
-            case "completion/complete":
-                found: Any = script["completions"].get(params["argument"]["name"], [])
-                if not isinstance(found, list):
-                    by: Any = found
-                    known: Message = params.get("context", {}).get("arguments", {})
-                    found = [value for name in known.values() for value in by.get(name, ())]
-                return {"completion": {"values": found}}
             case _:
                 return None
 
