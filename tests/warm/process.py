@@ -139,6 +139,8 @@ def _start(words: list[str]) -> None:
         case ["python", "-m", module, *more]:
             sys.argv = [module, *more]
             runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case ["python", first, *more] if first.startswith("-"):
+            os.execv(sys.executable, [sys.executable, first, *more])
         case ["python", script, *more]:
             sys.argv = [script, *more]
             sys.path[0] = os.path.dirname(os.path.abspath(script))
