@@ -18,7 +18,7 @@ PACKAGE = "toolbus"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 # Which part may import which. A part is a file or folder directly below src/toolbus.
-BASE = {"errors", "records", "visible", "questions"}
+BASE = {"errors", "records", "visible", "writable", "questions"}
 STAGES = BASE | {"events", "config", "catalog", "shape", "connect", "discover", "call", "interactions"}
 BUS = {"home", "tool", "registry", "servers", "shaping", "content", "later", "bus"}
 FACE = BASE | {
@@ -38,6 +38,7 @@ FACE = BASE | {
 FACES = {"agent", "adapters", "extension", "gateway", "console"}
 ALLOWED: dict[str, set[str]] = {
     "visible": set(),
+    "writable": set(),
     "errors": {"visible"},
     "forms": set(),
     "questions": {"forms", "visible"},

@@ -184,17 +184,17 @@ class Toolbus(Content, Later):
             fresh = Catalog(self._shaping.tools(inventories), self._own_tools(), self.instructions)
         except ShaperFailed as failed:
             self._shaper_failed = failed
+            # Each time, unlike `warn`: until it is mended, no change of any server is seen.
             logger.error("%s", failed)
+            self._hub.emit(Warned(server=READ_RESULT.origin.server, message=str(failed)))
             return
         before, self._catalog, self._shaper_failed = self._catalog, fresh, None
         for server, tool, message in self._shaping.warnings(inventories, fresh.specs):
             self.warn(server, tool, message)
-        difference = fresh.since(before)
-        if difference:
+        if difference := fresh.since(before):
             self._registrations.follow(fresh.specs)
-            self._hub.emit(
-                CatalogChanged(added=difference.added, removed=difference.removed, changed=difference.changed)
-            )
+            added, removed, changed = difference.added, difference.removed, difference.changed
+            self._hub.emit(CatalogChanged(added=added, removed=removed, changed=changed))
 
     def _own_tools(self) -> list[ToolSpec]:
         """What the bus itself offers: to read on in a result that was cut, once there is one; resources."""
@@ -322,7 +322,7 @@ class Toolbus(Content, Later):
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers, before anything is left out or renamed."""
-        return self._servers.inventories
+        return self._shaping.quarantining(self._servers.inventories)
 
     async def health(self) -> dict[str, Health]:
         """Ask every live link for a sign of life; no new connection is made."""

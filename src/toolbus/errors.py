@@ -6,7 +6,7 @@
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           no tool of that name in the catalog (a LookupError too)
     ├── ArgumentsError         arguments that cannot be sent (a TypeError too)
-    ├── ShaperFailed           a shaper of yours raised; the catalog stays as it was
+    ├── ShaperFailed           a shaper of yours is broken; the catalog stays as it was
     ├── ExtraMissing           a part of toolbus needs packages that are not installed (an ImportError too)
     └── ServerError            something about one server, named by `server`
         ├── ServerNotFound     no server of that alias on the bus (a LookupError too)
@@ -111,7 +111,7 @@ class ArgumentsError(ToolbusError, TypeError):
 
 
 class ShaperFailed(ToolbusError):
-    """A shaper raised. The catalog stays as it was: a shaper may be there to keep tools out."""
+    """A shaper is broken. The catalog stays as it was: a shaper may be there to keep tools out."""
 
     def __init__(self, shaper: str, error: Exception) -> None:
         self.shaper = shaper

@@ -32,6 +32,10 @@ class Origin:
         return f"{self.server}/{self.tool}"
 
 
+RECEIVED = "received"
+"""The first step in a tool's history, if something in its definition was invalid and ignored."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
     """What a shaper did to a tool: the fields that were other before."""
@@ -163,7 +167,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """A tool that was left out because its definition is invalid."""
+    """A tool that was left out: its definition is invalid, or a shaper cannot take it."""
 
     tool: str
     reason: str

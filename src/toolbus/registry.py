@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from toolbus.records import Origin, ToolSpec
-from toolbus.shape import Shaper, named, shaped
+from toolbus.shape import LeaveOut, Shaper, named, shaped
 from toolbus.tool import Runner, Tool
+from toolbus.visible import cleaned
 
 logger = logging.getLogger("toolbus")
 
@@ -26,15 +27,15 @@ class Choice:
     servers: frozenset[str] | None = None
     shapers: tuple[Shaper, ...] = ()
 
-    def of(self, specs: Iterable[ToolSpec]) -> list[ToolSpec]:
-        """The tools it takes of these; `ShaperFailed` if a shaper raised."""
+    def of(self, specs: Iterable[ToolSpec], leave_out: LeaveOut) -> list[ToolSpec]:
+        """The tools it takes of these; `ShaperFailed` if a shaper is broken."""
         chosen = (
             spec
             for spec in specs
             if (self.only is None or spec.origin in self.only)
             and (self.servers is None or spec.origin.server in self.servers)
         )
-        return shaped(chosen, self.shapers)
+        return shaped(chosen, self.shapers, leave_out)
 
 
 class Registration:
@@ -53,10 +54,24 @@ class Registration:
         for name, spec in list(self._there.items()):
             if wanted.get(name) != spec:
                 self._remove(name)
+        refused: Exception | None = None
         for name, spec in wanted.items():
-            if name not in self._there:
+            if name in self._there:
+                continue
+            try:
                 self.registry.add_tool(Tool(spec, self._runner))
+            except (
+                Exception
+            ) as error:  # a user's registry: one tool that it refuses is not to cost the others
+                refused = error
+                self._leave_out(spec, f"a registry raised {type(error).__name__}: {error}")
+            else:
                 self._there[name] = spec
+        if refused is not None and not self._there:
+            raise refused  # it takes none: the registry is broken, not a tool
+
+    def _leave_out(self, spec: ToolSpec, reason: str) -> None:
+        self._runner.warn(spec.origin.server, spec.origin.tool, f"left out: {cleaned(reason)}")
 
     def _wanted(self, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
         # What the bus itself offers goes with all that was not chosen one by one, under its own name:
@@ -65,7 +80,9 @@ class Registration:
         own = [spec for spec in specs if spec.origin == self._own and asked_for_own]
         of_servers = [spec for spec in specs if spec.origin != self._own]
         # By origin: what two choices ask for is put in once, as the last of them wants it.
-        found = {spec.origin: spec for choice in self.choices for spec in choice.of(of_servers)}
+        found = {
+            spec.origin: spec for choice in self.choices for spec in choice.of(of_servers, self._leave_out)
+        }
         wanted = [*found.values(), *own]
         if not any(choice.shapers for choice in self.choices):
             return wanted

@@ -5,16 +5,18 @@ in code; names are given last.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from glob import escape
 
 from toolbus.config import BusConfig
-from toolbus.records import Budget, Inventory, Origin, ToolSpec
+from toolbus.records import RECEIVED, Budget, Inventory, Origin, Quarantined, ToolSpec
 from toolbus.shape import (
     LIST_RESOURCES,
     READ_RESOURCE,
     Shaper,
     cleaned_texts,
+    declared,
     excluding,
     including,
     marked,
@@ -27,6 +29,13 @@ from toolbus.shape import (
     shaped,
     unmatched,
 )
+from toolbus.visible import cleaned
+
+# By the step in a tool's history.
+_WARNINGS = {
+    RECEIVED: "what is invalid in its definition was ignored: {}",
+    "cleaned_texts": "invisible or control characters were removed from its description",
+}
 
 
 class Shaping:
@@ -34,6 +43,7 @@ class Shaping:
 
     def __init__(self, config: BusConfig, own: Sequence[Shaper]) -> None:
         self._config = config
+        self._quarantined: dict[str, list[Quarantined]] = {}
         servers = config.servers
         self._prefixes = {alias: server.prefix for alias, server in servers.items()}
         rules = {
@@ -55,10 +65,32 @@ class Shaping:
         ]
 
     def tools(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
-        """The tools of all servers as a model should see them; `ShaperFailed` if a shaper raised."""
-        tools = shaped((tool for stock in inventories.values() for tool in stock.tools), self._selecting)
+        """The tools of all servers as a model should see them; `ShaperFailed` if a shaper is broken.
+
+        A tool that a shaper cannot take is left out; `quarantining` says why.
+        """
+        bad: dict[str, list[Quarantined]] = {}
+
+        def leave_out(tool: ToolSpec, reason: str) -> None:
+            found = Quarantined(tool=tool.origin.tool, reason=cleaned(reason))
+            bad.setdefault(tool.origin.server, []).append(found)
+
+        listed = [tool for stock in inventories.values() for tool in stock.tools]
+        tools = shaped(listed, self._selecting, leave_out)
         # Patterns are about the tools of servers: what was asked for by name is not left out by one.
-        return shaped([*tools, *shaped(self._other(inventories), [cleaned_texts()])], self._shapers)
+        other = shaped(self._other(inventories), [cleaned_texts()], leave_out)
+        result = shaped([*tools, *other], self._shapers, leave_out)
+        self._quarantined = bad
+        return result
+
+    def quarantining(self, inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
+        """The inventories with the tools that were left out here among the quarantined."""
+        return {
+            alias: replace(stock, quarantined=(*stock.quarantined, *bad))
+            if (bad := self._quarantined.get(alias))
+            else stock
+            for alias, stock in inventories.items()
+        }
 
     def _other(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
         """Resources and prompts as tools, where the config wants them."""
@@ -94,8 +126,8 @@ class Shaping:
             if not fitting:
                 yield alias, None, f"override: no tool matches {pattern!r}"
             for name, rule in override.arguments.items():
-                known = [tool for tool in fitting if name in (tool.input_schema.get("properties") or ())]
-                required = [tool for tool in known if name in (tool.input_schema.get("required") or ())]
+                known = [tool for tool in fitting if name in declared(tool.input_schema)[0]]
+                required = [tool for tool in known if name in declared(tool.input_schema)[1]]
                 filled = rule.model_fields_set & {"value", "default"}
                 if fitting and not known:
                     yield alias, None, f"override.{pattern}: no tool has an argument {name!r}"
@@ -111,7 +143,11 @@ class Shaping:
                 for pattern in unmatched(inventory.tools, self._config.servers[alias].include):
                     yield alias, None, f"include: no tool matches {pattern!r}"
                 yield from self._mistaken(alias, inventory.tools)
+        for alias, found in self._quarantined.items():
+            for bad in found:
+                yield alias, bad.tool, f"left out: {bad.reason}"
         for tool in tools:
-            if any(change.shaper == "cleaned_texts" for change in tool.history):
-                message = "invisible or control characters were removed from its description"
-                yield tool.origin.server, tool.origin.tool, message
+            for change in tool.history:
+                if change.shaper in _WARNINGS:
+                    message = _WARNINGS[change.shaper].format(", ".join(change.fields))
+                    yield tool.origin.server, tool.origin.tool, message

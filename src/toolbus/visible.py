@@ -8,10 +8,13 @@ need a visible letter, emoji or flag for every bit or two.
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, TypeAlias, TypeGuard
+from typing import Any, TypeAlias, TypeGuard, cast
 
 JSON: TypeAlias = Any
 JSONObject: TypeAlias = Mapping[str, JSON]
+
+_TEXTS = ("description", "title", "$comment")
+"""The keys in a schema whose values are texts."""
 
 _EMOJI = (
     "\u00a9\u00ae\u203c\u2049\u2122\u2139\u2190-\u21ff\u2300-\u23ff\u24c2\u25a0-\u27bf\u2934\u2935"
@@ -109,6 +112,19 @@ def cleaned_json(value: JSON) -> JSON:
     return result[0]
 
 
+def cleaned_schema(schema: JSON) -> JSON:
+    """The schema with clean texts; the very same object if they are clean already.
+
+    Names and enum values are what a call has to hold, and stay.
+    """
+    if _is_plain(schema) or all(cleaned(text) is text for _, _, text in _texts(schema)):
+        return schema
+    fresh = _copied(schema)
+    for holder, key, text in _texts(fresh):
+        holder[key] = cleaned(text)
+    return fresh
+
+
 def _is_suspect(text: str) -> bool:
     if text.isascii():  # eight times as fast as the expression
         plain = text.encode("ascii")
@@ -148,3 +164,38 @@ def _is_object(value: JSON) -> TypeGuard[JSONObject]:
 
 def _is_array(value: JSON) -> TypeGuard[list[JSON] | tuple[JSON, ...]]:
     return isinstance(value, list | tuple)
+
+
+def _is_plain(schema: JSON) -> bool:
+    """Whether it is ASCII without a control character: true of most schemas, and much faster to know."""
+    try:
+        shown = repr(schema)
+    except (RecursionError, ValueError):  # too deep, or a number with too many digits
+        return False
+    return shown.isascii() and "\\" not in shown
+
+
+def _texts(schema: JSON) -> list[tuple[Any, str, str]]:
+    """Every text in the schema, with what holds it. Without recursion: a server may nest as it likes."""
+    found: list[tuple[Any, str, str]] = []
+    rest: list[Any] = [schema]
+    while rest:
+        holder = rest.pop()
+        if isinstance(holder, dict):
+            pairs = cast("dict[str, JSON]", holder).items()
+            found += [(holder, key, text) for key, text in pairs if key in _TEXTS and isinstance(text, str)]
+            rest += [value for _, value in pairs if isinstance(value, dict | list)]
+        elif isinstance(holder, list):
+            rest += [value for value in cast("list[JSON]", holder) if isinstance(value, dict | list)]
+    return found
+
+
+def _copied(schema: JSON) -> JSON:
+    fresh: list[Any] = [schema]
+    rest: list[tuple[Any, Any]] = [(fresh, 0)]
+    while rest:
+        holder, key = rest.pop()
+        holder[key] = value = holder[key].copy()
+        inner = cast("Any", value.items() if isinstance(value, dict) else enumerate(value))
+        rest += [(value, key) for key, item in inner if isinstance(item, dict | list)]
+    return fresh[0]

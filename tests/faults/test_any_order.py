@@ -171,6 +171,16 @@ class AnyOrder(RuleBasedStateMachine):
             self.kinds[alias] = kind
 
     @precondition(lambda self: self.running)
+    @rule(alias=st.sampled_from(ALIASES))
+    def health_while_one_is_removed(self, alias: str) -> None:
+        async def both() -> None:
+            await asyncio.gather(self.bus.health(), self.bus.remove_server(alias), self.bus.health())
+
+        if alias in self.kinds:
+            self.run(both())
+            del self.kinds[alias]
+
+    @precondition(lambda self: self.running)
     @rule(kinds=CONFIGS)
     def stop_while_it_is_reloaded(self, kinds: dict[str, str]) -> None:
         async def both() -> None:

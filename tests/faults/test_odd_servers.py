@@ -73,7 +73,8 @@ async def test_a_flood_on_stderr_blocks_nothing(seen: Seen) -> None:
 async def test_invalid_tools_are_quarantined_with_a_reason_and_the_good_ones_live(seen: Seen) -> None:
     bus, events = await seen("bad_tools")
     async with bus:
-        assert bus.catalog.names == ("a_also_good", "a_echo", "a_odd_but_fine")
+        kept = ("a_bad_annotations", "a_bad_description", "a_bad_meta", "a_bad_title")
+        assert bus.catalog.names == ("a_also_good", *kept, "a_echo", "a_odd_but_fine")
         assert bus.catalog["a_echo"].description == "Say it again."
         assert (await bus.call("a_also_good", {"text": "yes"})).text == "yes"
     told = dict(warnings(events))
@@ -91,6 +92,7 @@ async def test_invalid_tools_are_quarantined_with_a_reason_and_the_good_ones_liv
         "echo",
     }
     assert told["no_schema"] == "left out: inputSchema is missing"
+    assert told["bad_title"] == "what is invalid in its definition was ignored: title"
     assert "twice" in told["echo"]
     assert len(warnings(events)) == 16
 

@@ -115,9 +115,9 @@ class Plain:
 
     def do_unsayable(self) -> None:
         deep: Message = {"type": "string"}
-        for _ in range(200):
-            deep = {"type": "object", "properties": {"in": deep}, "required": ["in"]}
-        self.tools = [ECHO | {"inputSchema": deep}]
+        for _ in range(80):
+            deep = {"type": "array", "items": deep}
+        self.tools = [ECHO | {"inputSchema": {"type": "object", "properties": {"deep": deep}}}]
 
     def do_odd_names(self) -> None:
         self.tools = [

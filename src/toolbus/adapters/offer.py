@@ -8,8 +8,10 @@ from typing import Any, TypeAlias, TypeVar, cast
 from toolbus.bus import Toolbus
 from toolbus.connection import Connecting, McpConnection
 from toolbus.events import CatalogChanged, Event
+from toolbus.shape import UnknownDialect
 from toolbus.sync import SyncTool, SyncToolbus
 from toolbus.tool import Tool
+from toolbus.visible import cleaned
 
 T = TypeVar("T")
 Bus: TypeAlias = Toolbus | SyncToolbus | McpConnection
@@ -90,10 +92,21 @@ class Offer(list[T]):
     def refresh(self) -> None:
         """Take over what the catalog has now, in place; a tool that did not change stays the same object."""
         now: dict[str, tuple[Tool, T]] = {}
+        failures: list[Exception] = []
         for tool in tools_of(self._source, self._still_there(), live=self._live):
             known = self._known.get(tool.name)
-            same = known is not None and known[0].spec == tool.spec
-            now[tool.name] = known if known is not None and same else (tool, self._made(tool))
+            if known is not None and known[0].spec == tool.spec:
+                now[tool.name] = known
+                continue
+            try:
+                now[tool.name] = (tool, self._made(tool))
+            except UnknownDialect:
+                raise
+            except Exception as error:  # a dialect or a framework: one tool must not cost the others
+                failures.append(error)
+                _warn(tool, error)
+        if len(failures) > 1 and not (now or self._known):
+            raise failures[0]  # it takes none at all: not the fault of a tool
         self._known = now
         self[:] = [made for _, made in now.values()]
 
@@ -104,6 +117,11 @@ class Offer(list[T]):
         chosen = [self._servers] if isinstance(self._servers, str) else self._servers
         there = the_bus(self._source).servers
         return [alias for alias in chosen if alias in there]
+
+
+def _warn(tool: Tool, error: Exception) -> None:
+    reason = cleaned(f"{type(error).__name__}: {error}")
+    tool.runner.warn(tool.server, tool.origin.tool, f"left out of a framework's tools: {reason}")
 
 
 def _follow(offer: Offer[T], bus: Toolbus) -> None:

@@ -19,7 +19,7 @@ from toolbus.config import BusConfig, ServerConfig
 from toolbus.errors import ConnectFailed, SecretMissing, ToolbusError
 from toolbus.events import Event, StateChanged, Warned
 from toolbus.records import JSON, Inventory, ServerStatus, ToolSpec
-from toolbus.shape import DIALECTS, converted, spelt
+from toolbus.shape import DIALECTS, Definition, converted, spelt
 
 if TYPE_CHECKING:
     from toolbus.bus import Toolbus
@@ -188,7 +188,16 @@ def _renamed(tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig)
 def _lost(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
     """Tools that a provider would refuse as they were sent, or that lose something in its dialect."""
     for dialect in DIALECTS:
-        found = {spec.name: converted(spec, dialect) for spec in tools}
+        found: dict[str, Definition] = {}
+        for spec in tools:
+            try:
+                found[spec.name] = converted(spec, dialect)
+            except Exception as error:  # to find such a tool is what this command is for
+                yield Problem(
+                    severity="warning",
+                    message=f"{dialect}: {spec.name} cannot be converted: {type(error).__name__}: {error}",
+                    fix="exclude it, or give it another schema with override",
+                )
         for name, definition in found.items():
             losses = [loss for loss in definition.losses if loss.kind in LOSSY]
             if losses:

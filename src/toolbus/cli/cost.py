@@ -29,8 +29,13 @@ async def _counted(settings: Settings, servers: Sequence[str], search: str | Non
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
         listed = [spec for spec in bus.catalog if spec.origin.server in wanted]
     found = listed if search is None else matching(listed, search)
-    costs = {spec.name: _cost(spec) for spec in found}
-    owners = {spec.name: spec.origin.server for spec in found}
+    costs: dict[str, dict[str, int]] = {}
+    for spec in found:
+        try:
+            costs[spec.name] = _cost(spec)
+        except Exception as error:  # a tool that cannot be converted does not cost the others
+            screen.note(f"left out: {spec.name}: {type(error).__name__}: {error}")
+    owners = {spec.name: spec.origin.server for spec in found if spec.name in costs}
     by_server = {
         alias: _sum([cost for name, cost in costs.items() if owners[name] == alias])
         for alias in wanted

@@ -21,10 +21,12 @@ LARGEST = 1 << 20
 
 def remember(config: str | None, bus: "Toolbus", servers: Collection[str]) -> None:
     """Leave what these servers offer, as far as they are up; a disk that refuses is no failure."""
+    from toolbus.shape import declared
+
     up = [alias for alias in servers if bus.servers[alias].state == "ready"]
     tools = {
         alias: {
-            spec.name: list(spec.input_schema.get("properties") or {})
+            spec.name: list(declared(spec.input_schema)[0])
             for spec in bus.catalog
             if spec.origin.server == alias
         }

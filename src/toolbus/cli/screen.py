@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from toolbus.cli.moving import Moving
 
-# Controls but line feed and tab, C1, soft hyphen, zero width, bidi, interlinear, tags.
+# Controls but line feed and tab, C1, soft hyphen, zero width, bidi, surrogates, interlinear, tags.
 _UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
     "\U000e0000-\U000e007f]"
 )
 # What counts as printable and shows nothing: fillers, selectors of variants, an empty Braille cell.

@@ -10,6 +10,7 @@ is ignored, an answer that is no result fails its own call.
 import asyncio
 import json
 import logging
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -172,8 +173,8 @@ class Peer:
         except ValueError:
             # The fast parser is stricter than JSON in practice (lone surrogates): ask the lenient one.
             try:
-                message = json.loads(data)
-            except ValueError:
+                message = json.loads(data, parse_int=_parsed_int)
+            except (ValueError, RecursionError):
                 self._skip(data)
                 return
         for item in cast("list[Any]", message) if isinstance(message, list) else [message]:
@@ -344,6 +345,11 @@ class _Pending:
                 self.fail(code, message, cast(Message, error).get("data"))
             case _:
                 self.fail(INTERNAL_ERROR, "the server answered with a malformed error")
+
+
+def _parsed_int(digits: str) -> float:
+    """A number of any length: one that Python refuses to read must not cost the whole message."""
+    return int(digits) if len(digits) < sys.int_info.default_max_str_digits else float(digits)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from typing import Literal, assert_never, cast
+from typing import Literal, assert_never
 
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -15,7 +15,6 @@ from toolbus.interactions import Sampled
 from toolbus.questions import Answer, Elicitation
 from toolbus.records import (
     JSON,
-    NOTHING,
     Audio,
     Block,
     Completion,
@@ -23,19 +22,16 @@ from toolbus.records import (
     Era,
     Image,
     JSONObject,
-    Origin,
     Prompt,
     PromptArgument,
     PromptMessage,
     PromptResult,
-    Quarantined,
     Resource,
     ResourceLink,
     ResourceTemplate,
     TaskState,
     Text,
     ToolResult,
-    ToolSpec,
 )
 from toolbus.visible import cleaned
 
@@ -46,43 +42,6 @@ POLL_AFTER = 1.0
 def era(protocol: str) -> Era:
     """Which era a protocol version belongs to."""
     return "modern" if protocol in MODERN_PROTOCOL_VERSIONS else "legacy"
-
-
-def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
-    """A tool as listed, still under the server's own name; or why it is of no use."""
-    if not isinstance(tool, dict):
-        return Quarantined(tool="(no name)", reason="the definition is no object")
-    item = cast("dict[str, JSON]", tool)
-    name = item.get("name")
-    if not isinstance(name, str) or not name.strip():
-        return Quarantined(tool="(no name)", reason="it has no name")
-    for key, kind, needed in _TOOL:
-        value = item.get(key)
-        if (value is None and needed) or (value is not None and not isinstance(value, kind)):
-            found = "is missing" if value is None else f"is no {_KINDS[kind]}"
-            return Quarantined(tool=name, reason=f"{key} {found}")
-    annotations: JSONObject = item.get("annotations") or NOTHING
-    return ToolSpec(
-        name=name,
-        origin=Origin(server, name),
-        description=item.get("description") or "",
-        title=item.get("title") or annotations.get("title"),
-        input_schema=item["inputSchema"],
-        output_schema=item.get("outputSchema"),
-        annotations=annotations,
-        meta=item.get("_meta") or NOTHING,
-    )
-
-
-_TOOL: tuple[tuple[str, type, bool], ...] = (
-    ("inputSchema", dict, True),
-    ("description", str, False),
-    ("title", str, False),
-    ("outputSchema", dict, False),
-    ("annotations", dict, False),
-    ("_meta", dict, False),
-)
-_KINDS: dict[type, str] = {dict: "object", str: "text"}
 
 
 def resource(server: str, item: types.Resource) -> Resource:

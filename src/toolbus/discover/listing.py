@@ -17,6 +17,7 @@ from pydantic_core import to_json
 
 from toolbus.connect import Session, wire
 from toolbus.connect.output import OutputCheck
+from toolbus.connect.tools import tool_spec
 from toolbus.errors import CallRejected, CallTimeout
 from toolbus.records import Quarantined, ToolSpec
 
@@ -132,23 +133,32 @@ async def _tools_page(session: Session, kind: Kind, cursor: str | None, timeout:
     if not isinstance(items, list):
         raise CallRejected(session.server, "the list of tools", INTERNAL_ERROR, "the answer holds no list")
     following = page.get("nextCursor")
-    records = [wire.tool_spec(session.server, item) for item in cast("list[Any]", items)]
-    if session.era == "modern" and HEADER in to_json(items):
-        records = await _with_headers(session, records, cursor, timeout)
+    records = [tool_spec(session.server, item) for item in cast("list[Any]", items)]
+    if session.era == "modern":
+        headed = {r.name for r in records if isinstance(r, ToolSpec) and HEADER in to_json(r.input_schema)}
+        if headed:
+            records = await _with_headers(session, records, headed, cursor, timeout)
     return records, following if isinstance(following, str) else None
 
 
 async def _with_headers(
-    session: Session, records: list[ToolSpec | Quarantined], cursor: str | None, timeout: float
+    session: Session,
+    records: list[ToolSpec | Quarantined],
+    headed: set[str],
+    cursor: str | None,
+    timeout: float,
 ) -> list[ToolSpec | Quarantined]:
     """Some arguments go into headers: have the SDK learn which, and leave out the tools it must not use."""
-    page = await session.request(
-        "the list of tools", lambda client: client.list_tools(cursor=cursor), timeout
-    )
-    usable = {tool.name for tool in page.tools}
+
+    async def ask(client: Client) -> types.ListToolsResult:
+        with session.sieve.sifting_tools():
+            return await client.list_tools(cursor=cursor)
+
+    page = await session.request("the list of tools", ask, timeout)
+    unusable = headed - {tool.name for tool in page.tools}
     return [
         Quarantined(tool=record.name, reason="its x-mcp-header annotations are invalid")
-        if isinstance(record, ToolSpec) and record.name not in usable
+        if isinstance(record, ToolSpec) and record.name in unusable
         else record
         for record in records
     ]

@@ -48,6 +48,7 @@ class Discovery:
         self._noticed = asyncio.Event()
         self._listening = asyncio.Event()
         self._listed = False
+        self._told: set[str] = set()
         self.inventory = Inventory()
         self.subscriptions = Subscriptions(server, emit)
 
@@ -170,11 +171,16 @@ class Discovery:
             notes=tuple(faults.values()),
             stale=keep and bool(faults),
         )
-        self._warn_of_news(before)
+        self._warn_of_news(before, session.sieve.left_out)
         self._publish()
 
-    def _warn_of_news(self, before: Inventory) -> None:
+    def _warn_of_news(self, before: Inventory, left_out: list[str]) -> None:
         now = self.inventory
+        for message in left_out:
+            if message not in self._told:
+                self._told.add(message)
+                self._warn(message)
+        left_out.clear()
         for note in now.notes:
             if note not in before.notes:
                 self._warn(note + ("; the last good list is kept" if now.stale else ""))

@@ -15,6 +15,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from toolbus.adapters.offer import Offer
 from toolbus.adapters.openai_agents import FunctionTool, function_tool
 from toolbus.bus import Toolbus
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, resolved
@@ -94,7 +95,7 @@ class McpBridgeExtension:
     def get_tools(self, server: str | None = None) -> list[FunctionTool]:
         """The tools, `mcp_<alias>_<tool>`, as they are now; of one server, or of all."""
         bus = self._running
-        return [] if bus is None else [function_tool(tool) for tool in bus.tools(server)]
+        return [] if bus is None else list(Offer(bus, function_tool, server, live=True))
 
     async def get_context(self, *_: object, **__: object) -> str:
         """The text of the resources under `config.context`; one that cannot be read is a warning.

@@ -9,10 +9,18 @@ from toolbus.shape.as_tools import (
     reading_tools,
 )
 from toolbus.shape.clean import cleaned_texts
-from toolbus.shape.dialects import DIALECTS, Definition, Dialect, Loss, converted, original_arguments
+from toolbus.shape.dialects import (
+    DIALECTS,
+    Definition,
+    Dialect,
+    Loss,
+    UnknownDialect,
+    converted,
+    original_arguments,
+)
 from toolbus.shape.naming import may_name, named, prefixed, spelt
-from toolbus.shape.override import marked, overridden
-from toolbus.shape.pipeline import Shaper, each, shaped
+from toolbus.shape.override import declared, marked, overridden
+from toolbus.shape.pipeline import LeaveOut, Shaper, each, shaped
 from toolbus.shape.render import rendered, rendered_text
 from toolbus.shape.select import Pattern, excluding, including, selected, unmatched
 
@@ -22,11 +30,14 @@ __all__ = [
     "READ_RESOURCE",
     "Definition",
     "Dialect",
+    "LeaveOut",
     "Loss",
     "Pattern",
     "Shaper",
+    "UnknownDialect",
     "cleaned_texts",
     "converted",
+    "declared",
     "each",
     "excluding",
     "including",

@@ -13,12 +13,12 @@ An argument with a `value` is always sent with it, and the model does not see it
 is optional; `hide` takes an optional one out of sight.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, cast
 
-from toolbus.records import JSON, ArgumentMap, JSONObject, ToolSpec
+from toolbus.records import JSON, NOTHING, ArgumentMap, JSONObject, ToolSpec
 from toolbus.shape.pipeline import Shaper
 
 Rule = Mapping[str, JSON]
@@ -47,6 +47,16 @@ def marked(servers: Mapping[str, bool]) -> Shaper:
         ]
 
     return mark
+
+
+def declared(schema: JSONObject) -> tuple[JSONObject, Sequence[JSON]]:
+    """The arguments that a schema declares, and those it requires; what is malformed counts as absent."""
+    properties: JSON = schema.get("properties")
+    required: JSON = schema.get("required")
+    return (
+        cast("JSONObject", properties) if isinstance(properties, Mapping) else NOTHING,
+        cast("Sequence[JSON]", required) if isinstance(required, list | tuple) else (),
+    )
 
 
 def _overridden(tool: ToolSpec, rules: Mapping[str, Rule]) -> ToolSpec:
@@ -84,8 +94,7 @@ def _with_arguments(schema: JSONObject, rules: Mapping[str, Rule]) -> tuple[JSON
     """The schema that the model sees, and the way back."""
     seen: dict[str, JSON] = {}
     required: list[str] = []
-    properties: JSONObject = schema.get("properties") or {}
-    wanted: JSON = schema.get("required") or ()
+    properties, wanted = declared(schema)
     hidden: set[str] = set()
     names: dict[str, str] = {}
     for own, value in properties.items():

@@ -3,32 +3,81 @@
 Every tool that comes out can tell what was done to it: nobody has to keep a record but the pipeline.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, replace
+from types import NoneType
 from typing import TypeAlias
 
 from toolbus.errors import ShaperFailed
-from toolbus.records import Change, ToolSpec, same_json
+from toolbus.records import Change, Origin, ToolSpec, same_json
+from toolbus.writable import unwritable
 
 Shaper: TypeAlias = Callable[[list[ToolSpec]], list[ToolSpec]]
+LeaveOut: TypeAlias = Callable[[ToolSpec, str], None]
+"""Told of a tool that a shaper cannot take, and why."""
 
 NAMING = "named"
 """The shaper that comes last."""
 _KEPT = ("origin", "via", "history", "server_schema", "definitions")
 _TOLD = tuple(field.name for field in fields(ToolSpec) if field.name not in _KEPT)
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "name": str,
+    "description": str,
+    "title": (str, NoneType),
+    "input_schema": dict,
+    "output_schema": (dict, NoneType),
+    "annotations": dict,
+    "options": dict,
+    "meta": dict,
+}
+"""What a shaper may put into a field."""
 
 
-def shaped(tools: Iterable[ToolSpec], shapers: Iterable[Shaper]) -> list[ToolSpec]:
-    """The tools after every shaper, in order; `ShaperFailed` names the one that raised."""
+def shaped(
+    tools: Iterable[ToolSpec], shapers: Iterable[Shaper], leave_out: LeaveOut | None = None
+) -> list[ToolSpec]:
+    """The tools after every shaper, in order; `ShaperFailed` names the one that is broken.
+
+    With `leave_out`, a tool for which a shaper raises, or returns what is not a tool, goes alone and is
+    reported there. A shaper that fails for every tool, or for the rest as well, is broken.
+    """
     result = list(tools)
     for shaper in shapers:
-        name = name_of(shaper)
         try:
-            fresh = shaper(result)
-            # That every tool is given a name in the end is no news.
-            result = fresh if name == NAMING else _all_told(fresh, result, name)
+            result = _applied(shaper, result)
         except Exception as error:  # a user's function: the error is to name it
-            raise ShaperFailed(name, error) from error
+            if leave_out is None:
+                raise ShaperFailed(name_of(shaper), error) from error
+            result = _isolated(shaper, result, error, leave_out)
+    return result
+
+
+def _applied(shaper: Shaper, tools: list[ToolSpec]) -> list[ToolSpec]:
+    name = name_of(shaper)
+    fresh = list(shaper(tools))
+    # That every tool is given a name in the end is no news.
+    return fresh if name == NAMING and _is_ours(shaper) else _all_told(fresh, tools, name)
+
+
+def _isolated(shaper: Shaper, tools: list[ToolSpec], error: Exception, leave_out: LeaveOut) -> list[ToolSpec]:
+    """What a shaper that raised makes of the tools for which it does not raise alone."""
+    name = name_of(shaper)
+    faults: dict[int, Exception] = {}
+    for tool in tools:
+        try:
+            _applied(shaper, [tool])
+        except Exception as fault:  # as above
+            faults[id(tool)] = fault
+    rest = [tool for tool in tools if id(tool) not in faults]
+    if not faults or not rest:
+        raise ShaperFailed(name, error) from error
+    try:
+        result = _applied(shaper, rest)
+    except Exception as again:  # as above
+        raise ShaperFailed(name, again) from again
+    for tool in tools:
+        if id(tool) in faults:
+            leave_out(tool, str(ShaperFailed(name, faults[id(tool)])))
     return result
 
 
@@ -46,8 +95,11 @@ def each(change: Callable[[ToolSpec], ToolSpec | None]) -> Shaper:
 def name_of(shaper: Shaper) -> str:
     """What a shaper is called: by its function, and one of ours by the function that made it."""
     name: str = getattr(shaper, "__qualname__", repr(shaper))
-    is_ours = getattr(shaper, "__module__", "").startswith("toolbus.shape.")
-    return name.partition(".<locals>")[0] if is_ours else name
+    return name.partition(".<locals>")[0] if _is_ours(shaper) else name
+
+
+def _is_ours(shaper: Shaper) -> bool:
+    return getattr(shaper, "__module__", "").startswith("toolbus.shape.")
 
 
 def _all_told(tools: list[ToolSpec], before: list[ToolSpec], shaper: str) -> list[ToolSpec]:
@@ -55,10 +107,18 @@ def _all_told(tools: list[ToolSpec], before: list[ToolSpec], shaper: str) -> lis
     if all(id(tool) in known for tool in tools):
         return tools
     old = {tool.origin: tool for tool in before}
-    return [tool if id(tool) in known else _told(tool, old.get(tool.origin), shaper) for tool in tools]
+    return [tool if id(tool) in known else _told(tool, old, shaper) for tool in tools]
 
 
-def _told(tool: ToolSpec, before: ToolSpec | None, shaper: str) -> ToolSpec:
+def _told(tool: ToolSpec, old: Mapping[Origin, ToolSpec], shaper: str) -> ToolSpec:
+    if not isinstance(tool, ToolSpec):  # pyright: ignore[reportUnnecessaryIsInstance]  # users return what they like
+        raise TypeError(f"it returned {type(tool).__name__}, not a tool")
+    if not isinstance(tool.origin, Origin):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
+        raise TypeError(f"it returned a tool whose origin is {type(tool.origin).__name__}")
+    before = old.get(tool.origin)
+    for name, kind in _KINDS.items():
+        if before is None or getattr(tool, name) is not getattr(before, name):
+            _check(tool, name, kind)
     changed = tuple(name for name in _TOLD if before is None or _differ(tool, before, name))
     if not changed or before is None:
         return (
@@ -68,6 +128,14 @@ def _told(tool: ToolSpec, before: ToolSpec | None, shaper: str) -> ToolSpec:
     if "input_schema" not in changed or before.server_schema is not None:
         return told
     return replace(told, server_schema=before.input_schema)
+
+
+def _check(tool: ToolSpec, name: str, kind: type | tuple[type, ...]) -> None:
+    value = getattr(tool, name)
+    if not isinstance(value, kind):
+        raise TypeError(f"it returned a tool whose {name} is {type(value).__name__}")
+    if (fault := unwritable(value)) is not None:
+        raise ValueError(f"it returned a tool whose {name} {fault}")
 
 
 def _differ(tool: ToolSpec, before: ToolSpec, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from toolbus.shape.dialects.arguments import original_arguments
 from toolbus.shape.dialects.definition import GRADES, Definition, Dialect, Grade, Kind, Loss
-from toolbus.shape.dialects.forms import DIALECTS, converted
+from toolbus.shape.dialects.forms import DIALECTS, UnknownDialect, converted
 
 __all__ = [
     "DIALECTS",
@@ -12,6 +12,7 @@ __all__ = [
     "Grade",
     "Kind",
     "Loss",
+    "UnknownDialect",
     "converted",
     "original_arguments",
 ]

@@ -18,6 +18,10 @@ from toolbus.shape.dialects.whole import fits_at_top, whole
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 
 
+class UnknownDialect(ValueError):
+    """A slip of the program, not the fault of a tool."""
+
+
 def converted(spec: ToolSpec, dialect: Dialect) -> Definition:
     """The tool as a provider takes it; ValueError for an unknown dialect.
 
@@ -29,7 +33,7 @@ def converted(spec: ToolSpec, dialect: Dialect) -> Definition:
     if dialect not in _FORMS:
         close = get_close_matches(str(dialect), DIALECTS, n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise ValueError(f"no dialect {dialect!r}{hint} Known are {', '.join(DIALECTS)}")
+        raise UnknownDialect(f"no dialect {dialect!r}{hint} Known are {', '.join(DIALECTS)}")
     # The memo lives in the frozen spec: it ends with it, needs no bound, and can never be stale.
     definition = spec.definitions[dialect] = _FORMS[dialect](spec)
     return definition

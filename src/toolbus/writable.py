@@ -1,0 +1,53 @@
+"""Whether anyone can write a value as JSON.
+
+A model is sent all tools in one request. One value in it that cannot be written would cost them all, far
+from where it came in, so it is looked for where values enter.
+"""
+
+import json
+from typing import Any, cast
+
+DEEPEST = 100
+"""Levels of objects and lists. Copying, comparing and writing a value recurse, and not only in our code;
+real tools have a dozen levels."""
+
+# Circles are found as what is too deep.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
+
+
+def unwritable(value: object) -> str | None:
+    """Why a value cannot be written as JSON in UTF-8; None if it can."""
+    try:
+        text = _encode(value)
+        text.encode()
+    except UnicodeEncodeError:
+        return "holds a lone surrogate, which is not text"
+    except ValueError:
+        return "holds a number that JSON cannot express"
+    except TypeError as error:
+        return f"holds what JSON cannot express: {error}"
+    except RecursionError:
+        return _TOO_DEEP
+    brackets = text.count("{") + text.count("[")
+    return _TOO_DEEP if brackets > DEEPEST and _is_too_deep(value) else None
+
+
+_TOO_DEEP = f"is nested deeper than {DEEPEST} levels"
+
+
+def _is_too_deep(value: object) -> bool:
+    level: list[object] = [value]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: object) -> list[object]:
+    """The objects and lists in a value."""
+    if isinstance(value, dict):
+        items = list(cast("dict[Any, object]", value).values())
+    else:
+        items = list(cast("list[object]", value)) if isinstance(value, list | tuple) else []
+    return [item for item in items if isinstance(item, dict | list | tuple)]
