@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from mcp.server.mcpserver import MCPServer
@@ -66,10 +66,17 @@ class AnyOrder(RuleBasedStateMachine):
         self.kinds: dict[str, str] = {}
         self.started = self.stopped = False
 
-    @initialize(kinds=CONFIGS)
-    def make(self, kinds: dict[str, str]) -> None:
-        self.kinds = dict(kinds)
+    @initialize(kinds=CONFIGS, starts=st.booleans())
+    def make(self, kinds: dict[str, str], starts: bool) -> None:
+        self.kinds, self.started, self.stopped = dict(kinds), False, False
         self.bus = Toolbus(self._config(kinds))
+        if starts:
+            self.start()
+
+    @precondition(lambda self: self.stopped)
+    @rule(kinds=CONFIGS)
+    def make_another(self, kinds: dict[str, str]) -> None:
+        self.make(kinds, True)
 
     def _config(self, kinds: dict[str, str]) -> dict[str, Any]:
         return {"servers": {alias: entry(kind) for alias, kind in kinds.items()}}
@@ -241,10 +248,11 @@ async def _tasks() -> set[asyncio.Task[Any]]:
 def test_in_any_order(request: pytest.FixtureRequest) -> None:
     many = request.config.getoption("--full")
     AnyOrder.TestCase.settings = settings(
-        max_examples=200 if many else 20,
-        stateful_step_count=15,
+        max_examples=300 if many else 30,
+        stateful_step_count=20,
         deadline=None,
         derandomize=True,
+        phases=[Phase.generate],  # making a failure smaller takes minutes
         suppress_health_check=[HealthCheck.too_slow],
     )
     AnyOrder.TestCase().runTest()
