@@ -1,11 +1,13 @@
 """`toolbus tools`: what it lists, for people and programs, and when a server that is down is a failure."""
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.running import Done, scripted, together, write_config
+from tests.cli.running import Done, scripted, together, toolbus, write_config
 
 pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
 LONG = "word " * 100
@@ -172,3 +174,26 @@ def test_the_log_goes_to_stderr_only(runs: dict[str, Done]) -> None:
 
 def test_without_a_terminal_there_is_no_escape_code(runs: dict[str, Done]) -> None:
     assert [name for name, run in runs.items() if "\x1b" in run.stdout + run.stderr] == []
+
+
+def test_wait_keeps_trying_a_server_that_is_down_at_first(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    late = scripted(folder, "late", tools=[READ])
+    script = folder / "late.py"
+    # It fails twice, once for each era, before it works.
+    script.write_text(
+        "import pathlib, runpy, sys\n"
+        f"count = pathlib.Path({str(folder / 'count')!r})\n"
+        "count.open('a').write('x')\n"
+        "if len(count.read_text()) <= 2: sys.exit('not yet')\n"
+        f"sys.argv = {late['args']!r}\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+    )
+    write_config(folder, {"late": {"command": sys.executable, "args": [str(script)]}, "broken": BROKEN})
+    now = toolbus("tools", "--json", folder=folder)
+    assert (shown(now)["servers"]["late"]["state"], now.returncode) == ("failed", 1)
+    (folder / "count").unlink()
+    later = toolbus("tools", "--json", "--wait", "40", folder=folder)
+    assert (shown(later)["servers"]["late"]["state"], later.returncode) == ("ready", 0)
+    assert shown(later)["servers"]["broken"]["state"] == "failed"

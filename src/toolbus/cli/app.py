@@ -112,7 +112,6 @@ def tools(
         typer.Option(
             "--wait",
             metavar="SECONDS",
-            min=0,
             show_default=False,
             help="Keep trying servers that are down for up to this long.",
         ),

@@ -111,7 +111,7 @@ async def opened(
         try:
             await bus.start()
             await starting.settled(bus, servers)
-            if wait:
+            if wait > 0:
                 moving.say(one_line(f"waiting for {', '.join(servers)}"))
                 await bus.wait_ready(list(servers), timeout=wait)
         except BaseException:
