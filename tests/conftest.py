@@ -16,6 +16,7 @@ from tests import warm
 from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
+from toolbus import servers
 from toolbus.connect.guard import guard
 
 SERVERS = Path(__file__).parent / "servers"
@@ -55,6 +56,12 @@ def anyio_backend() -> str:
 def _guarded() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
     with keeping():
         guard.forget(0)  # starts the guard, which stays for as long as we do
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _patient() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
+    """On a busy machine a server may not show a sign of life for long; nor does a warm one's stand-in."""
+    servers.PATIENCE = 30.0
 
 
 @pytest.fixture(autouse=True)

@@ -159,7 +159,7 @@ class TestLlamaIndex(Contract):
         grown = asyncio.Event()
         own_stage.bus.on_event(lambda _: grown.set() if "desk_fresh" in own_stage.bus.catalog else None)
         await own_stage.bus.call("desk_grow", {"name": "fresh"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await grown.wait()
         offer.refresh()
         assert [tool.metadata.name for tool in offer if tool not in before] == ["desk_fresh"]

@@ -114,7 +114,7 @@ async def test_functions_of_the_user_may_do_odd_things(config: dict[str, Any], o
             }
         ]
     }
-    async with Toolbus(config) as bus, asyncio.timeout(10):
+    async with Toolbus(config) as bus, asyncio.timeout(60):
         replies = await openai.tools(bus).replies(response, own={"mine": own})
     assert replies.answers[0].result.text == told
 

@@ -87,7 +87,7 @@ async def test_notes_in_a_file_survive_a_restart(tmp_path: Path) -> None:
 
 
 async def test_only_notes_made_before_the_date_are_archived() -> None:
-    async with bus_in_memory() as bus, asyncio.timeout(5):
+    async with bus_in_memory() as bus, asyncio.timeout(60):
         await bus.call("notes_add", {"text": "new"})
         events = bus.events()
         await bus.call("notes_open_archive")

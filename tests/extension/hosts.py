@@ -80,6 +80,6 @@ async def invoked(tool: FunctionTool, /, **arguments: Any) -> Any:
 
 async def until(true: Callable[[], bool]) -> None:
     """Wait for something that no event tells, such as a file of another process; bounded."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0)

@@ -195,7 +195,7 @@ async def test_a_registered_server_is_followed_through_the_same_transform(web_po
         await discover_and_register(bus, registry, aidk("desk"), transform=marked)
         events = bus.events()
         await bus.call("desk_grow", {"name": "fresh"})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             async for event in events:
                 if isinstance(event, CatalogChanged):
                     break

@@ -86,7 +86,7 @@ async def go_on(bus: Toolbus, wanted: Callable[[Event], bool]) -> None:
     """Have the server go to its next stage, and wait for an event."""
     listening = bus.events()
     await bus.call("odd_next")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         async for event in listening:
             if wanted(event):
                 return

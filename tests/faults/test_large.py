@@ -8,7 +8,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, Place, plain
-from tests.timing import shortest
+from tests.timing import ATTEMPTS, shortest
 from toolbus import LinkLost, Toolbus
 from toolbus.connect import stdio
 
@@ -31,8 +31,12 @@ async def test_50_mib_over_stdio_take_at_most_twice_the_time_of_http(web_ports: 
         async def called(server: str) -> None:
             assert len((await bus.call(f"{server}_big", {"size": 50 * MIB})).text) == 50 * MIB
 
-        web, _ = await shortest(lambda: called("web"), bar=0, attempts=2)
-        pipe, _ = await shortest(lambda: called("pipe"), bar=2 * web)
+        web = pipe = float("inf")
+        for _ in range(ATTEMPTS):  # in turn: what else the machine does slows both down
+            web = min(web, (await shortest(lambda: called("web"), bar=0, attempts=1))[0])
+            pipe = min(pipe, (await shortest(lambda: called("pipe"), bar=0, attempts=1))[0])
+            if pipe <= 2 * web:
+                break
     assert pipe <= 2 * web
 
 
@@ -56,6 +60,7 @@ async def test_10_000_tools_are_listed_and_callable(tmp_path: Path) -> None:
 
 async def test_50_links_at_once() -> None:
     async with Toolbus({"servers": {f"s{n}": plain() for n in range(50)}}) as bus:
+        await bus.wait_ready()
         assert {status.state for status in bus.servers.values()} == {"ready"}
         results = await asyncio.gather(*(bus.call(f"s{n}_echo", {"text": str(n)}) for n in range(50)))
     assert [result.text for result in results] == [str(n) for n in range(50)]

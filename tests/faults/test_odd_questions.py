@@ -282,16 +282,16 @@ async def test_a_call_that_begins_while_someone_thinks_has_its_time_afterwards(e
 
     async def elicit(question: Elicitation) -> Answer:
         thinks.set()
-        await asyncio.sleep(1.5)
+        await asyncio.sleep(5)
         return question.decline()
 
     asked = {"message": "?", "requestedSchema": FORM}
     answers: list[Any] = [asks(**asked), {"content": []}]
     script: Any = {"ask": asked} if era == "legacy" else {"call": answers}
-    async with bus_of(era, Interactions(elicit=elicit), slow=1.2, **script) as bus:
+    async with bus_of(era, Interactions(elicit=elicit), slow=4, **script) as bus:
         first = asyncio.create_task(bus.call("odd_act"))
         await thinks.wait()
-        assert (await bus.call("odd_wait", timeout=0.9)).text == "waited"
+        assert (await bus.call("odd_wait", timeout=3)).text == "waited"
         await first
 
 

@@ -164,6 +164,15 @@ async def test_without_recover_a_call_waits_for_one_attempt_and_never_for_the_pa
         assert (await bus.call("a_echo", {"text": "back"})).text == "back"
 
 
+async def test_a_call_waits_no_longer_than_its_own_timeout(tmp_path: Path) -> None:
+    place = process_place(tmp_path)
+    config = {"servers": {"a": place.config | {"timeouts": {"recover": 600}}}}
+    async with asyncio.timeout(60), Toolbus(config) as bus, away(place, bus):
+        with pytest.raises(ServerDown) as caught:
+            await bus.call("a_echo", {"text": "x"}, timeout=0.05)
+    assert caught.value.state == "retrying"
+
+
 async def test_recover_of_a_call_goes_before_that_of_the_config(tmp_path: Path) -> None:
     place = process_place(tmp_path)
     async with Toolbus({"servers": {"a": place.config}, "timeouts": {"recover": 600}}) as bus:

