@@ -9,7 +9,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .SILENT:
 
 # Most tests wait for servers, so two run at a time.
-PYTEST := python -m pytest -n 2 --dist loadfile
+PYTEST := python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # make test ARGS="-k naming": only those tests; the servers of others are set up when ARGS names their tests.
 ifdef ARGS

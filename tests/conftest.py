@@ -35,7 +35,22 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: only with --full, as `make test-all` has it")
 
 
+LONGEST = (
+    "test_cli_shells.py",
+    "test_restarts.py",
+    "test_conformance.py",
+    "test_pages.py",
+    "test_chat.py",
+    "test_cli_ends.py",
+    "test_everything.py",
+    "test_lifetime.py",
+    "test_docs.py",
+)
+"""Files that take long, which are begun first: or one worker would be left with them at the end."""
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONGEST)
     if not config.getoption("--full"):
         left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)
