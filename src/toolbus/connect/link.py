@@ -265,13 +265,14 @@ class Link:
                 self._begun += 1
                 self._attempted, ups = time.monotonic(), self._ups
                 error = await self._lived()
-                if ups == self._ups:
+                was_up = ups != self._ups
+                if not was_up:
                     self._attempted = time.monotonic()
                     self._ended = self._begun
                 elif error is None or isinstance(error, AuthRequired):
                     self._attempted = 0.0  # it was idle; or new credentials may be there already
                 if not self._closing:
-                    await self._rest(self._after(error))
+                    await self._rest(self._after(error, was_up))
         except asyncio.CancelledError:
             self._closing = True
         self._enter("closed")
@@ -279,15 +280,14 @@ class Link:
     async def _rest(self, pause: float | None) -> None:
         """Wait until the pause is over; not as long if somebody needs the server."""
         self._interruptible = True
-        loop = asyncio.get_running_loop()
-        end = None if pause is None else loop.time() + pause
+        end = None if pause is None else asyncio.get_running_loop().time() + pause
         with suppress(TimeoutError):
             async with asyncio.timeout_at(end):
                 await self._wanted.wait()
                 await asyncio.sleep(self._attempted + ON_DEMAND_EVERY - time.monotonic())
         self._wanted.clear()
 
-    def _after(self, error: ToolbusError | None) -> float | None:
+    def _after(self, error: ToolbusError | None, was_up: bool) -> float | None:
         """Enter the state that follows the end of a life; returns the pause before the next one."""
         if error is None:
             self._enter("idle")
@@ -298,7 +298,7 @@ class Link:
             return None
         # A server that never was up is not waited for by anyone: no hurry.
         self._backoff.failed(for_good=self._ups == 0)
-        self._enter("failed" if self._backoff.open else "retrying", error)
+        self._enter("failed" if self._backoff.open and not was_up else "retrying", error)
         if self._backoff.failures == 1:
             return 0.0  # the first attempt after a loss is made at once
         return self._backoff.pause(spawns=self.config.transport == "stdio" or self._ups == 0)
