@@ -411,3 +411,21 @@ def test_nothing_in_the_environment_switches_the_question_off(tmp_path: Path) ->
     common = {"CI": "1", "TOOLBUS_TRUST": "1", "TOOLBUS_YES": "1", "XDG_STATE_HOME": ""}
     assert "TOOLBUS_CONFIG" not in environment(tmp_path)
     assert toolbus("tools", folder=tmp_path / "clone", env=common).returncode == 2
+
+
+def test_values_of_dotenv_are_shown_only_where_they_decide_what_is_run(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    values = {"LOGIN": "correct-horse", "PW": "hunter2 (x)/1", "TOOL": "./run.sh", "WHERE": "evil.example"}
+    (folder / ".env").write_text("".join(f"{name}='{value}'\n" for name, value in values.items()))
+    own = {
+        "command": "${TOOL}",
+        "env": {"DB_PASSWORD": "${PW}", "NODE_OPTIONS": "--require=${LOADED:-x}"},
+    }
+    web = {"url": "https://${WHERE}/mcp", "headers": {"X-User": "${LOGIN}"}}
+    (folder / "toolbus.yaml").write_text(json.dumps({"servers": {"own": own, "web": web}}))
+    for words in (["trust"], ["trust", "--json"]):
+        shown = toolbus(*words, folder=folder).stdout
+        assert [value in shown for value in values.values()] == [False, False, True, True]
+    (folder / ".env").write_text("LOADED=./evil.js\n")
+    assert "./evil.js" in toolbus("trust", folder=folder).stdout

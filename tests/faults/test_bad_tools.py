@@ -108,6 +108,17 @@ def shown(tool: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_list_that_nobody_can_read_fails_at_once_and_says_why(era: str, tmp_path: Path) -> None:
+    server = staged(tmp_path, {"tools": [bad(inputSchema="DEEP")]}, era=era) | {"timeouts": {"list": 600}}
+    async with asyncio.timeout(60), beside(server) as (bus, events):
+        assert not (await bus.call("fine_echo", {})).is_error
+        (note,) = bus.inventories["odd"].notes
+    assert note.startswith("tools could not be listed")
+    assert "nested too deeply to be read" in note
+    assert note in str(warned(events))
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("case", LEFT_OUT)
 async def test_a_tool_that_cannot_be_used_is_quarantined_alone(case: str, era: str, tmp_path: Path) -> None:
     tool, reason = LEFT_OUT[case]

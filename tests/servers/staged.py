@@ -2,7 +2,8 @@
 
 Run it: `python staged.py modern|legacy FILE`. The file is JSON: a list of stages, each with some of `tools`,
 `prompts`, `resources`, `resourceTemplates` and `instructions`, sent as they stand. A call of the tool `next`
-goes on to the next stage, with a notice that all lists changed; any other call answers with its name.
+goes on to the next stage, with a notice that all lists changed; any other call answers with its name. The
+text "DEEP" stands for an object that is nested too deeply for any reader or writer of JSON.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import Any
 
 Message = dict[str, Any]
 NEXT: Message = {"name": "next", "inputSchema": {"type": "object"}}
+DEEP = '{"a":' * 20_000 + "1" + "}" * 20_000
 LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -66,7 +68,7 @@ class Staged:
 
     def say(self, message: Message) -> None:
         # ASCII: a lone surrogate is sent as an escape, as servers send it.
-        print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+        print(json.dumps({"jsonrpc": "2.0", **message}).replace('"DEEP"', DEEP), flush=True)
 
 
 if __name__ == "__main__":

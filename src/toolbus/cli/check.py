@@ -133,6 +133,12 @@ def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
     alias = finding.config.alias
     warnings = [_warning(event) for event in heard.warnings[alias]]
     failure = [_failure(finding.error)] if finding.error else []
+    # A server whose tools cannot be listed is connected, and of no use.
+    unlisted = [note for note in finding.inventory.notes if note.startswith("tools could not be listed")]
+    warnings = [
+        replace(warning, severity="error") if any(note in warning.message for note in unlisted) else warning
+        for warning in warnings
+    ]
     if failure and any("standard output" in warning.message for warning in warnings):
         fix = "it writes text to its standard output, where only messages belong: is it an MCP server?"
         failure = [replace(failure[0], fix=fix)]
@@ -163,7 +169,7 @@ def _failure(error: ToolbusError) -> Problem:
 def _warning(event: Warned) -> Problem:
     if event.tool:
         message, fix = (
-            f"tool {event.tool!r} {event.message}",
+            f"tool {event.tool!r}: {event.message}",
             "tell the author of the server; the others work",
         )
     elif event.message.startswith("include:"):

@@ -26,6 +26,11 @@ if TYPE_CHECKING:
 _OF_EDITORS = ("workspaceFolder", "userHome")
 # As python-dotenv fills them in.
 _IN_DOTENV = re.compile(r"\$\{([^}:]*)(?::-[^}]*)?\}")
+# Variables that make a program run something, or look for it elsewhere.
+_RUNS_CODE = re.compile(
+    r"(LD|DYLD|PYTHON|NODE|NPM|RUBY|GEM|PERL|JAVA|JDK|BASH|GIT|UV|PIP)\w*|\w*(PATH|SHELL|OPTIONS|OPTS|PROXY|URL|HOST)|ENV",
+    re.IGNORECASE,
+)
 _LABELS = {"headers": "header", "env_file_variables": "env", "secrets": "secret", "inherit_env": "inherits"}
 
 
@@ -88,31 +93,35 @@ class _Project:
             "auth": shown.get("auth.token"),
             "env": {name: shown[f"env.{name}"] for name in server.env},
             "env_file": shown.get("env_file"),
-            "env_file_variables": {name: _without_literals(name, text) for name, text in own.items()},
+            "env_file_variables": {
+                name: _without_literals(name, text) if _RUNS_CODE.fullmatch(name) else MASK
+                for name, text in own.items()
+            },
             "inherit_env": list(inherited) if is_list(inherited) else "all" if inherited == "all" else None,
             "secrets": list(self._secrets(server, own)),
         }
         return {name: fact for name, fact in facts.items() if fact not in (None, {}, [])}
 
     def _secrets(self, server: ServerConfig, own: Mapping[str, str]) -> Iterator[JSON]:
-        """Each reference once, and what it stands for."""
-        references = dict.fromkeys(
-            part for _, text in server.texts() for part in parsed(text) if isinstance(part, Reference)
-        )
-        names: dict[str, None] = {}
-        for reference in references:
+        """Each reference once, and what it stands for.
+
+        A value of `.env` is shown where it decides what is run or connected to, and hidden elsewhere.
+        """
+        names: dict[str, bool] = {}
+        for reference, decides in _references(server).items():
             match reference.kind:
                 case "name":
-                    names[reference.body] = None
+                    names[reference.body] = names.get(reference.body, False) or decides
                 case "file":
                     path = os.path.realpath(os.path.join(self._folder, os.path.expanduser(reference.body)))
                     yield _secret(f"file:{reference.body}", f"reads {path}")
                 case "cmd":
                     yield _secret(f"cmd:{reference.body}", "runs this command")
+        deciding = set(self._with_those_inside((name for name, decides in names.items() if decides), {}))
         for name in self._with_those_inside(names, own):
             if name in self._dotenv:
-                value = _without_literals(name, self._dotenv[name])
-                yield _secret(name, f"from the environment, else from {DOTENV}: {value}")
+                value = f": {_without_literals(name, self._dotenv[name])}" if name in deciding else ""
+                yield _secret(name, f"from the environment, else from {DOTENV}{value}")
             elif name not in _OF_EDITORS:
                 yield _secret(name, "from the environment")
 
@@ -137,6 +146,24 @@ class _Project:
         stream = StringIO(content.decode("utf-8-sig", errors="replace"))
         values = dotenv_values(stream=stream, interpolate=False)
         return {name: value for name, value in values.items() if value is not None}
+
+
+def _references(server: ServerConfig) -> dict[Reference, bool]:
+    """All references of a server, and whether they decide what is run or connected to."""
+    found: dict[Reference, bool] = {}
+    for field, text in server.texts():
+        for part in parsed(text):
+            if isinstance(part, Reference):
+                found[part] = found.get(part, False) or _decides(field)
+    return found
+
+
+def _decides(field: str) -> bool:
+    """Whether what stands in that field decides what is run or connected to; else it is only passed on."""
+    kind, _, name = field.partition(".")
+    if kind == "env":
+        return _RUNS_CODE.fullmatch(name) is not None
+    return kind not in ("headers", "auth")
 
 
 def _secret(reference: str, source: str) -> JSON:

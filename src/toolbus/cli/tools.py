@@ -112,6 +112,7 @@ def _remarks(stock: Inventory, server: ServerConfig) -> list[str]:
     """Why tools that one might look for are not there."""
     missed = unmatched(stock.tools, server.include) if stock.tools else []
     return [
+        *stock.notes,
         *(f"left out: {bad.tool}: {bad.reason}" for bad in stock.quarantined),
         *(f"include: no tool matches {pattern!r}" for pattern in missed),
     ]

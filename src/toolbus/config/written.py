@@ -42,7 +42,7 @@ servers:
 # naming: "{server}_{tool}"
 
 # Seconds, for all servers.
-# timeouts: {connect: 60, list: 30, call: 300, close: 5}
+# timeouts: {connect: 60, list: 30, call: 300, close: 5, recover: 30}
 """
 """What a new `toolbus.yaml` says."""
 

@@ -10,6 +10,7 @@ is ignored, an answer that is no result fails its own call.
 import asyncio
 import json
 import logging
+import re
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -174,8 +175,11 @@ class Peer:
             # The fast parser is stricter than JSON in practice (lone surrogates): ask the lenient one.
             try:
                 message = json.loads(data, parse_int=_parsed_int)
-            except (ValueError, RecursionError):
+            except ValueError:
                 self._skip(data)
+                return
+            except RecursionError:
+                self._fail_unreadable(data)
                 return
         for item in cast("list[Any]", message) if isinstance(message, list) else [message]:
             if isinstance(item, dict):
@@ -197,6 +201,15 @@ class Peer:
     def _skip(self, data: bytes) -> None:
         self._garbage += 1
         self._on_garbage(self._garbage, data)
+
+    def _fail_unreadable(self, data: bytes) -> None:
+        """Fail the request whose answer is nested too deeply to be read: nobody need wait for its timeout."""
+        found = _ID.search(data[:200]) or _ID.search(data[-200:])
+        pending = self._pending.get(int(found[1])) if found else None
+        if pending is None:
+            self._skip(data)
+        else:
+            pending.fail(INTERNAL_ERROR, "its answer is nested too deeply to be read")
 
     def _take(self, message: Message, data: bytes) -> None:
         method = message.get("method")
@@ -345,6 +358,9 @@ class _Pending:
                 self.fail(code, message, cast(Message, error).get("data"))
             case _:
                 self.fail(INTERNAL_ERROR, "the server answered with a malformed error")
+
+
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
 
 
 def _parsed_int(digits: str) -> float:

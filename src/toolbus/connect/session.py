@@ -112,6 +112,8 @@ class Session:
         """Call a tool, or go on with a call that waited; the server may make a task of it."""
         tool = errand.tool
         assert tool is not None, "only tools are called"
+        # Taken now: once the link is lost the client has none, and that is not why a request fails.
+        inner = self.client.session
         with self.errands.under_way(errand):
             responses = None if resumed is None else await self.responses(resumed[0].requests, resumed[1])
             clock = asyncio.timeout(timeout)
@@ -130,7 +132,7 @@ class Session:
                 try:
                     return await call()
                 except MCPError as error:
-                    if not await self.answering.visited(client.session, error):
+                    if not await self.answering.visited(inner, error):
                         raise
                     return await call()
 
