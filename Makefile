@@ -8,8 +8,8 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .PHONY: test test-all test-adapter check shapes bench soak demo docs format clean
 .SILENT:
 
-# Most tests wait for servers, so two run at a time.
-PYTEST := python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+# Most tests wait for servers, so three run at a time on two cores.
+PYTEST := python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # make test ARGS="-k naming": only those tests; the servers of others are set up when ARGS names their tests.
 ifdef ARGS
