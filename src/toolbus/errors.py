@@ -6,7 +6,7 @@
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           no tool of that name in the catalog (a LookupError too)
     ├── ArgumentsError         arguments that cannot be sent (a TypeError too)
-    ├── ShaperFailed           a shaper of yours is broken; the catalog stays as it was
+    ├── ShaperFailed           your shaper is broken; the catalog stays as it was
     ├── ExtraMissing           a part of toolbus needs packages that are not installed (an ImportError too)
     └── ServerError            something about one server, named by `server`
         ├── ServerNotFound     no server of that alias on the bus (a LookupError too)

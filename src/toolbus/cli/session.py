@@ -65,7 +65,7 @@ def written(settings: Settings) -> BusConfig:
 
 @contextmanager
 def _no_config_told() -> Generator[None]:
-    """Where there is no config, say what a person at a terminal can do."""
+    """Tell the user how to get a config if none is found."""
     try:
         yield
     except ConfigError as error:
@@ -98,7 +98,7 @@ async def opened(
     interactions: Interactions = NOBODY,
     wait: float = 0,
 ) -> "AsyncGenerator[Toolbus]":
-    """A bus on which these servers are up or have failed, for `wait` seconds; the others stay idle.
+    """A bus on which these servers are up, or still down after `wait` seconds; the others stay idle.
 
     They stay on the bus all the same: the names of tools do not depend on who was asked for.
     """

@@ -14,7 +14,7 @@ from toolbus.writable import unwritable
 
 Shaper: TypeAlias = Callable[[list[ToolSpec]], list[ToolSpec]]
 LeaveOut: TypeAlias = Callable[[ToolSpec, str], None]
-"""Told of a tool that a shaper cannot take, and why."""
+"""Called with a tool for which a shaper raises, and the reason."""
 
 NAMING = "named"
 """The shaper that comes last."""
@@ -55,7 +55,7 @@ def shaped(
 def _applied(shaper: Shaper, tools: list[ToolSpec]) -> list[ToolSpec]:
     name = name_of(shaper)
     fresh = list(shaper(tools))
-    # That every tool is given a name in the end is no news.
+    # Every tool is named in the end: not worth an entry in its history.
     return fresh if name == NAMING and _is_ours(shaper) else _all_told(fresh, tools, name)
 
 
