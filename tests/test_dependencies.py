@@ -1,0 +1,96 @@
+"""Every package that the source imports is declared in pyproject.toml, where users of that file get it."""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "toolbus"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+PROVIDERS = packages_distributions()
+# Distributions that live in an environment of their own, or share their top-level name with others.
+ELSEWHERE = {
+    "crewai": "crewai",
+    "llama_index": "llama-index-core",
+    "google.adk": "google-adk",
+    "google.genai": "google-genai",
+}
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """The dotted names of modules that a file imports, wherever it does."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from (alias.name for alias in names)
+            case ast.ImportFrom(module=str(module), level=0):
+                yield from (f"{module}.{alias.name}" for alias in node.names)
+            case ast.Call(func=ast.Name(id="import_module"), args=[ast.Constant(value=str(module)), *_]):
+                yield module
+            case _:
+                pass
+
+
+def distributions(module: str) -> set[str]:
+    """The names of the distributions that may provide a module."""
+    for prefix, distribution in ELSEWHERE.items():
+        if f"{module}.".startswith(f"{prefix}."):
+            return {distribution}
+    return {normalized(name) for name in PROVIDERS.get(module.split(".")[0], [])}
+
+
+def normalized(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def named(requirements: list[str]) -> set[str]:
+    return {normalized(re.split(r"[\[<>=!~; ]", requirement)[0]) for requirement in requirements}
+
+
+def extra_of(file: Path) -> str | None:
+    """The extra that whoever uses this file has installed."""
+    part, *rest = file.relative_to(SOURCE).parts
+    if part in ("agent", "testing.py"):
+        return "agent"
+    name = Path(rest[0]).stem.removesuffix("_inputs").replace("_", "-") if part == "adapters" else ""
+    return name if name in PROJECT["optional-dependencies"] else None
+
+
+@pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda file: str(file.relative_to(SOURCE)))
+def test_what_a_file_imports_is_declared(file: Path) -> None:
+    assert undeclared(ast.parse(file.read_text()), extra_of(file)) == []
+
+
+def undeclared(tree: ast.AST, extra: str | None) -> list[str]:
+    extras: dict[str, list[str]] = PROJECT["optional-dependencies"]
+    declared = named(PROJECT["dependencies"]) | named(extras[extra] if extra else [])
+    foreign = {
+        name for name in imported(tree) if name.split(".")[0] not in {*sys.stdlib_module_names, "toolbus"}
+    }
+    return sorted(name for name in foreign if not distributions(name) & declared)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import jwt",
+        "from starlette.applications import Starlette",
+        "x = import_module('attrs')",
+        "import langchain",
+    ],
+)
+def test_an_undeclared_import_is_found(source: str) -> None:
+    assert len(undeclared(ast.parse(source), None)) == 1
+
+
+def test_an_extra_declares_for_its_own_adapter_only() -> None:
+    tree = ast.parse("from langgraph.prebuilt import ToolNode")
+    assert undeclared(tree, "langchain") == []
+    assert undeclared(tree, "smolagents") == ["langgraph.prebuilt.ToolNode"]
