@@ -77,6 +77,11 @@ def refused(response: httpx2.Response) -> WireError:
     return WireError(message, sent=True, lost=False, status=response.status_code, code=-32603)
 
 
+def is_temporary(status: int) -> bool:
+    """Whether a refusal may be over in a moment; a 501, or any other 4xx, means that it is not offered."""
+    return status in (408, 425, 429) or (status >= 500 and status != 501)
+
+
 def phrase(status: int) -> str:
     """An HTTP status in words."""
     return f"HTTP {status} {HTTPStatus(status).phrase if status in set(HTTPStatus) else ''}".rstrip()
