@@ -11,6 +11,7 @@ import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Literal, TypeAlias
 
 from toolbus.records import JSON, State
@@ -199,8 +200,9 @@ class Hub:
 
     def on(self, callback: Emit) -> Callable[[], None]:
         """Call `callback` with every event, in the bus's own loop; the result ends that."""
-        self._callbacks = [*self._callbacks, callback]
-        return lambda: self._off(callback)
+        own = partial(callback)  # of its own, because the same callback may be here twice
+        self._callbacks = [*self._callbacks, own]
+        return lambda: self._off(own)
 
     def _off(self, callback: Emit) -> None:
         # A new list: this may happen while the old one is gone through.

@@ -117,7 +117,7 @@ def _pieces(operator: _Operator, variable: _Variable, value: object) -> list[str
     if isinstance(value, Mapping):
         pairs = [(_say(operator, k), _say(operator, v)) for k, v in cast("Mapping[str, str]", value).items()]
         if variable.explode:
-            return [f"{key}={item}" for key, item in pairs]
+            return [_named(operator, k, v) if operator.named else f"{k}={v}" for k, v in pairs]
         return [_named(operator, variable.name, ",".join(part for pair in pairs for part in pair))]
     if isinstance(value, Sequence) and not isinstance(value, str):
         items = [_say(operator, item) for item in cast("Sequence[str]", value)]

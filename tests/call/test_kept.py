@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from tests.properties import modest
 from toolbus.call.kept import MOST, READ_RESULT, Kept
-from toolbus.records import JSON, Origin
+from toolbus.call.results import Results
+from toolbus.records import JSON, Budget, Origin, Text, ToolResult
 
 # The same examples on every run, and no judgement of how busy the machine is.
 LOG = "".join(f"line {number}: {'ERROR disk full' if number % 40 == 7 else 'ok'}\n" for number in range(1000))
@@ -138,9 +139,23 @@ def test_beyond_the_capacity_the_oldest_leave_and_reading_them_says_so() -> None
     gone = "is no longer kept: newer results took its place. Call the tool again, and ask it for less]"
     assert store.read("r1") == f"[r1 {gone}"
     assert store.read("r2") == "[r2: characters 0 to 4 of 4; this is the end]\nbbbb"
-    store.keep("d" * 11)
-    assert [store.read(f"r{number}") for number in (2, 4)] == [f"[r2 {gone}", f"[r4 {gone}"]
-    assert store.keep("e") == "r5"
+
+
+def test_a_text_that_is_larger_than_all_there_is_room_for_leaves_the_others_alone() -> None:
+    store = Kept(capacity=10)
+    assert [store.keep("aaaa"), store.keep("d" * 11), store.keep("e")] == ["r1", None, "r2"]
+    assert store.read("r1") == "[r1: characters 0 to 4 of 4; this is the end]\naaaa"
+
+
+def test_a_result_that_is_too_large_to_be_kept_is_cut_without_a_promise_to_read_on() -> None:
+    results = Results(capacity=10_000)
+    small, large = (ToolResult(content=(Text(text="x" * size),)) for size in (5_000, 20_000))
+    cut = [results.fitted(result, Budget(characters=1_000)) for result in (small, large)]
+    assert [result.meta.get("toolbus") for result in cut] == [
+        {"kept_as": "r1", "characters": 5_000},
+        {"characters": 20_000},
+    ]
+    assert ["read_result" in result.text for result in cut] == [True, False]
 
 
 def test_finding_something_everywhere_in_a_long_text_is_fast() -> None:

@@ -73,6 +73,23 @@ def test_an_interpreter_that_just_ends_leaves_nothing(tmp_path: Path) -> None:
     assert gone(children() - before)
 
 
+def test_a_guard_that_was_killed_and_started_again_leaves_no_descriptor() -> None:
+    program = (
+        "import os, pathlib, signal\n"
+        "from toolbus.connect.guard import guard\n"
+        "children = pathlib.Path(f'/proc/self/task/{os.getpid()}/children')\n"
+        "def restart():\n"
+        "    guard.forget(0)\n"
+        "    shell = int(children.read_text())\n"
+        "    os.kill(shell, signal.SIGKILL)\n"
+        "    os.waitid(os.P_PID, shell, os.WEXITED | os.WNOWAIT)\n"
+        "    return len(os.listdir('/proc/self/fd'))\n"
+        "print(len({restart() for _ in range(5)}))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("1\n", "")
+
+
 @pytest.mark.anyio
 async def test_a_failed_start_and_a_cancelled_one_leave_nothing() -> None:
     before = children()

@@ -137,11 +137,20 @@ async def test_a_redirect_within_the_origin_is_followed_and_keeps_its_secret_out
     assert [message for message in shown if "hidden-1234" in message] == []
 
 
+async def test_user_and_password_in_the_url_go_with_a_redirect_within_the_origin(record: Recording) -> None:
+    record.redirects["/old"] = "/mcp"
+    async with connect_mcp(f"http://ann:p%40ss@127.0.0.1:{record.port}/old") as mcp:
+        assert (await mcp.call_tool("look")).text == "seen"
+    assert {path for _, path, _, _ in record.requests} == {"/old", "/mcp"}
+    assert {headers.get("authorization") for _, _, headers, _ in record.requests} == {"Basic YW5uOnBAc3M="}
+
+
 async def test_secrets_are_not_sent_to_another_origin(record: Recording) -> None:
+    url = f"http://ann:p%40ss@127.0.0.1:{record.port}/mcp"
     with recording() as other:
         record.redirects["/mcp"] = other.url
         with pytest.raises(ConnectFailed, match="not followed"):
-            await connect_mcp(url=record.url, headers={"X-Key": "secret-1"})
+            await connect_mcp(url=url, headers={"X-Key": "secret-1"})
     assert other.requests == []
 
 

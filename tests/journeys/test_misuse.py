@@ -118,6 +118,17 @@ async def test_a_reload_that_fails_leaves_everything_as_it_was() -> None:
         assert bus.servers["a"].since == since
 
 
+async def test_a_listener_that_is_there_twice_leaves_one_at_a_time() -> None:
+    heard: list[Event] = []
+    listener = heard.append
+    bus = Toolbus({"servers": {"a": plain()}}, on_event=listener)
+    first, _ = bus.on_event(listener), bus.on_event(listener)
+    first()
+    first()
+    bus.warn("a", None, "odd")
+    assert [event.message for event in heard if isinstance(event, Warned)] == ["odd"] * 2
+
+
 async def test_an_include_that_matches_nothing_is_a_warning() -> None:
     heard: list[Event] = []
     async with Toolbus({"servers": {"a": plain(include=["ehco", "echo"])}}, on_event=heard.append):

@@ -63,6 +63,30 @@ def test_the_examples_of_the_standard(template: str, address: str) -> None:
     assert expanded(template, values) == address.strip()
 
 
+@pytest.mark.parametrize(
+    ("template", "address"),
+    [
+        ("{k*}", "a=,b=1"),
+        ("{+k*}", "a=,b=1"),
+        ("{#k*}", "#a=,b=1"),
+        ("{.k*}", ".a=.b=1"),
+        ("{/k*}", "/a=/b=1"),
+        ("{;k*}", ";a;b=1"),
+        ("{?k*}", "?a=&b=1"),
+        ("{&k*}", "&a=&b=1"),
+        ("{;k}", ";k=a,,b,1"),
+        ("{l*}", ",x"),
+        ("{/l*}", "//x"),
+        ("{;l*}", ";l;l=x"),
+        ("{?l*}", "?l=&l=x"),
+        ("{?l}", "?l=,x"),
+    ],
+)
+def test_an_empty_item_is_written_as_section_3_2_1_of_the_standard_says(template: str, address: str) -> None:
+    values: dict[str, Any] = {"k": {"a": "", "b": "1"}, "l": ["", "x"]}
+    assert expanded(template, {name: values[name] for name in variables(template)}) == address
+
+
 def test_what_stands_in_the_query_may_be_left_out() -> None:
     assert expanded("logs://{service}{?since,until}", {"service": "web"}) == "logs://web"
     assert (

@@ -69,8 +69,10 @@ class Kept:
         self._size = 0
         self._count = 0
 
-    def keep(self, text: str) -> str:
-        """Keep a text and say under which id. One longer than the capacity leaves at once."""
+    def keep(self, text: str) -> str | None:
+        """Keep a text and say under which id; None for one that is longer than the capacity."""
+        if len(text) > self._capacity:
+            return None  # it would push out all the others and have no room all the same
         self._count += 1
         id_ = f"r{self._count}"
         self._texts[id_] = text

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
-from toolbus.call.kept import READ_RESULT, Kept
+from toolbus.call.kept import CAPACITY, READ_RESULT, Kept
 from toolbus.records import JSON, Block, Budget, Embedded, ResourceLink, Text, ToolResult
 from toolbus.shape.budget import allowed, fitted_blocks
 from toolbus.shape.render import rendered
@@ -15,14 +15,14 @@ MOST_FILES = 20
 class Results:
     """Cuts results that are too long, and keeps them whole for `read_result` until the bus is gone."""
 
-    def __init__(self) -> None:
-        self._kept = Kept()
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._kept = Kept(capacity)
         self.has_kept = False
 
     def fitted(self, result: ToolResult, budget: Budget, *, keep: bool = True) -> ToolResult:
         """The result itself if it is short enough; else what fits, and in its meta where the rest is.
 
-        Without `keep` it is only cut, for a model that has no way to read on.
+        Without `keep` it is only cut, for a model that has no way to read on; so is one too large to keep.
         """
         files = _files(result)
         rest = replace(result, content=tuple(block for block in result.content if block not in files))
@@ -33,9 +33,13 @@ class Results:
                 return result
             text = result.text  # base64 in it is described, and can be read all the same
         name = self._kept.keep(text) if keep else None
-        self.has_kept = self.has_kept or keep
+        self.has_kept = self.has_kept or name is not None
         cut = replace(result, content=(*fitted_blocks(blocks, budget, name), *files))
-        return cut.noting(kept_as=name, characters=len(text)) if keep else cut.noting(characters=len(text))
+        return (
+            cut.noting(characters=len(text))
+            if name is None
+            else cut.noting(kept_as=name, characters=len(text))
+        )
 
     def read(self, arguments: Mapping[str, JSON]) -> ToolResult:
         """What the tool `read_result` gives."""

@@ -64,6 +64,10 @@ class Guard:
             return False
 
     def _start(self) -> None:
+        # Only what is ours: after a fork the number may mean another file by now.
+        if self._owner == os.getpid() and self._pipe >= 0:
+            os.close(self._pipe)
+            self._pipe = -1
         theirs, self._pipe = os.pipe()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:

@@ -77,6 +77,11 @@ def refused(response: httpx2.Response) -> WireError:
     return WireError(message, sent=True, lost=False, status=response.status_code, code=-32603)
 
 
+def is_temporary(status: int) -> bool:
+    """Whether a refusal may be over in a moment; a 501, or any other 4xx, means that it is not offered."""
+    return status in (408, 425, 429) or (status >= 500 and status != 501)
+
+
 def phrase(status: int) -> str:
     """An HTTP status in words."""
     return f"HTTP {status} {HTTPStatus(status).phrase if status in set(HTTPStatus) else ''}".rstrip()
@@ -137,18 +142,21 @@ class Door(httpx2.AsyncBaseTransport):
         self._network = network
         self._redacted = values.redacted
         self._headers = dict(values.headers)
+        self._userinfo = httpx2.URL(values.url).userinfo
         self._origin = _origin(httpx2.URL(values.url))
         self._real: dict[httpx2.URL, _Hidden] = {}
         self.url = self.shown(values.url)
         """The server's URL, as everything above the door may know it."""
 
     def shown(self, url: str) -> str:
-        """A URL that stands for the real one above the door and holds no secret."""
+        """A URL of the server's origin that stands for the real one above the door and holds no secret."""
         real = httpx2.URL(url)
         shown = real.copy_with(userinfo=b"", query=None, fragment=None, path=self._redacted(real.path))
         headers = dict(self._headers)
-        if real.userinfo and not any(name.lower() == "authorization" for name in headers):
-            headers["authorization"] = f"Basic {base64.b64encode(unquote_to_bytes(real.userinfo)).decode()}"
+        # A redirect does not repeat them: those of the config count for the whole origin.
+        userinfo = real.userinfo or self._userinfo
+        if userinfo and not any(name.lower() == "authorization" for name in headers):
+            headers["authorization"] = f"Basic {base64.b64encode(unquote_to_bytes(userinfo)).decode()}"
         self._real[shown] = _Hidden(real.copy_with(userinfo=b""), headers)
         return str(shown)
 

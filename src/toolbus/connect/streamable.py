@@ -17,7 +17,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.http import Web, refused, web
+from toolbus.connect.http import Web, is_temporary, refused, web
 from toolbus.connect.jsonrpc import Answer, Peer, WireError
 from toolbus.connect.witness import Witness
 
@@ -177,13 +177,14 @@ class _StreamablePeer(Peer):
                     if response.status_code in (404, 410):
                         self._lose("the server no longer knows the session")
                         return
-                    if response.status_code >= 300:
+                    if response.status_code < 300:
+                        async for event in _events(response):
+                            place.reached(event)
+                            pause = max(LISTEN_AGAIN, place.pause)
+                            if event.data:
+                                self.feed(event.data.encode())
+                    elif not is_temporary(response.status_code):
                         return
-                    async for event in _events(response):
-                        place.reached(event)
-                        pause = max(LISTEN_AGAIN, place.pause)
-                        if event.data:
-                            self.feed(event.data.encode())
             except WireError as error:
                 if not error.sent:
                     self._lose(error.message)

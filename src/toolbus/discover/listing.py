@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from toolbus.connect import Session, wire
+from toolbus.connect.http import is_temporary
 from toolbus.connect.output import OutputCheck
 from toolbus.connect.tools import tool_spec
 from toolbus.errors import CallRejected, CallTimeout
@@ -69,6 +70,8 @@ class Listing:
     quarantined: tuple[Quarantined, ...] = ()
     pages: int = 0
     fault: str | None = None
+    may_pass: bool = False
+    """Whether the fault may be over in a moment."""
 
 
 async def listed(session: Session, kinds: Iterable[Kind] = KINDS) -> dict[Kind, Listing]:
@@ -105,6 +108,7 @@ async def _kind(session: Session, kind: Kind) -> Listing:
     except (CallRejected, CallTimeout) as error:
         if kind != "tools" or session.client.server_capabilities.tools is not None:
             listing.fault = f"{kind} could not be listed: {error.problem}"
+            listing.may_pass = isinstance(error, CallTimeout) or is_temporary(error.status or 0)
     if kind == "tools":
         records, listing.quarantined = _sorted_out(records)
         session.outputs = {

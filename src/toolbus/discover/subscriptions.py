@@ -12,14 +12,16 @@ from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
-from toolbus.connect import Session, requests
+from toolbus.connect import Session, WireError, requests
+from toolbus.connect.http import is_temporary
 from toolbus.errors import CallRejected, CallTimeout, ToolbusError
 from toolbus.events import Emit, ResourceUpdated
 
 logger = logging.getLogger("toolbus")
 
 LISTEN_AGAIN = 1.0
-"""Seconds before a stream that was lost is opened again."""
+"""Seconds before what was lost is asked for again; ever longer while it is refused."""
+LISTEN_AGAIN_AT_MOST = 60.0
 
 
 class Subscriptions:
@@ -71,9 +73,7 @@ class Subscriptions:
         """Keep them up while the session lives; what is known already is told as a change."""
         known = list(self._wanted)
         try:
-            if known:
-                async with self._changing:
-                    await self._subscribe_again(session, known)
+            await self._renew(session, known)
             for uri in known:
                 # Nothing is replayed: nobody knows what happened while the connection was away.
                 self.updated(uri)
@@ -81,16 +81,30 @@ class Subscriptions:
         finally:
             await self._leave()
 
-    async def _subscribe_again(self, session: Session, known: list[str]) -> None:
+    async def _renew(self, session: Session, known: list[str]) -> None:
+        """Subscribe again to what was known; what fails for a moment is tried again after a pause."""
+        pause = LISTEN_AGAIN
+        left = [known] if session.era == "modern" else [[uri] for uri in known]
+        while left and not session.gone.is_set():
+            async with self._changing:
+                left = [uris for uris in left if not await self._settled(session, uris)]
+            if left:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LISTEN_AGAIN_AT_MOST)
+
+    async def _settled(self, session: Session, uris: list[str]) -> bool:
+        """Whether these are subscribed to again, or never will be."""
         timeout = session.config.timeouts.list
+        wanted = [uri for uri in uris if uri in self._wanted]  # others may have left meanwhile
         try:
-            if session.era == "modern":
-                await self._listen_to(session, set(known), known[0], timeout)
-                return
-            for uri in known:
-                await requests.subscribe(session, uri, timeout)
-        except ToolbusError as error:  # if the link is lost again, its next life tries again
+            if wanted and session.era == "modern":
+                await self._listen_to(session, set(self._wanted), wanted[0], timeout)
+            elif wanted:
+                await requests.subscribe(session, wanted[0], timeout)
+        except ToolbusError as error:
             logger.warning("%s", error)
+            return isinstance(error, CallRejected) and not is_temporary(error.status or 0)
+        return True
 
     async def _listen_to(self, session: Session, uris: set[str], uri: str, timeout: float) -> None:
         """Open a stream for these addresses in place of the present one, if the server agrees to `uri`."""
@@ -108,7 +122,8 @@ class Subscriptions:
             if session.gone.is_set():
                 raise session.lost(f"subscribing to {uri!r}") from error
             if isinstance(error, MCPError):
-                raise self._rejected(uri, error.message) from error
+                status = error.status if isinstance(error, WireError) else None
+                raise self._rejected(uri, error.message, status) from error
             raise
         old, self._listening = self._listening, fresh
         await _ended(old)
@@ -138,8 +153,8 @@ class Subscriptions:
         old, self._listening = self._listening, None
         await _ended(old)
 
-    def _rejected(self, uri: str, reason: str) -> CallRejected:
-        return CallRejected(self._server, f"subscribing to {uri!r}", METHOD_NOT_FOUND, reason)
+    def _rejected(self, uri: str, reason: str, status: int | None = None) -> CallRejected:
+        return CallRejected(self._server, f"subscribing to {uri!r}", METHOD_NOT_FOUND, reason, status)
 
 
 async def _ended(listening: asyncio.Task[None] | None) -> None:

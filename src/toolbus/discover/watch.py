@@ -1,7 +1,8 @@
 """Keep one server's inventory current.
 
 Both eras end in one path: a notice marks a list as dirty; a moment later it is listed again and
-published as a whole. A list that fails then is kept as it was, marked stale.
+published as a whole. A list that fails then is kept as it was, marked stale, and asked for again after
+a pause if the failure may pass.
 """
 
 import asyncio
@@ -12,9 +13,10 @@ from dataclasses import replace
 
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED
+from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
 from toolbus.connect import Session, WireError, requests
+from toolbus.connect.http import is_temporary
 from toolbus.discover.listing import KINDS, Kind, Listing, listed
 from toolbus.discover.subscriptions import Subscriptions
 from toolbus.errors import CallRejected, CallTimeout, ToolbusError
@@ -27,8 +29,10 @@ DEBOUNCE = 0.05
 """Seconds in which several notices count as one."""
 LISTENING = 1.0
 """Seconds to wait for a server to say that it will send notices."""
-LISTEN_AGAIN = 1.0
-LISTEN_AGAIN_AT_MOST = 60.0
+AGAIN = 1.0
+"""Seconds before what failed is tried again, at first; then ever longer."""
+AGAIN_AT_MOST = 60.0
+NOT_OFFERED = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 
 NOTICES: dict[str, tuple[Kind, ...]] = {
     "notifications/tools/list_changed": ("tools",),
@@ -47,7 +51,9 @@ class Discovery:
         self._dirty: set[Kind] = set()
         self._noticed = asyncio.Event()
         self._listening = asyncio.Event()
-        self._listed = False
+        self._listing = False
+        """Whether listing has begun: what changes before a stream is open is found only by looking."""
+        self._listed = asyncio.Event()
         self._told: set[str] = set()
         self.inventory = Inventory()
         self.subscriptions = Subscriptions(server, emit)
@@ -59,9 +65,10 @@ class Discovery:
             async with asyncio.timeout(LISTENING):
                 await self._listening.wait()
         await self._set_log_level(session)
+        self._listing = True
         # After a loss the last good list stays where the new one cannot be had.
         self._take(await listed(session), session, keep=self.inventory != Inventory())
-        self._listed = True
+        self._listed.set()
 
     async def _set_log_level(self, session: Session) -> None:
         """Say what is to be logged, if the config does; in the modern era every request says it."""
@@ -98,25 +105,26 @@ class Discovery:
             self._listening.clear()
             self._noticed.clear()
             self._dirty.clear()
-            self._listed = False
-
-    async def refresh(self, session: Session, kinds: tuple[Kind, ...] = KINDS) -> None:
-        """List the given kinds again and publish; a list that fails stays as it was."""
-        self._take(await listed(session, kinds), session, keep=True)
+            self._listed.clear()
+            self._listing = False
 
     async def _relist(self, session: Session) -> None:
-        while True:
-            await self._noticed.wait()
+        pause = AGAIN
+        await self._listed.wait()
+        while not session.gone.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause if self._dirty else None):
+                    await self._noticed.wait()
             await asyncio.sleep(DEBOUNCE)
             kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in self._dirty)
             self._dirty.clear()
             self._noticed.clear()
             try:
-                await self.refresh(session, kinds)
-            except ToolbusError as error:
-                # The link is going down; whoever brings it back lists everything.
+                self._take(await listed(session, kinds), session, keep=True)
+            except ToolbusError as error:  # one request broke off, or the link is going down
                 logger.debug("%s", error)
-                return
+                self._dirty.update(kinds)
+            pause = min(pause * 2, AGAIN_AT_MOST) if self._dirty else AGAIN
 
     async def _listen(self, session: Session) -> None:
         """In the modern era a server sends notices only while someone listens."""
@@ -127,7 +135,7 @@ class Discovery:
         if session.era == "legacy" or not (tools or prompts or resources):
             self._listening.set()
             return
-        pause = LISTEN_AGAIN
+        pause = AGAIN
         while not session.gone.is_set():
             try:
                 async with session.client.listen(
@@ -135,9 +143,9 @@ class Discovery:
                     prompts_list_changed=prompts,
                     resources_list_changed=resources,
                 ) as subscription:
-                    pause = LISTEN_AGAIN
+                    pause = AGAIN
                     self._listening.set()
-                    if self._listed:
+                    if self._listing:
                         # Nothing is replayed: what changed until now is found only by looking.
                         self._dirty.update(KINDS)
                         self._noticed.set()
@@ -149,15 +157,16 @@ class Discovery:
                 if isinstance(error, WireError) and error.lost:
                     session.end(error.message)
                     return
-                if error.code != CONNECTION_CLOSED:
-                    self._listening.set()
-                    logger.debug("server %r does not send change notices: %s", self._server, error)
+                logger.debug("server %r does not send change notices: %s", self._server, error)
+                self._listening.set()  # nobody waits for a server that refuses
+                if not _may_pass(error):
                     return
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LISTEN_AGAIN_AT_MOST)
+            pause = min(pause * 2, AGAIN_AT_MOST)
 
     def _take(self, found: dict[Kind, Listing], session: Session, *, keep: bool) -> None:
         before, now = self.inventory, self.inventory if keep else Inventory()
+        self._dirty.update(kind for kind, listing in found.items() if listing.may_pass)
         faults = {kind: listing.fault for kind, listing in found.items() if listing.fault}
         for kind, listing in found.items():
             if not (keep and listing.fault):
@@ -200,3 +209,10 @@ class Discovery:
     def _warn(self, message: str, tool: str | None = None) -> None:
         logger.warning("server %r: %s%s", self._server, f"tool {tool!r}: " if tool else "", message)
         self._emit(Warned(server=self._server, message=message, tool=tool))
+
+
+def _may_pass(error: MCPError) -> bool:
+    """Whether a refusal may be over in a moment, rather than mean that it is not offered."""
+    if isinstance(error, WireError) and error.status is not None:
+        return is_temporary(error.status)
+    return error.code not in NOT_OFFERED
