@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Literal
 
+from toolbus.stderr import telling_line
 from toolbus.visible import cleaned
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call"]
@@ -179,7 +180,8 @@ class ConnectFailed(ServerError):
         self.exit_code = exit_code
         self.status = status
         self.stderr = tuple(stderr)
-        tail = f"; last on stderr: {' | '.join(self.stderr[-3:])}" if self.stderr else ""
+        said = telling_line(self.stderr) or " | ".join(self.stderr[-3:])
+        tail = f"; on stderr: {said}" if said else ""
         advice = f"; {hint}" if hint else ""
         super().__init__(server, f"{phase} failed: {cause}{tail}{advice}")
 
