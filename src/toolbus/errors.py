@@ -36,6 +36,11 @@ Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call"]
 """How far a connection came: values resolved, process started, address reached, era agreed, and so on."""
 
 
+def in_seconds(seconds: float) -> str:
+    """A time to be read: `5 s`, not `4.99999 s`."""
+    return f"{round(seconds, 2) or seconds:g} s"
+
+
 class ToolbusError(Exception):
     """The base of every error toolbus raises."""
 
@@ -75,7 +80,9 @@ class BusClosed(ToolbusError):
         how: str = "use `async with`, or await start() first",
     ) -> None:
         self.started = started
-        super().__init__(f"{what} is closed" if started else f"{what} is not started; {how}")
+        super().__init__(
+            f"{what} is closed; create a new one" if started else f"{what} is not started; {how}"
+        )
 
 
 class ToolNotFound(ToolbusError, LookupError):
@@ -216,7 +223,7 @@ class CallTimeout(ServerError, TimeoutError):
         self.seconds = seconds
         self.stderr = tuple(stderr)
         tail = f"; last on stderr: {self.stderr[-1]}" if self.stderr else ""
-        super().__init__(server, f"{what} gave no answer in {seconds:g} s{tail}")
+        super().__init__(server, f"{what} gave no answer in {in_seconds(seconds)}{tail}")
 
 
 class CallRejected(ServerError):
