@@ -18,7 +18,7 @@ PACKAGE = "toolbus"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 # Which part may import which. A part is a file or folder directly below src/toolbus.
-BASE = {"errors", "records", "visible", "writable", "questions"}
+BASE = {"errors", "records", "stderr", "visible", "writable", "questions"}
 STAGES = BASE | {"events", "config", "catalog", "shape", "connect", "discover", "call", "interactions"}
 BUS = {"home", "tool", "registry", "servers", "shaping", "content", "later", "bus"}
 FACE = BASE | {
@@ -39,7 +39,8 @@ FACES = {"agent", "adapters", "extension", "gateway", "console"}
 ALLOWED: dict[str, set[str]] = {
     "visible": set(),
     "writable": set(),
-    "errors": {"visible"},
+    "stderr": {"visible"},
+    "errors": {"stderr", "visible"},
     "forms": set(),
     "questions": {"forms", "visible"},
     "records": {"questions"},

@@ -60,8 +60,8 @@ home_add: kept as note 1
 home_search: buy tea
 shout: TEA
 agent: You wanted to buy tea.
-closed: the connection is closed
-MCP error: the bus is closed
+closed: the connection is closed; create a new one
+MCP error: the bus is closed; create a new one
 """,
 }
 

@@ -297,10 +297,9 @@ class Toolbus(Content, Later):
         return spec
 
     def _missing(self, name: str) -> ToolNotFound:
-        down = self._servers.down
-        likely = next((link for alias, link in down.items() if self._shaping.may_have(alias, name)), None)
-        reason = f"server {likely.config.alias!r} is not connected ({likely.state})" if likely else None
-        return self._catalog.missing(name, list(down), reason)
+        down = list(self._servers.down)
+        likely = [alias for alias in down if self._shaping.may_have(alias, name)]
+        return self._catalog.missing(name, down, self._servers.why_down(likely))
 
     # Servers
 

@@ -29,10 +29,16 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Literal
 
+from toolbus.stderr import telling_line
 from toolbus.visible import cleaned
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call"]
 """How far a connection came: values resolved, process started, address reached, era agreed, and so on."""
+
+
+def in_seconds(seconds: float) -> str:
+    """A time to be read: `5 s`, not `4.99999 s`."""
+    return f"{round(seconds, 2) or seconds:g} s"
 
 
 class ToolbusError(Exception):
@@ -74,7 +80,9 @@ class BusClosed(ToolbusError):
         how: str = "use `async with`, or await start() first",
     ) -> None:
         self.started = started
-        super().__init__(f"{what} is closed" if started else f"{what} is not started; {how}")
+        super().__init__(
+            f"{what} is closed; create a new one" if started else f"{what} is not started; {how}"
+        )
 
 
 class ToolNotFound(ToolbusError, LookupError):
@@ -179,7 +187,8 @@ class ConnectFailed(ServerError):
         self.exit_code = exit_code
         self.status = status
         self.stderr = tuple(stderr)
-        tail = f"; last on stderr: {' | '.join(self.stderr[-3:])}" if self.stderr else ""
+        said = telling_line(self.stderr) or " | ".join(self.stderr[-3:])
+        tail = f"; on stderr: {said}" if said else ""
         advice = f"; {hint}" if hint else ""
         super().__init__(server, f"{phase} failed: {cause}{tail}{advice}")
 
@@ -214,7 +223,7 @@ class CallTimeout(ServerError, TimeoutError):
         self.seconds = seconds
         self.stderr = tuple(stderr)
         tail = f"; last on stderr: {self.stderr[-1]}" if self.stderr else ""
-        super().__init__(server, f"{what} gave no answer in {seconds:g} s{tail}")
+        super().__init__(server, f"{what} gave no answer in {in_seconds(seconds)}{tail}")
 
 
 class CallRejected(ServerError):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from toolbus.config import Secrets, ServerConfig
 from toolbus.connect import Link
 from toolbus.discover import Discovery, Subscriptions
-from toolbus.errors import ServerDown, ServerNotFound, ToolbusError
+from toolbus.errors import ServerDown, ServerError, ServerNotFound, ToolbusError
 from toolbus.events import Emit
 from toolbus.interactions import Interactions
 from toolbus.records import Health, Inventory, ServerStatus
@@ -59,6 +59,16 @@ class Servers:
     def down(self) -> dict[str, Link]:
         """The links that are not ready."""
         return {alias: link for alias, link in self.links.items() if link.state != "ready"}
+
+    def why_down(self, likely: Sequence[str]) -> str | None:
+        """Why the server that is likely meant is not ready; the only one there is always is meant."""
+        down = self.down
+        for alias in likely or (down if len(self.links) == 1 else ()):
+            error = down[alias].error
+            # Without the server's name, which stands here already.
+            reason = f": {error.problem if isinstance(error, ServerError) else error}" if error else ""
+            return f"server {alias!r} is not connected ({down[alias].state}){reason}"
+        return None
 
     def status(self, tools: Mapping[str, int]) -> dict[str, ServerStatus]:
         """The truth about each, now; `tools` counts what each has in the catalog."""

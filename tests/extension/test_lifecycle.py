@@ -128,7 +128,7 @@ async def test_it_can_be_started_again_and_a_tool_from_before_says_that_it_is_ov
     await asyncio.gather(extension.start(), extension.start())
     [old] = extension.get_tools()
     await extension.stop()
-    assert await invoked(old, text="x") == "MCP error: the bus is closed"
+    assert await invoked(old, text="x") == "MCP error: the bus is closed; create a new one"
     await extension.start()
     assert await run(extension, "mcp_desk_echo", text="again") == "again"
     await extension.stop()

@@ -63,7 +63,7 @@ async def test_a_tool_is_a_port_by_structure_and_never_raises() -> None:
         assert (port.name, port.parameters["type"]) == ("a_echo", "object")
         assert (await port.execute(text="hello")).text == "hello"
     failed = await port.execute(text="too late")
-    assert (failed.is_error, failed.text) == (True, "MCP error: the bus is closed")
+    assert (failed.is_error, failed.text) == (True, "MCP error: the bus is closed; create a new one")
 
 
 async def test_the_bots_json_fills_its_registry_and_a_shutdown_empties_it(

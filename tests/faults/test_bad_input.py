@@ -176,7 +176,8 @@ async def test_a_web_server_that_never_answers_is_given_up_in_time(transport: st
     with socket.create_server(("127.0.0.1", 0)) as listening:  # the system connects, nobody answers
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
         error = await failure(url=url, transport=transport, timeouts={"connect": 0.5})
-    assert "no answer in 0.5 s" in str(error)
+    assert "no answer in 0.5 s; is it the URL of an MCP server?" in str(error)
+    assert "download" not in str(error)
 
 
 async def test_401_is_a_state_of_its_own(answering: dict[str, int]) -> None:
@@ -238,7 +239,7 @@ async def test_calls_before_start_and_after_stop() -> None:
         await bus.call("a_echo")
     await bus.start()
     await bus.stop()
-    with pytest.raises(BusClosed, match="is closed"):
+    with pytest.raises(BusClosed, match="the bus is closed; create a new one"):
         await bus.call("a_echo")
 
 

@@ -42,7 +42,7 @@ async def test_after_close_every_use_says_so(place: Place) -> None:
         await mcp.call_tool("echo", {"text": "x"})
     with pytest.raises(BusClosed):
         await mcp.bus.start()
-    assert await tool.execute(text="x") == ToolResult.failure("the bus is closed")
+    assert await tool.execute(text="x") == ToolResult.failure("the bus is closed; create a new one")
 
 
 async def test_closing_fails_the_calls_under_way_at_once_with_a_typed_error(place: Place) -> None:

@@ -141,7 +141,10 @@ async def test_a_tool_of_a_server_that_is_down_is_not_mistaken_for_a_slip_of_the
     async with Toolbus({"servers": servers}) as bus:
         with pytest.raises(ToolNotFound) as caught:
             await bus.call("mine_echo")
-    message = "no tool named 'mine_echo' among 1: server 'mine' is not connected (failed)"
+    message = (
+        "no tool named 'mine_echo' among 1: server 'mine' is not connected (failed): "
+        "spawn failed: command 'no-such-program' not found; install it, or give its full path"
+    )
     assert (str(caught.value), caught.value.close_matches) == (message, [])
 
 

@@ -38,6 +38,7 @@ NEXT = {
     "list": "raise timeouts.list, or tell the author of the server",
     "call": "try again",
 }
+NEXT_OF_URL = NEXT | {"handshake": "is it the URL of an MCP server?"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,7 @@ def _finding(bus: "Toolbus", config: BusConfig, alias: str) -> Finding:
 def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
     alias = finding.config.alias
     warnings = [_warning(event) for event in heard.warnings[alias]]
-    failure = [_failure(finding.error)] if finding.error else []
+    failure = [_failure(finding.error, finding.config)] if finding.error else []
     # A server whose tools cannot be listed is connected, and of no use.
     unlisted = [note for note in finding.inventory.notes if note.startswith("tools could not be listed")]
     warnings = [
@@ -147,13 +148,14 @@ def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
     return replace(finding, problems=problems, seconds=heard.seconds(alias))
 
 
-def _failure(error: ToolbusError) -> Problem:
+def _failure(error: ToolbusError, config: ServerConfig) -> Problem:
     match error:
         case ConnectFailed():
+            following = (NEXT if config.url is None else NEXT_OF_URL)[error.phase]
             return Problem(
                 severity="error",
                 message=f"{error.phase} failed: {error.cause}",
-                fix=error.hint or ("see what it says on stderr" if error.stderr else NEXT[error.phase]),
+                fix=error.hint or ("see what it says on stderr" if error.stderr else following),
                 stderr=error.stderr,
             )
         case SecretMissing():

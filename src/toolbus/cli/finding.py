@@ -1,6 +1,6 @@
 """Which server has the resource or the prompt that was named, and what to say if none has it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
@@ -13,21 +13,24 @@ if TYPE_CHECKING:
 class NotListed(ToolbusError):
     """No server lists a resource, or a prompt, of that name."""
 
-    def __init__(self, what: str, name: str, known: Sequence[str], down: Sequence[str]) -> None:
+    def __init__(self, what: str, name: str, known: Sequence[str], down: Mapping[str, str | None]) -> None:
         self.name = name
         self.close_matches = get_close_matches(name, known, n=1)
         missing = f"; not connected: {', '.join(down)}" if down else ""
-        hint = (
-            f"did you mean {self.close_matches[0]!r}?"
-            if self.close_matches
-            else f"'toolbus {what}s' lists them"
-        )
-        super().__init__(f"no {what} {name!r} among {len(known)}{missing}; {hint}")
+        if self.close_matches:
+            hint = f"{missing}; did you mean {self.close_matches[0]!r}?"
+        elif len(down) == 1:
+            [(alias, reason)] = down.items()
+            hint = f"; {reason or f'server {alias!r} is not connected'}"
+        else:
+            reasons = ", and says why a server is down" if down else ""
+            hint = f"{missing}; 'toolbus {what}s' lists them{reasons}"
+        super().__init__(f"no {what} {name!r} among {len(known)}{hint}")
 
 
-def down(bus: "Toolbus") -> list[str]:
-    """The servers that cannot be asked."""
-    return [alias for alias, status in bus.servers.items() if status.state != "ready"]
+def down(bus: "Toolbus") -> dict[str, str | None]:
+    """The servers that cannot be asked, and why."""
+    return {alias: status.error for alias, status in bus.servers.items() if status.state != "ready"}
 
 
 def raise_if_down(bus: "Toolbus", server: str) -> None:

@@ -49,8 +49,9 @@ def _described(error: BaseException) -> tuple[str, int]:
             later = "; a server of the modern era can be answered later, too: --on-input suspend"
             asked = f"server {error.server!r}: {error.what} {error.asked}; run it on a terminal to answer"
             return asked + (later if error.what.startswith("tool ") else ""), FAILED
-        case ToolNotFound(close_matches=[]):
-            return f"{error}; 'toolbus tools' lists them", FAILED
+        case ToolNotFound(close_matches=[], likely=None):
+            reasons = ", and says why a server is down" if error.down else ""
+            return f"{error}; 'toolbus tools' lists them{reasons}", FAILED
         case ToolbusError():
             return str(error), FAILED
         case typer.TyperException():

@@ -18,25 +18,15 @@ from pydantic_core import from_json, to_json
 from toolbus.config import Resolved, Secrets, ServerConfig, Transport, resolved
 from toolbus.connect.callbacks import Callbacks
 from toolbus.connect.client import opened_client
-from toolbus.connect.http import phrase
+from toolbus.connect.failure import described, no_answer
 from toolbus.connect.interactions import Answering
-from toolbus.connect.jsonrpc import WireError
 from toolbus.connect.session import Session
 from toolbus.connect.transport import connector
 from toolbus.connect.witness import Witness
-from toolbus.errors import AuthRequired, ConnectFailed, ToolbusError
+from toolbus.errors import ConnectFailed, ToolbusError, in_seconds
 
 NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
 """What a server of the old SSE transport may answer to a streamable HTTP request."""
-
-# What to ask, by a word in the reason why there is no connection.
-_QUESTIONS = {
-    "SSL": "is it https, with a certificate to trust",
-    "Name or service not known": "is the host name right",
-    "nodename nor servname": "is the host name right",
-    "getaddrinfo": "is the host name right",
-}
-_HINTS = {404: "check the path of the URL", 429: "it wants fewer requests: wait, then try again"}
 
 
 @dataclass(slots=True)
@@ -89,7 +79,7 @@ async def _resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         async with asyncio.timeout(config.timeouts.connect):
             return await resolved(config, secrets)
     except TimeoutError as error:
-        cause = f"its secrets were not to be had in {config.timeouts.connect:g} s"
+        cause = f"its secrets were not resolved within {in_seconds(config.timeouts.connect)}"
         raise ConnectFailed(config.alias, "configure", cause) from error
 
 
@@ -118,15 +108,9 @@ async def _attempted(
     except ToolbusError:
         raise
     except TimeoutError as error:
-        raise ConnectFailed(
-            config.alias,
-            witness.phase,
-            f"no answer in {config.timeouts.connect:g} s",
-            hint="if a first start downloads something, raise timeouts.connect" if witness.pid else "",
-            stderr=witness.tail(),
-        ) from error
+        raise no_answer(config, witness) from error
     except (Exception, BaseExceptionGroup) as error:  # the border: whatever it is, it is a failed connect
-        raise _described(root(error), config.alias, witness, values) from error
+        raise described(root(error), config, witness, values) from error
     session = Session(
         config, client, sieve, witness, answering, redacted=values.redacted, warn=callbacks.warn
     )
@@ -142,32 +126,6 @@ def _discreet(log: LoggingFnT, values: Resolved) -> LoggingFnT:
         await log(params.model_copy(update={"data": from_json(text)}))
 
     return redacted
-
-
-def _described(error: BaseException, server: str, witness: Witness, values: Resolved) -> ConnectFailed:
-    status = error.status if isinstance(error, WireError) else None
-    lines = values.redacted(str(error)).splitlines()
-    cause = lines[0] if lines else type(error).__name__
-    if status in (401, 403):
-        return AuthRequired(server, witness.phase, status)
-    if status is not None:
-        hint = _HINTS.get(status, "look at the server's own log" if status >= 500 else "")
-        cause = phrase(status) if status >= 400 else cause
-        return ConnectFailed(server, witness.phase, cause, hint=hint, status=status)
-    if isinstance(error, WireError) and not error.sent and witness.exit_code is None:
-        question = next((q for word, q in _QUESTIONS.items() if word in cause), "is the server running")
-        hint = f"{question}, at {values.public_url}?"
-        return ConnectFailed(server, "connect", cause, hint=hint)
-    if witness.lost is not None and witness.exit_code is not None:
-        return ConnectFailed(
-            server,
-            witness.phase,
-            f"the process ended with {witness.ended}",
-            hint="run the command by hand to see why" if not witness.tail() else "",
-            exit_code=witness.exit_code,
-            stderr=witness.tail(),
-        )
-    return ConnectFailed(server, witness.phase, cause, stderr=witness.tail())
 
 
 def root(error: BaseException) -> BaseException:

@@ -70,8 +70,10 @@ class Web:
 def refused(response: httpx2.Response) -> WireError:
     """The error of a response that is none of what was asked for."""
     if response.next_request is not None:
-        where = response.next_request.url.copy_with(userinfo=b"", query=None)
-        message = f"redirected to {where}, which is not followed; use that URL if it is the server's"
+        here, there = response.url, response.next_request.url
+        origin = "" if _origin(here) == _origin(there) else ", another origin"
+        shown = there.copy_with(userinfo=b"", query=None)
+        message = f"HTTP {response.status_code} redirects to {shown}{origin}, which is not followed"
     else:
         message = phrase(response.status_code)
     return WireError(message, sent=True, lost=False, status=response.status_code, code=-32603)
@@ -80,6 +82,14 @@ def refused(response: httpx2.Response) -> WireError:
 def is_temporary(status: int) -> bool:
     """Whether a refusal may be over in a moment; a 501, or any other 4xx, means that it is not offered."""
     return status in (408, 425, 429) or (status >= 500 and status != 501)
+
+
+def unusable(response: httpx2.Response) -> str:
+    """What came instead of an answer: in words, to end a sentence about the server."""
+    kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in ("text/html", "application/xhtml+xml"):
+        return f"the server's answer is a web page ({kind})"
+    return f"the server's answer ({kind or phrase(response.status_code)}) holds no message"
 
 
 def phrase(status: int) -> str:

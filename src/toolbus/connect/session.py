@@ -40,6 +40,7 @@ from toolbus.errors import (
 )
 from toolbus.questions import Answer, Pending
 from toolbus.records import JSON, Era, JSONObject, TaskState, ToolResult
+from toolbus.stderr import telling_line
 
 T = TypeVar("T")
 RELEASE = 0.1
@@ -279,7 +280,7 @@ class Session:
         if self._witness.exit_code is not None:
             reason = f"{reason}, {self._witness.ended}"
         if what is None and (tail := self._witness.tail()):
-            reason = f"{reason}; last on stderr: {tail[-1]}"
+            reason = f"{reason}; on stderr: {telling_line(tail) or tail[-1]}"
         return LinkLost(self.server, what, reason, sent=sent)
 
     def _translated(self, error: MCPError, what: str) -> ToolbusError:

@@ -8,7 +8,8 @@ from urllib.parse import urljoin
 import httpx2
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.http import refused, web
+from toolbus.connect.failure import answer_hint
+from toolbus.connect.http import refused, unusable, web
 from toolbus.connect.jsonrpc import Answer, Peer, WireError
 from toolbus.connect.witness import Witness
 from toolbus.errors import ConnectFailed
@@ -59,7 +60,8 @@ def _events(server: str, response: httpx2.Response) -> AsyncIterator[httpx2.Serv
         raise refused(response)
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
     if kind != "text/event-stream":
-        raise ConnectFailed(server, "connect", f"expected an event stream, got {kind or 'no content type'!r}")
+        cause = unusable(response)
+        raise ConnectFailed(server, "connect", cause, hint=answer_hint(cause))
     return aiter(httpx2.EventSource(response, max_event_size=None))
 
 
@@ -67,7 +69,8 @@ async def _endpoint(server: str, events: AsyncIterator[httpx2.ServerSentEvent]) 
     async for event in events:
         if event.event == "endpoint":
             return event.data
-    raise ConnectFailed(server, "connect", "the event stream ended before it named its endpoint")
+    cause = "the event stream ended before it named its endpoint"
+    raise ConnectFailed(server, "connect", cause, hint=answer_hint(cause))
 
 
 def _not_accepted(response: httpx2.Response) -> WireError:

@@ -17,7 +17,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.http import Web, is_temporary, refused, web
+from toolbus.connect.http import Web, is_temporary, refused, unusable, web
 from toolbus.connect.jsonrpc import Answer, Peer, WireError
 from toolbus.connect.witness import Witness
 
@@ -112,8 +112,7 @@ class _StreamablePeer(Peer):
             if self.tells_cancel:
                 await self._resume(place, answer)
         if not answer.done():
-            message = f"the server's answer ({kind or response.status_code}) holds no result"
-            raise WireError(message, sent=True, lost=False)
+            raise WireError(unusable(response), sent=True, lost=False)
 
     async def _follow(self, response: httpx2.Response, answer: Answer, place: "_Place") -> None:
         """Feed the events of a stream until the answer is among them."""

@@ -12,9 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolbus.errors import Phase
+from toolbus.stderr import telling_line
 
 STDERR_LINES = 100
 STDERR_WIDTH = 500
+STDERR_RECENT = 40
+"""How many of the last lines may hold the reason of an end; older ones are about something else."""
+STDERR_SHOWN = 10
 
 
 @dataclass(slots=True)
@@ -66,9 +70,11 @@ class Witness:
         self.heard += 1
 
     def tail(self, since: int = 0) -> tuple[str, ...]:
-        """The last lines on stderr that say anything, of those after the first `since`."""
+        """The last lines on stderr after the first `since`, headed by the telling one if that is older."""
         lines = list(self.stderr)[-(self.heard - since) :] if self.heard > since else []
-        return tuple(line for line in lines if line.strip())[-10:]
+        lines = [line for line in lines if line.strip()][-STDERR_RECENT:]
+        last, told = lines[-STDERR_SHOWN:], telling_line(lines)
+        return (*((told,) if told and telling_line(last) != told else ()), *last)
 
 
 def _worked(pid: int) -> float:

@@ -1,0 +1,81 @@
+"""Why no connection came about, in words that fit the case: what happened, and the next step."""
+
+from toolbus.config import Resolved, ServerConfig
+from toolbus.connect.http import phrase
+from toolbus.connect.jsonrpc import WireError
+from toolbus.connect.witness import Witness
+from toolbus.errors import AuthRequired, ConnectFailed, in_seconds
+
+_PATH = "check the path of the URL (many servers are at /mcp or /sse)"
+_STATUS_HINTS = {
+    404: _PATH,
+    405: f"that path does not take MCP requests: {_PATH}",
+    410: _PATH,
+    429: "wait, then try again",
+}
+# What to ask, by a word in the reason why there is no connection.
+_QUESTIONS = {
+    "SSL": "is it https, with a certificate to trust",
+    "Name or service not known": "is the host name right",
+    "nodename nor servname": "is the host name right",
+    "getaddrinfo": "is the host name right",
+}
+# The next step, by a word in what is wrong with an answer over HTTP.
+_ANSWER_HINTS = {
+    "another origin": "if you trust it, put that URL into the config",
+    "redirects": "is it a login page? Give the server credentials, or put its own URL into the config",
+    "web page": "check the URL: it leads to a website or a login page",
+    "the server's answer": "is it the URL of an MCP server?",
+    "event stream": "is it the URL of an MCP server?",
+}
+
+
+def no_answer(config: ServerConfig, witness: Witness) -> ConnectFailed:
+    """The server did not answer in time."""
+    slow = (
+        "if a first start downloads something, raise timeouts.connect"
+        if config.url is None
+        else "is it the URL of an MCP server? If it is only slow, raise timeouts.connect"
+    )
+    cause = f"no answer in {in_seconds(config.timeouts.connect)}"
+    return ConnectFailed(config.alias, witness.phase, cause, hint=slow, stderr=witness.tail())
+
+
+def described(
+    error: BaseException, config: ServerConfig, witness: Witness, values: Resolved
+) -> ConnectFailed:
+    """The failed attempt as our error."""
+    lines = values.redacted(str(error)).splitlines()
+    cause = lines[0] if lines else type(error).__name__
+    if isinstance(error, WireError) and error.status is not None:
+        return _refused(error.status, cause, config, witness)
+    if isinstance(error, WireError) and not error.sent and witness.exit_code is None:
+        question = next((q for word, q in _QUESTIONS.items() if word in cause), "is the server running")
+        return ConnectFailed(config.alias, "connect", cause, hint=f"{question}, at {values.public_url}?")
+    if witness.lost is not None and witness.exit_code is not None:
+        return ConnectFailed(
+            config.alias,
+            witness.phase,
+            f"the process ended with {witness.ended}",
+            hint="" if witness.tail() else "run the command by hand to see why",
+            exit_code=witness.exit_code,
+            stderr=witness.tail(),
+        )
+    return ConnectFailed(config.alias, witness.phase, cause, hint=answer_hint(cause), stderr=witness.tail())
+
+
+def answer_hint(cause: str) -> str:
+    """The next step after an answer over HTTP that is no use."""
+    return next((hint for word, hint in _ANSWER_HINTS.items() if word in cause), "")
+
+
+def _refused(status: int, cause: str, config: ServerConfig, witness: Witness) -> ConnectFailed:
+    if status in (401, 403):
+        return AuthRequired(config.alias, witness.phase, status)
+    if status >= 500:
+        hint = "look at the server's own log, or try again later"
+    else:
+        hint = _STATUS_HINTS.get(status) or answer_hint(cause) or "is it the URL of an MCP server?"
+    # What the server says beside the status is its own reason.
+    cause = cause if cause.startswith("HTTP ") else f"{phrase(status)}: {cause}"
+    return ConnectFailed(config.alias, witness.phase, cause, hint=hint, status=status)
