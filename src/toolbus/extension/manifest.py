@@ -19,7 +19,7 @@ from pydantic import Field, Strict
 
 from toolbus.config import BusConfig
 from toolbus.config.dialects import SETTINGS
-from toolbus.config.load import config_in
+from toolbus.config.load import config_in, without_mistakes
 from toolbus.config.place import Place
 from toolbus.config.read import read_document
 from toolbus.config.record import Record
@@ -74,7 +74,7 @@ def bridge_config(manifest: Manifest) -> BusConfig:
             raise place.unknown_key(key, _CONFIG_KEYS, "config")
     if config.get("servers") is None:
         raise place.error("is missing; list your servers there: {alias, transport, ...}", "config.servers")
-    bus = config_in({"config": config}, manifest.path)
+    bus = without_mistakes(config_in({"config": config}, manifest.path))
     return bus if config.get("naming") is not None else bus.model_copy(update={"naming": NAMING})
 
 
