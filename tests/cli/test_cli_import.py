@@ -119,6 +119,29 @@ def test_the_user_config_of_another_program_is_found_in_the_home(project: Path) 
     assert json.loads(done.stdout)["servers"] == {"here": {"command": "run"}}
 
 
+def test_servers_of_one_name_from_two_hosts_both_come_unless_they_are_the_same(project: Path) -> None:
+    hub, web = CURSOR["mcpServers"]["hub"], {"url": "https://example.com/mcp"}
+    other = {**hub, "env": {"HUB_TOKEN": "another", "REGION": "${REGION}"}}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"hub": other, "web": web}}))
+    (project.parent / ".cursor").mkdir()
+    (project.parent / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"hub": web}}))
+
+    done = toolbus("import", "--write", "--with-secrets", folder=project)
+    again = toolbus("import", "--json", folder=project)
+
+    servers = yaml.safe_load((project / "toolbus.yaml").read_text())["servers"]
+    values = dotenv_values(project / ".env")
+    tokens = {alias: values[servers[alias]["env"]["HUB_TOKEN"][2:-1]] for alias in ("hub", "hub-cursor")}
+    assert (list(servers), tokens) == (["hub", "web", "hub-cursor"], {"hub": "another", "hub-cursor": SECRET})
+    assert "hub: " + str(
+        project / ".cursor/mcp.json"
+    ) + " has another server of that name; it becomes hub-cursor" in (done.stderr)
+    assert (
+        str(project.parent / ".cursor/mcp.json") + " has another server of that name; left out" in done.stderr
+    )
+    assert json.loads(again.stdout)["servers"] == {}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -2,7 +2,8 @@
 
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 
 from rich.text import Text
@@ -31,6 +32,10 @@ class Plan:
     servers: dict[str, Mapping[str, JSON]] = field(default_factory=dict[str, Mapping[str, JSON]])
     secrets: list[Secret] = field(default_factory=list[Secret])
     notes: list[str] = field(default_factory=list[str])
+    claimed: dict[str, tuple[str, Mapping[str, JSON]]] = field(
+        default_factory=dict[str, tuple[str, Mapping[str, JSON]]]
+    )
+    """All servers of the sources by their alias here, each with its editor."""
     trusted: bool = False
 
 
@@ -69,7 +74,7 @@ def _sources(source: str | None) -> list[Source]:
 
 
 def _planned(sources: Sequence[Source], target: Path) -> Plan:
-    """All servers that are not in the target yet; the first of a name wins."""
+    """All servers that are not in the target yet; of two that differ, the second gets another name."""
     plan = Plan(target=target)
     there: Mapping[str, JSON] = servers_in(_text(target)) if target.is_file() else {}
     env = env_values(target.parent)
@@ -102,16 +107,38 @@ def _text(path: Path) -> str:
 def _add(plan: Plan, found: Imported, there: Mapping[str, JSON], env: Mapping[str, str]) -> None:
     plan.notes += found.notes
     for alias, entry in found.servers.items():
-        secrets = [secret for secret in found.secrets if secret.server == alias]
-        if alias in there:
-            if there[alias] != entry:
-                plan.notes.append(f"{alias}: {plan.target} has a server of that name; it stays as it is")
-            plan.secrets += _missing(secrets, there[alias], {*env, *(secret.name for secret in plan.secrets)})
-        elif alias not in plan.servers:
-            plan.servers[alias] = entry
+        name = _settled(plan, alias, entry, found.source)
+        if name is None:
+            continue
+        plan.claimed[name] = (found.source.editor, entry)
+        secrets = [replace(secret, server=name) for secret in found.secrets if secret.server == alias]
+        if name not in there:
+            plan.servers[name] = entry
             plan.secrets += secrets
-        elif plan.servers[alias] != entry:
-            plan.notes.append(f"{alias}: {found.source.path} has another server of that name; left out")
+            continue
+        if there[name] != entry:
+            plan.notes.append(f"{name}: {plan.target} has a server of that name; it stays as it is")
+        plan.secrets += _missing(secrets, there[name], {*env, *(secret.name for secret in plan.secrets)})
+
+
+def _settled(plan: Plan, alias: str, entry: Mapping[str, JSON], source: Source) -> str | None:
+    """The alias that the server gets here; None if it is known, or if its host would not use it either."""
+    for name in chain(
+        (alias, f"{alias}-{source.editor}"), (f"{alias}-{source.editor}-{n}" for n in count(2))
+    ):
+        if name not in plan.claimed:
+            if name != alias:
+                plan.notes.append(
+                    f"{alias}: {source.path} has another server of that name; it becomes {name}"
+                )
+            return name
+        editor, known = plan.claimed[name]
+        if {**known, "enabled": True} == {**entry, "enabled": True}:
+            return None
+        if editor == source.editor:  # what the project says of a name counts, not what the user does
+            plan.notes.append(f"{alias}: {source.path} has another server of that name; left out")
+            return None
+    raise AssertionError("numbers do not end")
 
 
 def _missing(secrets: Sequence[Secret], entry: JSON, known: set[str]) -> list[Secret]:
