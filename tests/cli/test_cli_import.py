@@ -81,6 +81,34 @@ def test_a_name_that_env_has_for_another_value_is_not_taken(project: Path) -> No
     assert values[reference.removeprefix("${").removesuffix("}")] == SECRET
 
 
+def test_a_readable_env_is_the_owner_s_alone_once_it_has_secrets(project: Path) -> None:
+    (project / "kept.env").write_text("OTHER=1")
+    (project / "kept.env").chmod(0o644)
+    (project / ".env").symlink_to("kept.env")
+
+    toolbus("import", "--write", "--with-secrets", folder=project)
+
+    assert (project / ".env").is_symlink()
+    assert dotenv_values(project / "kept.env") == {"OTHER": "1", "HUB_TOKEN": SECRET}
+    assert stat.S_IMODE((project / "kept.env").stat().st_mode) == 0o600
+
+
+def test_secrets_can_be_written_after_their_servers(project: Path) -> None:
+    toolbus("import", "--write", folder=project)
+    written = (project / "toolbus.yaml").read_text()
+
+    shown = toolbus("import", folder=project)
+    done = toolbus("import", "--write", "--with-secrets", folder=project)
+    again = toolbus("import", "--write", "--with-secrets", folder=project)
+
+    assert shown.stderr.endswith("no new servers; --write --with-secrets puts 1 secret into .env\n")
+    assert "hub: env.HUB_TOKEN held a secret; ${HUB_TOKEN} stands for it: is in .env now" in done.stderr
+    assert done.stderr.endswith("wrote 1 secret to .env; next: toolbus trust\n")
+    assert again.stderr.endswith("nothing to import\n")
+    assert dotenv_values(project / ".env") == {"HUB_TOKEN": SECRET}
+    assert (project / "toolbus.yaml").read_text() == written
+
+
 def test_the_user_config_of_another_program_is_found_in_the_home(project: Path) -> None:
     (project.parent / ".claude.json").write_text(
         json.dumps({"projects": {str(project): {"mcpServers": {"here": {"command": "run"}}}}})
@@ -91,11 +119,38 @@ def test_the_user_config_of_another_program_is_found_in_the_home(project: Path) 
     assert json.loads(done.stdout)["servers"] == {"here": {"command": "run"}}
 
 
+def test_servers_of_one_name_from_two_hosts_both_come_unless_they_are_the_same(project: Path) -> None:
+    hub, web = CURSOR["mcpServers"]["hub"], {"url": "https://example.com/mcp"}
+    other = {**hub, "env": {"HUB_TOKEN": "another", "REGION": "${REGION}"}}
+    (project / ".mcp.json").write_text(json.dumps({"mcpServers": {"hub": other, "web": web}}))
+    (project.parent / ".cursor").mkdir()
+    (project.parent / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": {"hub": web}}))
+
+    done = toolbus("import", "--write", "--with-secrets", folder=project)
+    again = toolbus("import", "--json", folder=project)
+
+    servers = yaml.safe_load((project / "toolbus.yaml").read_text())["servers"]
+    values = dotenv_values(project / ".env")
+    tokens = {alias: values[servers[alias]["env"]["HUB_TOKEN"][2:-1]] for alias in ("hub", "hub-cursor")}
+    assert (list(servers), tokens) == (["hub", "web", "hub-cursor"], {"hub": "another", "hub-cursor": SECRET})
+    assert "hub: " + str(
+        project / ".cursor/mcp.json"
+    ) + " has another server of that name; it becomes hub-cursor" in (done.stderr)
+    assert (
+        str(project.parent / ".cursor/mcp.json") + " has another server of that name; left out" in done.stderr
+    )
+    assert json.loads(again.stdout)["servers"] == {}
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["import", "goose"], "no config of Goose found here or in your home; name the file itself"),
         (["import", "nope.json"], "'nope.json' is neither a file nor one of claude, "),
+        (
+            ["import", "toolbus.yaml"],
+            "'toolbus.yaml' is the file that servers are added to; 'toolbus config'",
+        ),
         (["import", "--with-secrets"], "--with-secrets does nothing without --write"),
         (["import", "--config", "x.json"], "'x.json': servers are added to a YAML file"),
         (["init", "--config", "x.json"], "'x.json': the file is YAML; name it *.yaml"),
@@ -104,6 +159,8 @@ def test_the_user_config_of_another_program_is_found_in_the_home(project: Path) 
 def test_what_cannot_be_imported_is_said_in_one_line(
     arguments: list[str], message: str, project: Path
 ) -> None:
+    (project / "toolbus.yaml").write_text("servers: {}\n")
+
     done = toolbus(*arguments, folder=project)
 
     assert (done.returncode, done.stdout) == (2, "")

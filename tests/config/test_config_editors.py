@@ -33,7 +33,10 @@ EVERYWHERE = {
     "cursor": ["p/.cursor/mcp.json", "h/.cursor/mcp.json"],
     "windsurf": ["h/.codeium/windsurf/mcp_config.json"],
     "gemini": ["p/.gemini/settings.json", "h/.gemini/settings.json"],
+    "codex": ["p/.codex/config.toml", "h/.codex/config.toml"],
+    "opencode": ["p/opencode.json", "p/.opencode/opencode.jsonc", "h/.config/opencode/opencode.json"],
 }
+ZED = ["p/.zed/settings.json", "h/.config/zed/settings.json"]
 VSCODE = ["p/.vscode/mcp.json", "p/.vscode/settings.json"]
 MAC, WINDOWS = "h/Library/Application Support", "h/AppData/Roaming"
 STORE = "h/AppData/Local/Packages/Claude_x1/LocalCache/Roaming"
@@ -43,12 +46,14 @@ PLACES: dict[str, dict[str, list[str]]] = {
         "claude": ["h/.config/Claude/claude_desktop_config.json"],
         "vscode": [*VSCODE, "h/.config/Code/User/mcp.json", "h/.config/Code/User/settings.json"],
         "goose": ["h/.config/goose/config.yaml"],
+        "zed": ZED,
     },
     "darwin": {
         **EVERYWHERE,
         "claude": [f"{MAC}/Claude/claude_desktop_config.json"],
         "vscode": [*VSCODE, f"{MAC}/Code/User/mcp.json", f"{MAC}/Code/User/settings.json"],
         "goose": ["h/.config/goose/config.yaml"],
+        "zed": ZED,
     },
     "win32": {
         **EVERYWHERE,
@@ -58,6 +63,7 @@ PLACES: dict[str, dict[str, list[str]]] = {
         ],
         "vscode": [*VSCODE, f"{WINDOWS}/Code/User/mcp.json", f"{WINDOWS}/Code/User/settings.json"],
         "goose": [f"{WINDOWS}/Block/goose/config/config.yaml"],
+        "zed": ["p/.zed/settings.json", f"{WINDOWS}/Zed/settings.json"],
     },
 }
 
@@ -72,7 +78,9 @@ def test_the_files_of_an_editor_are_found_where_the_platform_has_them(
 
     found = found_files(editor, home=home, folder=folder, platform=platform)
 
-    assert found == [Source(editor=editor, path=path, folder=folder) for path in expected]
+    assert [(source.editor, source.path, source.folder) for source in found] == [
+        (editor, path, folder) for path in expected
+    ]
 
 
 def test_all_editors_are_looked_at_when_none_is_named_and_a_file_is_found_once(tmp_path: Path) -> None:
@@ -158,7 +166,10 @@ def test_an_entry_says_no_more_than_it_has_to(tmp_path: Path) -> None:
     assert result.servers["verify"]["verify"] == str(tmp_path / "certs/ca.pem")
 
 
-@pytest.mark.parametrize(("entry", "problem"), [(entry, problem) for entry, _, problem in WRONG])
+# A sign-in does not come over, the server does: see test_config_hosts.
+@pytest.mark.parametrize(
+    ("entry", "problem"), [(entry, problem) for entry, _, problem in WRONG if "oauth" not in problem]
+)
 def test_a_wrong_entry_is_left_out_with_its_reason_and_the_others_come(
     entry: object, problem: str, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from toolbus.config import BusConfig, ServerConfig, load_config
-from toolbus.config.written import TEMPLATE, aliases_in, as_yaml, with_servers
+from toolbus.config.written import TEMPLATE, as_yaml, servers_in, with_servers
 from toolbus.errors import ConfigError
 
 DEMO = ServerConfig(
@@ -143,7 +143,7 @@ def test_servers_are_added_behind_the_last_one_and_nothing_else_changes() -> Non
         "\n"
         "naming: auto  # last\n"
     )
-    assert (aliases_in(WRITTEN), aliases_in(after)) == (("a",), ("a", "new", "more"))
+    assert (list(servers_in(WRITTEN)), list(servers_in(after))) == (["a"], ["a", "new", "more"])
 
 
 ADDED = "  new:\n    command: npx\n    args: [-y, pkg]\n"

@@ -1,9 +1,9 @@
 """`toolbus import`: take over the servers of another program's config."""
 
-import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
 from pathlib import Path
 
 from rich.text import Text
@@ -13,9 +13,12 @@ from toolbus.cli.outcome import Usage
 from toolbus.cli.screen import Screen, visible
 from toolbus.cli.trust import is_trusted, trust_own
 from toolbus.config.editors import EDITORS, Imported, Source, found_files, imported
-from toolbus.config.literals import Secret
+from toolbus.config.env_file import add_secrets, env_values
+from toolbus.config.literals import Secret, names_referred_to
+from toolbus.config.place import is_mapping
 from toolbus.config.project import DOTENV
-from toolbus.config.written import aliases_in, as_yaml, with_servers
+from toolbus.config.save import save
+from toolbus.config.written import as_yaml, servers_in, with_servers
 from toolbus.errors import ConfigError
 from toolbus.records import JSON
 
@@ -29,6 +32,10 @@ class Plan:
     servers: dict[str, Mapping[str, JSON]] = field(default_factory=dict[str, Mapping[str, JSON]])
     secrets: list[Secret] = field(default_factory=list[Secret])
     notes: list[str] = field(default_factory=list[str])
+    claimed: dict[str, tuple[str, Mapping[str, JSON]]] = field(
+        default_factory=dict[str, tuple[str, Mapping[str, JSON]]]
+    )
+    """All servers of the sources by their alias here, each with its editor."""
     trusted: bool = False
 
 
@@ -41,14 +48,15 @@ def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bo
     if with_secrets and not write:
         raise Usage("--with-secrets does nothing without --write")
     plan = _planned(_sources(source), target)
-    if write and plan.servers:
+    written = write and bool(plan.servers or (with_secrets and plan.secrets))
+    if written:
         is_own = _is_own(plan)
         _write(plan, with_secrets)
         plan.trusted = is_own and trust_own(screen, target)
     if screen.as_json:
-        screen.json(_json(plan, write))
+        screen.json(_json(plan, written))
     else:
-        _show(screen, plan, write, with_secrets)
+        _show(screen, plan, written, with_secrets)
     return 0
 
 
@@ -66,13 +74,17 @@ def _sources(source: str | None) -> list[Source]:
 
 
 def _planned(sources: Sequence[Source], target: Path) -> Plan:
-    """All servers that are not in the target yet; the first of a name wins."""
+    """All servers that are not in the target yet; of two that differ, the second gets another name."""
     plan = Plan(target=target)
-    there = aliases_in(_text(target)) if target.is_file() else ()
-    taken = _env_file(target)
+    there: Mapping[str, JSON] = servers_in(_text(target)) if target.is_file() else {}
+    env = env_values(target.parent)
+    taken = dict(env)
     for source in sources:
         if target.is_file() and source.path.samefile(target):
-            continue
+            raise Usage(
+                f"{str(target)!r} is the file that servers are added to; 'toolbus config' shows it, "
+                "and --config names another file to copy it to"
+            )
         try:
             found = imported(source, taken=taken)
         except ConfigError as error:
@@ -81,7 +93,7 @@ def _planned(sources: Sequence[Source], target: Path) -> Plan:
             plan.notes.append(f"left out: {error}")
             continue
         plan.sources.append(source)
-        _add(plan, found, there)
+        _add(plan, found, there, env)
         taken |= {secret.name: secret.value for secret in plan.secrets}
     return plan
 
@@ -92,24 +104,47 @@ def _text(path: Path) -> str:
         return file.read()
 
 
-def _env_file(target: Path) -> dict[str, str]:
-    """What the `.env` beside the config holds."""
-    from dotenv import dotenv_values
-
-    path = target.parent / ".env"
-    return {name: value or "" for name, value in dotenv_values(path).items()} if path.is_file() else {}
-
-
-def _add(plan: Plan, found: Imported, there: Iterable[str]) -> None:
+def _add(plan: Plan, found: Imported, there: Mapping[str, JSON], env: Mapping[str, str]) -> None:
     plan.notes += found.notes
     for alias, entry in found.servers.items():
-        if alias in there:
-            plan.notes.append(f"{alias}: {plan.target} has a server of that name; it stays as it is")
-        elif alias not in plan.servers:
-            plan.servers[alias] = entry
-            plan.secrets += [secret for secret in found.secrets if secret.server == alias]
-        elif plan.servers[alias] != entry:
-            plan.notes.append(f"{alias}: {found.source.path} has another server of that name; left out")
+        name = _settled(plan, alias, entry, found.source)
+        if name is None:
+            continue
+        plan.claimed[name] = (found.source.editor, entry)
+        secrets = [replace(secret, server=name) for secret in found.secrets if secret.server == alias]
+        if name not in there:
+            plan.servers[name] = entry
+            plan.secrets += secrets
+            continue
+        if there[name] != entry:
+            plan.notes.append(f"{name}: {plan.target} has a server of that name; it stays as it is")
+        plan.secrets += _missing(secrets, there[name], {*env, *(secret.name for secret in plan.secrets)})
+
+
+def _settled(plan: Plan, alias: str, entry: Mapping[str, JSON], source: Source) -> str | None:
+    """The alias that the server gets here; None if it is known, or if its host would not use it either."""
+    for name in chain(
+        (alias, f"{alias}-{source.editor}"), (f"{alias}-{source.editor}-{n}" for n in count(2))
+    ):
+        if name not in plan.claimed:
+            if name != alias:
+                plan.notes.append(
+                    f"{alias}: {source.path} has another server of that name; it becomes {name}"
+                )
+            return name
+        editor, known = plan.claimed[name]
+        if {**known, "enabled": True} == {**entry, "enabled": True}:
+            return None
+        if editor == source.editor:  # what the project says of a name counts, not what the user does
+            plan.notes.append(f"{alias}: {source.path} has another server of that name; left out")
+            return None
+    raise AssertionError("numbers do not end")
+
+
+def _missing(secrets: Sequence[Secret], entry: JSON, known: set[str]) -> list[Secret]:
+    """The secrets that a server which is there already refers to, and that nobody has a value for yet."""
+    referred = names_referred_to(entry) if is_mapping(entry) else frozenset[str]()
+    return [secret for secret in secrets if secret.name in referred - known]
 
 
 def _is_own(plan: Plan) -> bool:
@@ -124,38 +159,18 @@ def _is_own(plan: Plan) -> bool:
 
 
 def _write(plan: Plan, with_secrets: bool) -> None:
-    fresh = with_servers(_text(plan.target), plan.servers) if plan.target.is_file() else as_yaml(plan.servers)
+    before = _text(plan.target) if plan.target.is_file() else None
+    after = as_yaml(plan.servers) if before is None else with_servers(before, plan.servers)
     if with_secrets:
-        _write_secrets(plan)
-    with plan.target.open("w", encoding="utf-8", newline="") as file:
-        file.write(fresh)
-
-
-def _write_secrets(plan: Plan) -> None:
-    """Append them to the `.env` beside the config, which only its owner may read."""
-    path, known = plan.target.parent / ".env", _env_file(plan.target)
-    lines = {
-        secret.name: f"{secret.name}={_quoted(secret.value)}\n"
-        for secret in plan.secrets
-        if secret.name not in known
-    }
-    gap = "" if not path.is_file() or path.read_bytes()[-1:] in (b"", b"\n") else "\n"
-    with os.fdopen(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "a", encoding="utf-8"
-    ) as file:
-        file.write(gap + "".join(lines.values()))
-
-
-def _quoted(text: str) -> str:
-    """The text as a dotenv file takes it to the letter."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
+        add_secrets(plan.target.parent, plan.secrets)
+    if plan.servers:
+        save(plan.target, after.encode())
 
 
 def _json(plan: Plan, written: bool) -> JSON:
     return {
         "target": str(plan.target),
-        "written": written and bool(plan.servers),
+        "written": written,
         "trusted": plan.trusted,
         "sources": [{"editor": source.editor, "path": str(source.path)} for source in plan.sources],
         "servers": plan.servers,
@@ -175,12 +190,23 @@ def _show(screen: Screen, plan: Plan, written: bool, with_secrets: bool) -> None
     for secret in plan.secrets:
         where = "is in .env now" if written and with_secrets else "set it in the environment or in .env"
         screen.note(f"{secret.server}: {secret.key} held a secret; ${{{secret.name}}} stands for it: {where}")
-    if written and with_secrets and plan.secrets and Path(".git").exists():
+    if written and with_secrets and plan.secrets and (plan.target.parent / ".git").exists():
         screen.note("keep .env out of version control: put it into .gitignore")
-    count = f"{len(plan.servers)} server{'' if len(plan.servers) == 1 else 's'}"
-    if not plan.servers:
-        screen.note("nothing to take over")
-    elif written:
-        screen.note(f"wrote {count} to {plan.target}; next: toolbus {'check' if plan.trusted else 'trust'}")
-    else:
-        screen.note(f"would add {count} to {plan.target}; --write does it")
+    screen.note(_summary(plan, written))
+
+
+def _summary(plan: Plan, written: bool) -> str:
+    """What was done, or would be, and the next step."""
+    what = _counted(plan.servers, "server") if plan.servers else _counted(plan.secrets, "secret")
+    where = str(plan.target) if plan.servers else DOTENV
+    if written:
+        return f"wrote {what} to {where}; next: toolbus {'check' if plan.trusted else 'trust'}"
+    if plan.servers:
+        return f"would add {what} to {where}; --write does it"
+    if plan.secrets:
+        return f"no new servers; --write --with-secrets puts {what} into {where}"
+    return "nothing to import"
+
+
+def _counted(things: Collection[object], noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"

@@ -108,8 +108,8 @@ Source = Annotated[
     str | None,
     typer.Argument(
         metavar="EDITOR|FILE",
-        help="claude, claude-code, cursor, vscode, windsurf, gemini, goose, or a file; by default all "
-        "that are found.",
+        help="claude, claude-code, cursor, vscode, windsurf, gemini, goose, codex, zed, opencode, or a file; "
+        "by default all that are found.",
         autocompletion=editor_names,
     ),
 ]

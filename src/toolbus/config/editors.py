@@ -5,12 +5,13 @@ Nothing is written and nothing is started. One bad entry never stops the others:
 
 import os.path
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from toolbus.config.entry import IGNORED, checked_timeouts, is_switched_off, long_form
-from toolbus.config.hosts import FILE, SET_IT, Listing, left_out, listing
+from toolbus.config.foreign import SET_IT, Listing, left_out
+from toolbus.config.hosts import FILE, listing, switched_off_by
 from toolbus.config.literals import TEXTS, Names, Secret, names_referred_to, referring
 from toolbus.config.load import load_config, load_server
 from toolbus.config.model import ServerConfig
@@ -32,6 +33,8 @@ class Editor:
     user: tuple[str, ...] = ()
     fills_in_dollars: bool = False
     """Whether `$NAME` without braces is a reference there."""
+    switches: tuple[str, ...] = ()
+    """Other files, below either folder, that keep servers of the project's file from starting."""
 
 
 EDITORS: dict[str, Editor] = {
@@ -43,7 +46,12 @@ EDITORS: dict[str, Editor] = {
             "AppData/Local/Packages/Claude_*/LocalCache/Roaming/Claude/claude_desktop_config.json",
         ),
     ),
-    "claude-code": Editor(title="Claude Code", project=(".mcp.json",), user=(".claude.json",)),
+    "claude-code": Editor(
+        title="Claude Code",
+        project=(".mcp.json",),
+        user=(".claude.json",),
+        switches=(".claude/settings.json", ".claude/settings.local.json", ".claude.json"),
+    ),
     "cursor": Editor(title="Cursor", project=(".cursor/mcp.json",), user=(".cursor/mcp.json",)),
     "vscode": Editor(
         title="VS Code",
@@ -61,6 +69,17 @@ EDITORS: dict[str, Editor] = {
         title="Goose",
         user=(".config/goose/config.yaml", "DATA/Block/goose/config/config.yaml"),
     ),
+    "codex": Editor(title="Codex", project=(".codex/config.toml",), user=(".codex/config.toml",)),
+    "zed": Editor(
+        title="Zed",
+        project=(".zed/settings.json",),
+        user=(".config/zed/settings.json", "AppData/Roaming/Zed/settings.json"),
+    ),
+    "opencode": Editor(
+        title="opencode",
+        project=("opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"),
+        user=(".config/opencode/opencode.json", ".config/opencode/opencode.jsonc"),
+    ),
 }
 _DATA = {"darwin": "Library/Application Support", "win32": "AppData/Roaming"}
 _DATA_ELSEWHERE = ".config"
@@ -69,6 +88,10 @@ _DATA_ELSEWHERE = ".config"
 _EDITOR_ONLY = ("workspaceFolderBasename", "pathSeparator", "fileDirname", "execPath", "selectedText")
 # Keys that have been looked at when the rest of an entry is.
 _SETTLED = ("enabled", "disabled", "connection")
+# How hosts say that somebody signs in to a server in a browser.
+_SIGN_IN = ("oauth", "authentication", "authProviderType")
+_INPUT = r"(?<!\$)\$\{input:([^}:]+)\}"
+_TOKEN = "set auth, or an Authorization header, to a token"
 _ABSOLUTE = re.compile(r"[/\\~$]|[A-Za-z]:")
 
 
@@ -80,6 +103,8 @@ class Source:
     editor: str = FILE
     """A key of EDITORS, or `file` for a file in any dialect."""
     folder: Path = Path()
+    switches: tuple[Path, ...] = ()
+    """Other files of the editor that keep servers of this one from starting."""
 
     @property
     def is_of_project(self) -> bool:
@@ -109,6 +134,11 @@ def found_files(editor: str | None, *, home: Path, folder: Path, platform: str) 
     for name in EDITORS if editor is None else (editor,):
         for path in _paths(EDITORS[name], home, folder, platform):
             found.setdefault(path, Source(editor=name, path=path, folder=folder))
+        for pattern in EDITORS[name].project if EDITORS[name].switches else ():
+            if (source := found.get(folder / pattern)) is not None:
+                beside = (base / switch for base in (folder, home) for switch in EDITORS[name].switches)
+                switches = tuple(path for path in dict.fromkeys(beside) if path.is_file())
+                found[source.path] = replace(source, switches=switches)
     return list(found.values())
 
 
@@ -121,6 +151,7 @@ def imported(source: Source, *, taken: Mapping[str, str] | None = None) -> Impor
     place = Place(file=str(source.path))
     found = listing(read_document(source.path), host=source.editor, folder=source.folder, place=place)
     notes = list(found.notes)
+    found = replace(found, off=found.off | _refused(source, notes))
     plain = _converted(found, source, place, notes)
     names = Names({**(taken or {})})
     referred = {alias: names_referred_to(entry) for alias, entry in plain.items()}
@@ -131,6 +162,17 @@ def imported(source: Source, *, taken: Mapping[str, str] | None = None) -> Impor
         servers[alias], new = referring(alias, entry, names, avoid=others)
         secrets += new
     return Imported(source=source, servers=servers, secrets=tuple(secrets), notes=tuple(notes))
+
+
+def _refused(source: Source, notes: list[str]) -> frozenset[str]:
+    """The servers that other files of the editor keep from starting."""
+    names: set[str] = set()
+    for path in source.switches:
+        try:
+            names |= switched_off_by(path, source.folder)
+        except ConfigError as error:
+            notes.append(f"which servers are switched off is not known: {error}")
+    return frozenset(names)
 
 
 def _paths(editor: Editor, home: Path, folder: Path, platform: str) -> Iterator[Path]:
@@ -161,12 +203,15 @@ def _converted(found: Listing, source: Source, place: Place, notes: list[str]) -
         try:
             flat = long_form(entry, Place())
             is_off = alias in found.off or alias not in wanted or is_switched_off(flat, Place())
-            on = {key: value for key, value in flat.items() if key not in _SETTLED}
+            on = {
+                key: value for key, value in flat.items() if key not in _SETTLED and not _signs_in(key, value)
+            }
             config = load_config({**here, "servers": {alias: on}}).servers[alias]
         except ConfigError as error:
             notes.append(left_out(alias, error))
             continue
-        result[alias] = _plain(config, source, notes)
+        result[alias] = _plain(config, source, found.defaults, notes)
+        notes += _asked(alias, config, found.defaults)
         notes += _remarks(alias, flat, config, source)
         if is_off:
             result[alias]["enabled"] = False
@@ -174,7 +219,9 @@ def _converted(found: Listing, source: Source, place: Place, notes: list[str]) -
     return result
 
 
-def _plain(config: ServerConfig, source: Source, notes: list[str]) -> dict[str, JSON]:
+def _plain(
+    config: ServerConfig, source: Source, defaults: Mapping[str, str], notes: list[str]
+) -> dict[str, JSON]:
     """The server as a person would write it: what follows from the rest, or is the default, is not said."""
     dumped = config.model_dump(mode="json", exclude_defaults=True, exclude={"alias", "server"})
     entry: dict[str, JSON] = {key: _whole_numbers(value) for key, value in dumped.items()}
@@ -184,20 +231,21 @@ def _plain(config: ServerConfig, source: Source, notes: list[str]) -> dict[str, 
     if isinstance(verify := entry.get("verify"), str):
         entry["verify"] = os.path.join(source.path.absolute().parent, verify)
     if source.editor in EDITORS and EDITORS[source.editor].fills_in_dollars:
-        braced = {key: _braced(entry[key]) for key in TEXTS if key in entry}
+        braced = {key: _mapped(entry[key], _braced) for key in TEXTS if key in entry}
         if any(braced[key] != entry[key] for key in braced):
             notes.append(f"server {config.alias!r}: $NAME became ${{NAME}}, as it is written here")
         entry |= braced
-    return entry
+    return {**entry, **{key: _mapped(entry[key], _defaulting(defaults)) for key in TEXTS if key in entry}}
 
 
 def _remarks(alias: str, entry: Mapping[JSON, JSON], config: ServerConfig, source: Source) -> Iterator[str]:
     """What somebody should know about a server that comes over."""
-    if unused := [key for key, value in entry.items() if key in IGNORED and value]:
+    if unused := [key for key, value in entry.items() if key in IGNORED - {*_SIGN_IN} and value]:
         yield f"server {alias!r}: left out what has no meaning here: {', '.join(unused)}"
+    has_token = config.auth is not None or any(name.lower() == "authorization" for name in config.headers)
+    if not has_token and any(_signs_in(key, value) for key, value in entry.items()):
+        yield f"server {alias!r}: its sign-in in the browser does not come over; {_TOKEN}"
     texts = " ".join(text for _, text in config.texts())
-    for name in dict.fromkeys(re.findall(r"(?<!\$)\$\{input:([^}:]+)", texts)):
-        yield f"server {alias!r}: the editor asked for {name!r}; {SET_IT}"
     for name in dict.fromkeys(re.findall(r"(?<!\$)\$\{(\w+)\}", texts)):
         if name in _EDITOR_ONLY:
             yield f"server {alias!r}: only an editor knows ${{{name}}}; write its value in its place"
@@ -213,12 +261,45 @@ def _whole_numbers(value: JSON) -> JSON:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _braced(value: JSON) -> JSON:
-    """The texts with `${NAME}` for `$NAME`."""
+def _signs_in(key: JSON, value: JSON) -> bool:
+    """Whether the key of an entry says that somebody signs in to the server in a browser."""
+    if key == "auth":  # Cursor has a mapping with CLIENT_ID, FastMCP the word
+        return value == "oauth" or (is_mapping(value) and not {"type", "token"} & value.keys())
+    return key in _SIGN_IN and bool(value)
+
+
+def _asked(alias: str, config: ServerConfig, defaults: Mapping[str, str]) -> Iterator[str]:
+    """What the editor asked its user for."""
+    texts = " ".join(text for _, text in config.texts())
+    for name in dict.fromkeys(re.findall(_INPUT, texts)):
+        otherwise = ", or its default is used" if _is_usable(defaults.get(name)) else ""
+        yield f"server {alias!r}: the editor asked for {name!r}; {SET_IT}{otherwise}"
+
+
+def _is_usable(default: str | None) -> bool:
+    """Whether it can stand in a reference, which ends at the first brace."""
+    return bool(default) and not re.search(r"\}|\$\{", default)
+
+
+def _defaulting(defaults: Mapping[str, str]) -> Callable[[str], str]:
+    """Fills the defaults of the editor into the references to its inputs."""
+
+    def filled(found: re.Match[str]) -> str:
+        default = defaults.get(found[1])
+        return f"${{input:{found[1]}:-{default}}}" if _is_usable(default) else found[0]
+
+    return lambda text: re.sub(_INPUT, filled, text)
+
+
+def _mapped(value: JSON, change: Callable[[str], str]) -> JSON:
+    """The value with every text in it changed."""
     if is_mapping(value):
-        return {key: _braced(inner) for key, inner in value.items()}
-    if is_list(value):
-        return [_braced(inner) for inner in value]
+        return {key: _mapped(inner, change) for key, inner in value.items()}
+    return [_mapped(inner, change) for inner in value] if is_list(value) else change(value)
+
+
+def _braced(text: str) -> str:
+    """The text with `${NAME}` for `$NAME`."""
     return re.sub(
-        r"\$\$\{|\$\{[^}]*\}|(?<!\$)\$([A-Za-z_]\w*)", lambda m: f"${{{m[1]}}}" if m[1] else m[0], value
+        r"\$\$\{|\$\{[^}]*\}|(?<!\$)\$([A-Za-z_]\w*)", lambda m: f"${{{m[1]}}}" if m[1] else m[0], text
     )

@@ -55,9 +55,9 @@ def as_yaml(entries: Entries) -> str:
     return _dumped({"servers": entries})
 
 
-def aliases_in(text: str) -> tuple[str, ...]:
-    """The aliases under `servers:` in the text of a config; ConfigError if that is no mapping."""
-    return tuple(_servers(_parsed(text)))
+def servers_in(text: str) -> Mapping[str, JSON]:
+    """What stands under `servers:` in the text of a config, by alias; ConfigError if that is no mapping."""
+    return _servers(_parsed(text))
 
 
 def with_servers(text: str, entries: Entries) -> str:

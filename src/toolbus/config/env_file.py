@@ -1,0 +1,37 @@
+"""The `.env` beside a config: what it holds, and the secrets that are added to it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from toolbus.config.literals import Secret
+from toolbus.config.project import DOTENV
+from toolbus.config.save import save
+
+
+def env_values(folder: Path) -> dict[str, str]:
+    """The variables of the folder's `.env`; none if it has no such file."""
+    from dotenv import dotenv_values
+
+    path = folder / DOTENV
+    return {name: value or "" for name, value in dotenv_values(path).items()} if path.is_file() else {}
+
+
+def add_secrets(folder: Path, secrets: Iterable[Secret]) -> None:
+    """Append those that the folder's `.env` does not name yet; from then on only its owner may read it."""
+    path, known = folder / DOTENV, env_values(folder)
+    lines = {
+        secret.name: f"{secret.name}={_quoted(secret.value)}\n"
+        for secret in secrets
+        if secret.name not in known
+    }
+    if not lines:
+        return
+    before = path.read_bytes() if path.is_file() else b""
+    gap = b"" if before[-1:] in (b"", b"\n") else b"\n"
+    save(path, before + gap + "".join(lines.values()).encode(), mode=0o600)
+
+
+def _quoted(text: str) -> str:
+    """The text as a dotenv file takes it to the letter."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

@@ -1,0 +1,243 @@
+"""The servers of hosts that have words of their own: Goose, Codex, Zed, opencode.
+
+Each entry comes out in words that every entry may use. What only the host knows is noted, or left out.
+"""
+
+import os.path
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from toolbus.config.dialects import alias_of, has_container
+from toolbus.config.place import Place, is_list, is_mapping
+from toolbus.errors import ConfigError
+from toolbus.records import JSON
+
+SET_IT = "set it in the environment or in a .env"
+"""The next step for a name that has no value yet."""
+
+_GOOSE_WORDS = {"cmd": "command", "uri": "url", "envs": "env", "available_tools": "include"}
+_GOOSE_SERVERS = ("stdio", "sse", "streamable_http")
+_GOOSE_OWN = ("name", "display_name", "bundled", "timeout", "env_keys")
+
+_CODEX_WORDS = {"http_headers": "headers", "enabled_tools": "include", "disabled_tools": "exclude"}
+_CODEX_OWN = (
+    *("bearer_token_env_var", "env_http_headers", "env_vars"),
+    *("startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec"),
+    *("oauth_resource", "scopes"),
+    *("name", "supports_parallel_tool_calls", "default_tools_approval_mode", "experimental_environment"),
+)
+_ZED_OWN = ("source", "remote", "settings", "timeout")
+_OPENCODE_OWN = ("type", "timeout")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Listing:
+    """The entries of a file in their order, what it says for all, and which ones its host does not start."""
+
+    entries: dict[str, JSON] = field(default_factory=dict[str, JSON])
+    settings: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    off: frozenset[str] = frozenset()
+    notes: list[str] = field(default_factory=list[str])
+    defaults: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What stands for an input of the editor until the user gives another value."""
+
+
+Entry: TypeAlias = Mapping[JSON, JSON]
+Translate: TypeAlias = Callable[[Entry, Place], dict[str, JSON]]
+"""An entry in words that every entry may use; ConfigError if it is wrong, or not for us."""
+
+
+def host_of(document: Entry, place: Place) -> str | None:
+    """The host with words of its own that the document was written for, as far as one can tell."""
+    if "context_servers" in document:
+        return "zed"
+    if "mcp_servers" in document and (place.file or "").endswith(".toml"):
+        return "codex"
+    if is_mapping(mcp := document.get("mcp")) and any(map(_is_opencode, _of_opencode(mcp).values())):
+        return "opencode"
+    return "goose" if not has_container(document) and _is_goose(document) else None
+
+
+def left_out(alias: str, error: ConfigError) -> str:
+    """The note on an entry that cannot be used."""
+    return f"server {alias!r} was left out: {error.key + ': ' if error.key else ''}{error.problem}"
+
+
+def named(entries: JSON, notes: list[str]) -> dict[str, JSON]:
+    """The entries by alias; those without a name of their own are left out, with a note."""
+    pairs = entries.items() if is_mapping(entries) else [(alias_of(entry), entry) for entry in entries]
+    result: dict[str, JSON] = {}
+    for number, (alias, entry) in enumerate(pairs, start=1):
+        if not isinstance(alias, str) or not alias.strip():
+            notes.append(f"entry {number} was left out: it has no name")
+        elif alias in result:
+            notes.append(f"entry {number} was left out: {alias!r} is the name of another one")
+        else:
+            result[alias] = entry
+    return result
+
+
+def _translated(entries: Entry, place: Place, translate: Translate) -> Listing:
+    notes: list[str] = []
+    result: dict[str, JSON] = {}
+    for alias, entry in named(entries, notes).items():
+        try:
+            result[alias] = translate(entry, place) if is_mapping(entry) else entry
+        except ConfigError as error:
+            notes.append(left_out(alias, error))
+    return Listing(entries=result, notes=notes)
+
+
+def _goose(document: Entry, place: Place) -> Listing:
+    extensions = place.mapping(document.get("extensions") or {}, "extensions")
+    kinds = {str(alias): one.get("type", "stdio") for alias, one in extensions.items() if is_mapping(one)}
+    own = {alias: kind for alias, kind in kinds.items() if kind not in _GOOSE_SERVERS}
+    found = _translated(
+        {alias: one for alias, one in extensions.items() if alias not in own}, place, _from_goose
+    )
+    parts = [
+        f"{alias!r} was left out: it is a part of Goose ({kind}), not an MCP server"
+        for alias, kind in own.items()
+    ]
+    kept = [
+        f"server {alias!r}: Goose keeps {key} in its keyring; {SET_IT}"
+        for alias in found.entries
+        if is_mapping(extension := extensions[alias])
+        for key in extension.get("env_keys") or ()
+    ]
+    return Listing(entries=found.entries, notes=[*parts, *kept, *found.notes])
+
+
+def _is_goose(document: Entry) -> bool:
+    extensions = document.get("extensions")
+    return is_mapping(extensions) and all(is_mapping(one) and "type" in one for one in extensions.values())
+
+
+def _from_goose(extension: Entry, place: Place) -> dict[str, JSON]:
+    kept = place.names(extension.get("env_keys") or [], "env_keys")
+    entry = _rest(extension, _GOOSE_OWN, _GOOSE_WORDS)
+    if (seconds := extension.get("timeout")) is not None:
+        # A bare `timeout` from 1000 on would be milliseconds.
+        entry["timeouts"] = {"call": seconds}
+    env = {**{name: f"${{{name}}}" for name in kept}, **place.mapping(entry.pop("env", {}), "envs")}
+    if "url" not in entry:
+        return {**entry, "env": env}
+    headers = place.mapping(entry.get("headers", {}), "headers")
+    return {**entry, "headers": {name: _filled(value, env) for name, value in headers.items()}}
+
+
+def _filled(text: JSON, env: Entry) -> JSON:
+    """A header with the variables of its extension: there is no program that could get them."""
+    if not isinstance(text, str):
+        return text
+    return re.sub(
+        r"\$(?:\{\s*(\w+)\s*\}|(\w+))", lambda name: str(env.get(name[1] or name[2], name[0])), text
+    )
+
+
+def _codex(document: Entry, place: Place) -> Listing:
+    return _translated(place.mapping(document.get("mcp_servers") or {}, "mcp_servers"), place, _from_codex)
+
+
+def _from_codex(server: Entry, place: Place) -> dict[str, JSON]:
+    if server.get("enabled_tools") == []:  # an empty `include` would allow all
+        raise place.error("is empty, which allows no tool; name some", "enabled_tools")
+    entry = _rest(server, _CODEX_OWN, _CODEX_WORDS)
+    if is_mapping(entry.get("tools")):  # approval, tool by tool
+        del entry["tools"]
+    if any(server.get(key) for key in ("scopes", "oauth_resource")):
+        entry["oauth"] = entry.get("oauth") or True
+    if token := server.get("bearer_token_env_var"):
+        entry["auth"] = {"type": "bearer", "token": f"${{{token}}}"}
+    if by_variable := place.mapping(server.get("env_http_headers") or {}, "env_http_headers"):
+        headers = place.mapping(entry.get("headers", {}), "http_headers")
+        entry["headers"] = {**headers, **{name: f"${{{key}}}" for name, key in by_variable.items()}}
+    if variables := server.get("env_vars"):
+        names = [one.get("name") if is_mapping(one) else one for one in variables if is_list(variables)]
+        entry["inherit_env"] = list(place.names(names, "env_vars"))
+    milliseconds = server.get("startup_timeout_ms")
+    timeouts = {
+        "connect": server.get("startup_timeout_sec", milliseconds and milliseconds / 1000),
+        "call": server.get("tool_timeout_sec"),
+    }
+    return _with_timeouts(entry, timeouts)
+
+
+def _zed(document: Entry, place: Place) -> Listing:
+    return _translated(
+        place.mapping(document.get("context_servers") or {}, "context_servers"), place, _from_zed
+    )
+
+
+def _from_zed(server: Entry, place: Place) -> dict[str, JSON]:
+    entry = _rest(server, _ZED_OWN)
+    if not {"command", "url"} & entry.keys():
+        raise place.error("it is an extension of Zed, and only Zed knows its command")
+    if is_mapping(command := entry.get("command")):  # as it was until 2025
+        entry |= {key: value for key, value in command.items() if key != "path"}
+        entry["command"] = command.get("path")
+    return _with_timeouts(entry, {"call": server.get("timeout")})
+
+
+def _opencode(document: Entry, place: Place) -> Listing:
+    return _translated(_of_opencode(place.mapping(document.get("mcp") or {}, "mcp")), place, _from_opencode)
+
+
+def _of_opencode(mcp: Entry) -> Entry:
+    """The servers under `mcp`, or since version 2 under its `servers`."""
+    inner = mcp.get("servers")
+    return inner if is_mapping(inner) and not _is_opencode(inner) else mcp
+
+
+def _is_opencode(entry: JSON) -> bool:
+    return is_mapping(entry) and entry.get("type") in ("local", "remote")
+
+
+def _from_opencode(server: Entry, place: Place) -> dict[str, JSON]:
+    entry = _rest(server, _OPENCODE_OWN, {"environment": "env"})
+    folder = os.path.dirname(os.path.abspath(place.file or ""))
+    entry = {key: _with_references(value, folder) for key, value in entry.items()}
+    milliseconds = server.get("timeout")
+    is_number = isinstance(milliseconds, int | float)  # version 2 has several, for its own steps
+    return _with_timeouts(entry, {"call": milliseconds / 1000} if is_number else {})
+
+
+def _with_references(value: JSON, folder: str) -> JSON:
+    """`{env:NAME}` and `{file:PATH}` as they are written here; a path starts at the folder."""
+    if is_mapping(value):
+        return {key: _with_references(inner, folder) for key, inner in value.items()}
+    if is_list(value):
+        return [_with_references(inner, folder) for inner in value]
+    if not isinstance(value, str):
+        return value
+    named = re.sub(r"(?<!\$)\{env:([^{}]+)\}", r"${\1}", value)
+    return re.sub(
+        r"(?<!\$)\{file:([^{}]+)\}",
+        lambda path: f"${{file:{os.path.join(folder, os.path.expanduser(path[1]))}}}",
+        named,
+    )
+
+
+def _rest(entry: Entry, own: tuple[str, ...], words: Mapping[str, str] | None = None) -> dict[str, JSON]:
+    """The entry without the host's own keys, and without those that are left empty."""
+    return {
+        (words or {}).get(str(key), str(key)): value
+        for key, value in entry.items()
+        if key not in own and value not in (None, "", [], {})
+    }
+
+
+def _with_timeouts(entry: dict[str, JSON], seconds: Mapping[str, JSON]) -> dict[str, JSON]:
+    given = {name: value for name, value in seconds.items() if value is not None}
+    return {**entry, "timeouts": given} if given else entry
+
+
+HOSTS: dict[str, Callable[[Entry, Place], Listing]] = {
+    "goose": _goose,
+    "codex": _codex,
+    "zed": _zed,
+    "opencode": _opencode,
+}
+"""What a document of each host lists."""
