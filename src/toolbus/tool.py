@@ -7,7 +7,7 @@ from typing import Any, Protocol, cast
 
 from toolbus.errors import ToolbusError
 from toolbus.records import JSON, Origin, Progress, ToolResult, ToolSpec
-from toolbus.shape import Dialect, converted, original_arguments
+from toolbus.shape import Dialect, converted
 
 logger = logging.getLogger("toolbus")
 
@@ -81,10 +81,6 @@ class Tool:
 
     async def run(self, arguments: Mapping[str, JSON], *, on_progress: Progress | None = None) -> ToolResult:
         """As `execute`, with the arguments as one mapping; `on_progress` hears how far the call has come."""
-        for definition in self.spec.definitions.values():
-            # A provider that refuses the name of an argument knows it under another one.
-            if definition.renamed or definition.renamed_within:
-                arguments = original_arguments(definition, arguments)
         try:
             return await self.runner.run(self.spec, arguments, on_progress, keep=self.reads_on)
         except ToolbusError as error:

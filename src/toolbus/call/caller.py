@@ -18,6 +18,7 @@ from toolbus.connect import Errand, Link, Session
 from toolbus.errors import ArgumentsError, ServerDown, ToolbusError
 from toolbus.events import CallEnded, CallStarted, Hub, Progressed
 from toolbus.records import JSONObject, Origin, TaskState, ToolResult, ToolSpec
+from toolbus.shape import restored
 
 
 class Caller:
@@ -44,6 +45,9 @@ class Caller:
         for key in call.arguments:
             if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
                 raise ArgumentsError(f"tool {call.spec.name!r}", f"names must be strings, not {key!r}")
+        if call.spec.definitions:
+            # Not a repair: the names and nulls of a dialect are ours.
+            call = replace(call, arguments=restored(call.spec, call.arguments))
         result = await self._through(call)
         if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # a hook's
             raise TypeError(f"a hook returned {type(result).__name__}, not a ToolResult")
