@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Container, Coroutine, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any, Protocol, cast
 
-from toolbus.errors import ToolbusError
+from toolbus.errors import BusClosed, ToolbusError
+from toolbus.events import Reason
 from toolbus.records import JSON, Origin, Progress, ToolResult, ToolSpec
 from toolbus.shape import Dialect, converted
 
@@ -28,6 +30,8 @@ class Runner(Protocol):
     ) -> ToolResult: ...
 
     def warn(self, server: str, tool: str | None, message: str) -> None: ...
+
+    def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None: ...
 
     def wait(self, work: Coroutine[Any, Any, ToolResult]) -> ToolResult: ...
 
@@ -68,6 +72,11 @@ class Tool:
             message = f"{dialect} cannot say all of its schema: {'; '.join(lost)}"
             self.runner.warn(self.server, self.origin.tool, message)
         return deepcopy(found.value)
+
+    def report_unsent(self, reason: Reason, error: str) -> None:
+        """Emit the events of a call that was given up before it came here."""
+        with suppress(BusClosed):  # nobody listens any more
+            self.runner.report_unsent(self.name, reason, error, self.origin)
 
     @property
     def offered(self) -> bool:
