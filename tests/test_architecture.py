@@ -55,11 +55,11 @@ ALLOWED: dict[str, set[str]] = {
     "connect": BASE | {"config", "events", "interactions"},
     "discover": BASE | {"config", "events", "connect"},
     "call": BASE | {"events", "catalog", "connect", "shape"},
-    "tool": BASE | {"shape"},
+    "tool": BASE | {"events", "shape"},
     "registry": BASE | {"tool", "shape"},  # a transform for one registry is a shaper
     "servers": STAGES,
     "content": STAGES | {"servers", "templates"},
-    "later": STAGES,
+    "later": STAGES | {"home"},
     "shaping": BASE | {"config", "shape"},
     "bus": STAGES | BUS,
     "connection": STAGES | BUS | {"templates"},

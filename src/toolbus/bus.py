@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from toolbus.call import READ_RESULT, Call, Caller, Hook, OnInput, OtherTools, Progress, without_hidden
+from toolbus.call import READ_RESULT, Call, Caller, Hook, OnInput, OtherTools, Progress, Results
 from toolbus.catalog import Catalog
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, bus_config, load_server
 from toolbus.connect import Session
@@ -60,7 +60,8 @@ class Toolbus(Content, Later):
         secrets = Secrets(get_secret, self._config.folder, self._config.reviewed)
         servers = self._config.servers
         self._servers.put(self._servers.made(servers.values(), secrets), list(servers))
-        self._caller = Caller(self._servers.links, self._hub, hooks, OtherTools(self))
+        results = Results(self.warn, self._rebuild)
+        self._caller = Caller(self._servers.links, self._hub, hooks, OtherTools(self), results)
         self._registrations = Registrations(self, READ_RESULT.origin)
         self._catalog = Catalog(own=self._own_tools())
         self._warned: set[tuple[str, str | None, str]] = set()
@@ -230,9 +231,7 @@ class Toolbus(Content, Later):
         holds it, for `resume`.
         """
         home = self._running()
-        spec = self._catalog.get(name)
-        if spec is None:
-            spec = await home.run(self._found(name))
+        spec = self._catalog.get(name) or await self._wanted(name)
         check_call(on_input, timeout=timeout, longest=longest, recover=recover)
         call = Call(
             spec=spec,
@@ -259,24 +258,16 @@ class Toolbus(Content, Later):
         """Call the tool a spec describes, by its origin; what `Tool.execute` uses."""
         self._running()
         if str(spec.origin) not in self._catalog:
-            raise self._missing(str(spec.origin))
+            missing = self._missing(str(spec.origin))
+            self.report_unsent(spec.name, "unknown_tool", str(missing), spec.origin)
+            raise missing
         call = Call(spec=spec, arguments=arguments, on_progress=on_progress)
         return await self._at_home(self._for_model(call, keep))
 
     async def _for_model(self, call: Call, keep: bool) -> ToolResult:
         """As `call`, but clean and within the tool's budget; with `keep`, the rest can be read."""
-        result = await self._caller.call(call)
-        clean = without_hidden(result)
-        origin, results = call.spec.origin, self._caller.results
-        if clean is not result:
-            self.warn(
-                origin.server, origin.tool, "invisible or control characters were removed from a result"
-            )
-        had_kept = results.has_kept
-        fitting = results.fitted(clean, self._shaping.budget(origin), keep=keep)
-        if results.has_kept is not had_kept:
-            self._rebuild()
-        return fitting
+        origin, result = call.spec.origin, await self._caller.call(call)
+        return self._caller.results.for_model(result, origin, self._shaping.budget(origin), keep=keep)
 
     async def find(self, name: str) -> ToolSpec:
         """The tool of that public name or `server/tool`; connects the idle servers that may have it."""

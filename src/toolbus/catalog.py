@@ -34,13 +34,10 @@ class Catalog:
         own: Iterable[ToolSpec] = (),
         instructions: Mapping[str, str] | None = None,
     ) -> None:
-        """`own` are tools of the bus itself: they give way when a server's tool has the name."""
+        """`own` are tools of the bus itself, whose names no tool of a server has."""
         self.instructions: Mapping[str, str] = dict(instructions or {})
         """What servers say about how to use them, by alias."""
-        self._by_name = {spec.name: spec for spec in specs}
-        for spec in own:
-            name = f"{spec.origin.server}_{spec.name}" if spec.name in self._by_name else spec.name
-            self._by_name[name] = spec.under(name)
+        self._by_name = {spec.name: spec for spec in (*specs, *own)}
         self._by_origin = {str(spec.origin): spec for spec in self._by_name.values()}
 
     @property

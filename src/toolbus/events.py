@@ -19,6 +19,19 @@ from toolbus.records import JSON, State
 logger = logging.getLogger("toolbus")
 
 BACKLOG = 10_000
+Reason: TypeAlias = Literal[
+    "refused",
+    "invalid_arguments",
+    "not_json",
+    "unknown_tool",
+    "server_failed",
+    "tool_error",
+    "cancelled",
+    "timed_out",
+]
+"""Why a call failed: refused by a hook or not approved, arguments that do not fit or that a model did not
+write as a JSON object, no such tool, a server that did not answer or refused, a tool that reported an error,
+a caller who gave up, no answer in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +60,7 @@ class CatalogChanged(_Happened):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStarted(_Happened):
-    """A call is on its way to its server."""
+    """A call began. For a name that nothing has, `server` is empty and `tool` is the name."""
 
     id: int
     name: str
@@ -57,7 +70,7 @@ class CallStarted(_Happened):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEnded(_Happened):
-    """A call came back: with a result, or with the error that kept it from having one."""
+    """A call ended, with a result or without one; every `CallStarted` has one, with the same `id`."""
 
     id: int
     name: str
@@ -66,6 +79,9 @@ class CallEnded(_Happened):
     elapsed_ms: float
     is_error: bool
     error: str | None = None
+    """What went wrong, without arguments and results; None if the tool itself reported an error."""
+    reason: Reason | None = None
+    """Why it failed; None if it did not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from toolbus.errors import BusClosed
@@ -44,6 +44,13 @@ class Home:
                 raise
             # Nobody cancelled us: the home loop ended under the call.
             raise BusClosed() from None
+
+    def soon(self, work: Callable[[], None]) -> None:
+        """Call it on the home loop: now if the caller is there, else as soon as the loop comes to it."""
+        if threading.get_ident() == self._thread:
+            work()
+        else:
+            self._loop.call_soon_threadsafe(work)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run on the home loop and wait, in a thread without a loop; an interrupt cancels it there."""

@@ -4,10 +4,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Any, TypeVar, get_args
 
-from toolbus.call import Call, Caller, OnInput, Progress, Resumed
+from toolbus.call import Call, Caller, Failure, OnInput, Progress, Resumed
 from toolbus.connect import Session, requests
+from toolbus.errors import ToolNotFound
+from toolbus.events import Reason
+from toolbus.home import Home
 from toolbus.questions import Answer, Pending
-from toolbus.records import JSON, TaskState, ToolResult, ToolSpec
+from toolbus.records import JSON, Origin, TaskState, ToolResult, ToolSpec
 
 T = TypeVar("T")
 
@@ -22,12 +25,29 @@ class Later(ABC):
         """The tool of that name."""
 
     @abstractmethod
+    def _running(self) -> Home:
+        """The loop of the bus; `BusClosed` if there is none."""
+
+    @abstractmethod
     async def _at_home(self, work: Coroutine[Any, Any, T]) -> T:
         """Run work of the bus, from wherever the caller is."""
 
     @abstractmethod
     async def _asked(self, alias: str, send: Callable[[Session, float], Awaitable[T]]) -> T:
         """Ask a server, through its link."""
+
+    def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
+        """Emit the events of a call that was not made: of a tool, or of a name that nothing has."""
+        failure = Failure(reason, error)
+        self._running().soon(lambda: self._caller.report_unsent(name, origin or Origin("", name), failure))
+
+    async def _wanted(self, name: str) -> ToolSpec:
+        """As `find`, for a call: a name that nothing has is reported."""
+        try:
+            return await self.find(name)
+        except ToolNotFound as error:
+            self.report_unsent(name, "unknown_tool", str(error))
+            raise
 
     async def resume(
         self,
@@ -45,7 +65,7 @@ class Later(ABC):
         check_call(on_input, timeout=timeout)
         resumed = Resumed.of(pending, answers)
         call = Call(
-            spec=await self.find(f"{pending.server}/{pending.tool}"),
+            spec=await self._wanted(f"{pending.server}/{pending.tool}"),
             arguments=pending.arguments,
             timeout=timeout,
             on_progress=on_progress,
@@ -57,7 +77,7 @@ class Later(ABC):
     async def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> "TaskHandle":
         """Begin a call, and leave it to the server if that makes a task of it; else wait for its result."""
         given: Mapping[str, JSON] = {} if arguments is None else arguments
-        call = Call(spec=await self.find(name), arguments=given, detached=True)
+        call = Call(spec=await self._wanted(name), arguments=given, detached=True)
         return TaskHandle(self, await self._at_home(self._caller.call(call)))
 
     def task(self, stored: str) -> "TaskHandle":

@@ -21,6 +21,10 @@ Via: TypeAlias = Literal["tools/call", "resources/list", "resources/read", "prom
 State: TypeAlias = Literal["idle", "connecting", "ready", "retrying", "auth_required", "failed", "closed"]
 
 
+OWN = "toolbus"
+"""The server in the origin of the bus's own tools; no server may have it as its alias."""
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a tool comes from: the server's alias and the server's own name for the tool."""

@@ -61,7 +61,7 @@ class Shaping:
             *([overridden(rules)] if rules else []),
             *([marked(marks)] if any((marks := {a: s.mark for a, s in servers.items()}).values()) else []),
             *own,
-            named(config.naming, self._prefixes),
+            named(config.naming, self._prefixes, [tool.name for tool in self.own]),
         ]
 
     def tools(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:

@@ -62,7 +62,7 @@ class ScriptedModel(FunctionModel):
                     yield f" {word}" if at else word
             case parts:
                 yield {
-                    at: DeltaToolCall(part.tool_name, part.args_as_json_str(), tool_call_id=part.tool_call_id)
+                    at: DeltaToolCall(part.tool_name, _to_the_letter(part), tool_call_id=part.tool_call_id)
                     for at, part in enumerate(parts)
                     if isinstance(part, ToolCallPart)
                 }
@@ -78,6 +78,11 @@ class ScriptedModel(FunctionModel):
         if isinstance(said, str):
             return said
         return [said] if isinstance(said, ToolCall) else list(said)
+
+
+def _to_the_letter(part: ToolCallPart) -> str:
+    # `args_as_json_str` wraps a text that is not JSON.
+    return part.args if isinstance(part.args, str) else part.args_as_json_str()
 
 
 def _results(messages: list[ModelMessage]) -> list[str]:

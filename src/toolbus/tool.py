@@ -2,12 +2,14 @@
 
 import logging
 from collections.abc import Container, Coroutine, Mapping
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any, Protocol, cast
 
-from toolbus.errors import ToolbusError
+from toolbus.errors import BusClosed, ToolbusError
+from toolbus.events import Reason
 from toolbus.records import JSON, Origin, Progress, ToolResult, ToolSpec
-from toolbus.shape import Dialect, converted, original_arguments
+from toolbus.shape import Dialect, converted
 
 logger = logging.getLogger("toolbus")
 
@@ -28,6 +30,8 @@ class Runner(Protocol):
     ) -> ToolResult: ...
 
     def warn(self, server: str, tool: str | None, message: str) -> None: ...
+
+    def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None: ...
 
     def wait(self, work: Coroutine[Any, Any, ToolResult]) -> ToolResult: ...
 
@@ -69,6 +73,11 @@ class Tool:
             self.runner.warn(self.server, self.origin.tool, message)
         return deepcopy(found.value)
 
+    def report_unsent(self, reason: Reason, error: str) -> None:
+        """Emit the events of a call that was given up before it came here."""
+        with suppress(BusClosed):  # nobody listens any more
+            self.runner.report_unsent(self.name, reason, error, self.origin)
+
     @property
     def offered(self) -> bool:
         """Whether the catalog still has it."""
@@ -81,10 +90,6 @@ class Tool:
 
     async def run(self, arguments: Mapping[str, JSON], *, on_progress: Progress | None = None) -> ToolResult:
         """As `execute`, with the arguments as one mapping; `on_progress` hears how far the call has come."""
-        for definition in self.spec.definitions.values():
-            # A provider that refuses the name of an argument knows it under another one.
-            if definition.renamed or definition.renamed_within:
-                arguments = original_arguments(definition, arguments)
         try:
             return await self.runner.run(self.spec, arguments, on_progress, keep=self.reads_on)
         except ToolbusError as error:

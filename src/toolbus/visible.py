@@ -7,7 +7,7 @@ need a visible letter, emoji or flag for every bit or two.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, TypeGuard, cast
 
 JSON: TypeAlias = Any
@@ -94,21 +94,27 @@ def cleaned_json(value: JSON) -> JSON:
     """
     if all(cleaned(text) is text for text in _strings(value)):
         return value
+    return rewritten_json(value, lambda scalar: cleaned(scalar) if isinstance(scalar, str) else scalar)
+
+
+def rewritten_json(value: JSON, rewrite: Callable[[JSON], JSON]) -> JSON:
+    """A copy of the value with every string, number, truth value and null rewritten, keys too.
+
+    Keys that become equal stay apart: the later one gets a number.
+    """
     # No recursion: how deep the value is was the server's choice.
     result: list[JSON] = [None]
     todo: list[tuple[JSON, JSON, JSON]] = [(value, result, 0)]
     while todo:
         source, holder, place = todo.pop()
-        if isinstance(source, str):
-            holder[place] = cleaned(source)
-        elif _is_object(source):
-            holder[place] = new = dict[str, JSON].fromkeys(_cleaned_keys(source))
+        if _is_object(source):
+            holder[place] = new = dict[str, JSON].fromkeys(_rewritten_keys(source, rewrite))
             todo.extend((item, new, key) for key, item in zip(new, source.values(), strict=True))
         elif _is_array(source):
             holder[place] = items = list(source)
             todo.extend((item, items, index) for index, item in enumerate(items))
         else:
-            holder[place] = source
+            holder[place] = rewrite(source)
     return result[0]
 
 
@@ -145,10 +151,10 @@ def _strings(value: JSON) -> Iterator[str]:
             todo.extend(item)
 
 
-def _cleaned_keys(source: JSONObject) -> list[str]:
+def _rewritten_keys(source: JSONObject, rewrite: Callable[[JSON], JSON]) -> list[str]:
     keys: dict[str, None] = {}
     for key in source:
-        clean = name = cleaned(key)
+        clean = name = rewrite(key)
         number = 1
         # A key that was clean all along keeps its name, wherever it stands.
         while name in keys or (name != key and name in source):

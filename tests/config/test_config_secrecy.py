@@ -153,6 +153,36 @@ def test_short_values_are_left_alone_and_the_longest_secret_goes_first() -> None
     assert made.redacted("abc abcd abcdefgh") == "abc *** ***"
 
 
+def test_a_short_secret_is_hidden_only_where_it_stands_alone() -> None:
+    made = resolve(load_server({"command": "x", "args": ["${A}", "${B}"]}), A="main", B="-8080")
+
+    shown = made.redacted("maintained on main, main_page; domain.main; q%3Dmain \\nmain; at :-80801")
+    assert shown == "maintained on ***, ***_page; domain.***; q%3D*** \\n***; at :-80801"
+
+
+def test_a_long_secret_is_hidden_wherever_it_is() -> None:
+    made = resolve(load_server({"command": "x", "args": ["${A}"]}), A="sk-12345")
+
+    assert made.redacted("xsk-12345x") == "x***x"
+
+
+def test_json_is_redacted_value_by_value_and_stays_json() -> None:
+    made = resolve(load_server({"command": "x", "args": ["${A}", "${B}"]}), A="8080", B="4929111122223333")
+    data = {
+        "port": 8080,
+        "said": ["it is 8080", 4929111122223333, "80801", True, None, 1.5],
+        "8080": {"card 4929111122223333": 1},
+        "***": 2,
+    }
+
+    assert made.redacted_json(data) == {
+        "port": 8080,
+        "said": ["it is ***", "***", "80801", True, None, 1.5],
+        "***_2": {"card ***": 1},
+        "***": 2,
+    }
+
+
 def test_each_line_of_a_key_is_a_secret() -> None:
     made = resolve(load_server({"command": "x", "env": {"A": "${PEM}"}}), PEM="first-line\nsecond-line\n")
 

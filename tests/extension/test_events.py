@@ -27,15 +27,19 @@ async def test_a_call_that_works_and_one_that_fails_are_told_with_server_tool_na
     times = [payload["ms"] for _, payload in context.told]
     assert [(name, {**payload, "ms": None}) for name, payload in context.told] == [
         ("mcp.tool_called", payload_of("add", None)),
-        ("mcp.tool_failed", payload_of("fail", "the tool reported a failure")),
-        ("mcp.tool_failed", payload_of("hang", "server 'desk': tool 'hang' gave no answer in 1.5 s")),
+        ("mcp.tool_failed", payload_of("fail", "the tool reported a failure", "tool_error")),
+        (
+            "mcp.tool_failed",
+            payload_of("hang", "server 'desk': tool 'hang' gave no answer in 1.5 s", "timed_out"),
+        ),
     ]
     assert all(0 < ms < 5000 for ms in times)
     assert times[2] >= 1_500
 
 
-def payload_of(tool: str, error: str | None) -> dict[str, Any]:
-    return {"server": "desk", "tool": tool, "name": f"mcp_desk_{tool}", "ms": None, "error": error}
+def payload_of(tool: str, error: str | None, reason: str | None = None) -> dict[str, Any]:
+    name = f"mcp_desk_{tool}"
+    return {"server": "desk", "tool": tool, "name": name, "ms": None, "error": error, "reason": reason}
 
 
 async def test_a_call_that_a_stop_ends_is_told_as_failed(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 import asyncio
 import json
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp.server.mcpserver import Context
 
 from tests.conftest import PLACES, SERVERS, Place, sampled
+from tests.servers.everyday import everyday
 from toolbus import (
     Answer,
     CallRejected,
@@ -421,3 +424,22 @@ async def test_instructions_are_in_the_catalog(asker: Place) -> None:
 
 async def test_a_result_says_whether_it_is_pending() -> None:
     assert ToolResult().pending is None
+
+
+async def test_a_log_message_survives_that_its_server_has_a_short_secret() -> None:
+    server = everyday()
+
+    @server.tool(structured_output=False)
+    async def report(ctx: Context) -> str:
+        """Log where it listens."""
+        with warnings.catch_warnings(action="ignore"):  # deprecated, and used by servers all the same
+            await ctx.info({"port": 8080, "url": "http://127.0.0.1:8080/"})  # pyright: ignore[reportDeprecated]  the same
+        return "logged"
+
+    heard: list[Event] = []
+    config = {"server": server, "env": {"PIN_TOKEN": "8080"}, "log_level": "info"}
+    async with Toolbus({"servers": {"day": config}}, on_event=heard.append) as bus:
+        await bus.call("day_report")
+
+    [logged] = [event for event in heard if isinstance(event, Logged)]
+    assert logged.data == {"port": 8080, "url": "http://127.0.0.1:***/"}

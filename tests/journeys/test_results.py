@@ -3,13 +3,15 @@
 import base64
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.conftest import Place, plain
 from tests.servers.everyday import everyday
-from toolbus import Text, Tool, Toolbus, ToolNotFound
+from toolbus import ConfigError, Text, Tool, Toolbus, ToolNotFound, connect_mcp
+from toolbus.config import load_server
 from toolbus.events import CatalogChanged, Event, Warned
 from toolbus.shape import DIALECTS
 
@@ -73,7 +75,11 @@ async def test_structured_content_that_is_cut_is_json_still() -> None:
     assert json.loads(result.text)["notes"][0]["id"] == 0
 
 
-async def test_a_tool_of_a_server_keeps_the_name_read_result() -> None:
+@pytest.mark.parametrize(
+    "naming",
+    [{"naming": "{tool}"}, {"prefix": ""}, {"prefix": "read"}, {"override": {"*": {"name": "read_result"}}}],
+)
+async def test_no_tool_of_a_server_takes_the_name_read_result(naming: dict[str, Any]) -> None:
     server = everyday()
 
     @server.tool(name="read_result", structured_output=False)
@@ -81,14 +87,49 @@ async def test_a_tool_of_a_server_keeps_the_name_read_result() -> None:
         """Of the server."""
         return "the server's"
 
-    config = {"servers": {"day": {"server": server, "budget": 500}}, "naming": "{tool}"}
-    async with Toolbus(config) as bus:
-        cut = await tool(bus, "big").execute(size=5000)
-        theirs = await tool(bus, "read_result").execute()
-        ours = await tool(bus, "toolbus_read_result").execute(id=cut.meta["toolbus"]["kept_as"])
+    @server.tool(name="result", structured_output=False)
+    def result() -> str:
+        """`read_result` behind the prefix `read`."""
+        return "the server's"
 
-    assert theirs.text == "the server's"
+    own = {key: value for key, value in naming.items() if key != "naming"}
+    shared = {key: value for key, value in naming.items() if key == "naming"}
+    async with Toolbus({"servers": {"day": {"server": server, "budget": 500, **own}}, **shared}) as bus:
+        before = bus.catalog["day/read_result"].name
+        cut = await Tool(bus.catalog["day/big"], bus).execute(size=5000)
+        ours = await bus.call("read_result", {"id": cut.meta["toolbus"]["kept_as"]})
+        theirs = await bus.call(before)
+
     assert "characters" in ours.text
+    assert theirs.text == "the server's"
+
+
+async def test_a_registry_and_a_prefix_leave_read_result_to_the_bus() -> None:
+    class Names(list[str]):
+        def add_tool(self, tool: Tool) -> None:
+            self.append(tool.name)
+
+    everything = Names()
+    async with connect_mcp(everyday(), alias="day") as day:
+        await tool(day.bus, "echo").execute(text="long " * 20_000)
+        day.bus.register_into(everything, transform=lambda spec: replace(spec, name="read_result"))
+        listed = await day.list_tools(prefix="fs")
+
+    assert everything.count("read_result") == 1
+    assert [one.name for one in listed if one.server == "toolbus"] == ["read_result"]
+
+
+@pytest.mark.parametrize("alias", ["toolbus", "Toolbus", "TOOLBUS", " toolbus ", "toolbus_", "\uff54oolbus"])
+async def test_no_server_passes_for_the_bus(alias: str) -> None:
+    server: Any = {"server": everyday()}
+    with pytest.raises(ConfigError, match="'toolbus' is reserved for the tools of toolbus itself"):
+        Toolbus({"servers": {alias: server}})
+    with pytest.raises(ConfigError, match="prefix: 'toolbus' is reserved"):
+        Toolbus({"servers": {"day": {**server, "prefix": alias}}})
+    async with Toolbus({"servers": {}}) as bus:
+        for added in (server, load_server(server)):
+            with pytest.raises(ConfigError, match="alias: 'toolbus' is reserved"):
+                await bus.add_server(alias, added)
 
 
 async def test_what_was_kept_is_gone_with_the_bus() -> None:

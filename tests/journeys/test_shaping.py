@@ -72,6 +72,24 @@ async def test_repair_can_be_switched_off_for_a_server() -> None:
     assert "validation error" in result.text
 
 
+@pytest.mark.parametrize("repair", [True, False])
+async def test_null_that_only_strict_mode_asks_for_is_not_sent(repair: bool) -> None:
+    server = everyday()
+
+    @server.tool(structured_output=False)
+    def find(word: str, limit: int = 5) -> str:
+        """Find a word."""
+        return f"{word}, {limit} at most"
+
+    spelt = {"word": "tea", "limit": None}
+    async with Toolbus({"servers": {"day": {"server": server, "repair": repair}}}) as toolbus:
+        [tool] = [tool for tool in toolbus.tools() if tool.name == "day_find"]
+        assert tool.definition("openai-strict")["function"]["parameters"]["required"] == ["word", "limit"]
+        results = [await tool.execute(**spelt), await toolbus.call("day_find", spelt)]
+
+    assert [result.text for result in results] == ["tea, 5 at most"] * 2
+
+
 async def test_a_renamed_tool_is_found_on_a_lazy_server() -> None:
     config = {"lazy": True, "override": {"add": {"name": "sum"}}}
     async with bus(config) as toolbus:

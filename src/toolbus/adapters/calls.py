@@ -13,21 +13,31 @@ from toolbus.tool import Tool
 
 async def executed(tool: Tool, arguments: str | Mapping[str, JSON] | None) -> ToolResult:
     """The result; also of arguments that are no JSON object, which is told to the model."""
-    given = parsed(arguments)
+    given = parsed(arguments, tool)
     return given if isinstance(given, ToolResult) else await tool.execute(**given)
 
 
-def parsed(arguments: str | Mapping[str, JSON] | None) -> dict[str, JSON] | ToolResult:
-    """The arguments as a dict, or the result that tells the model what is wrong with them."""
+def parsed(
+    arguments: str | Mapping[str, JSON] | None, tool: Tool | None = None
+) -> dict[str, JSON] | ToolResult:
+    """The arguments as a dict, or the result that tells the model what is wrong with them.
+
+    With the tool that they are for, the latter is reported as a call that failed.
+    """
     if not isinstance(arguments, str):
         return dict(arguments or {})
     try:
         given: JSON = json.loads(arguments or "{}") or {}
-    except ValueError as error:
-        return ToolResult.failure(f"the arguments are no valid JSON ({error}): {arguments[:200]}")
-    if not isinstance(given, dict):
-        return ToolResult.failure(f"the arguments must be a JSON object, not {arguments[:200]}")
-    return cast(dict[str, JSON], given)
+    except (ValueError, RecursionError) as error:
+        problem = f"the arguments are no valid JSON ({error}): {arguments[:200]}"
+    else:
+        if isinstance(given, dict):
+            return cast(dict[str, JSON], given)
+        problem = f"the arguments must be a JSON object, not {arguments[:200]}"
+    if tool is not None:
+        # What the model wrote stays out of the events: it may hold secrets.
+        tool.report_unsent("not_json", "the arguments are not a JSON object; nothing was sent")
+    return ToolResult.failure(problem)
 
 
 def facts(tool: Tool, result: ToolResult | None = None) -> dict[str, JSON]:

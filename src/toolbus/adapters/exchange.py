@@ -9,12 +9,13 @@ import inspect
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from toolbus.adapters.calls import executed, parsed
 from toolbus.adapters.offer import Bus, Offer, Servers, Source, the_bus
-from toolbus.errors import ToolNotFound
+from toolbus.errors import BusClosed, ToolNotFound
 from toolbus.records import JSON, Text, ToolResult
 from toolbus.tool import Tool
 
@@ -23,6 +24,7 @@ R = TypeVar("R")
 Own: TypeAlias = Mapping[str, Callable[..., Any]]
 """Functions of yours, plain or async, by the names under which the model knows them."""
 logger = logging.getLogger("toolbus")
+_INCOMPLETE = "the response ended before the call was complete; nothing was done"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,14 +101,23 @@ class Exchange(Offer[T], Generic[T, R]):
     async def _answer(self, call: Called, own: Own) -> Answer:
         tool = self._named.get(call.name)
         if not call.whole:
-            result = ToolResult.failure("the response ended before the call was complete; nothing was done")
+            result = ToolResult.failure(_INCOMPLETE)
+            if tool is not None:
+                tool.report_unsent("not_json", _INCOMPLETE)
         elif call.name in own:
             tool, result = None, await _returned(own[call.name], call)
         elif tool is None:
-            result = ToolResult.failure(str(ToolNotFound(call.name, [*self._named, *own])))
+            result = self._missing(call.name, [*self._named, *own])
         else:
             result = await executed(tool, call.arguments)
         return Answer(call=call, tool=tool, result=result)
+
+    def _missing(self, name: str, known: list[str]) -> ToolResult:
+        error = str(ToolNotFound(name, known))
+        if isinstance(self._source, Bus):
+            with suppress(BusClosed):  # nobody listens any more
+                the_bus(self._source).report_unsent(name, "unknown_tool", error)
+        return ToolResult.failure(error)
 
 
 def got(value: object, name: str) -> JSON:

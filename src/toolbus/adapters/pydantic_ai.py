@@ -104,7 +104,7 @@ class BusToolset(AbstractToolset[Any]):
                 toolset=self,
                 tool_def=said,
                 max_retries=ctx.max_retries,
-                args_validator=Arguments(),
+                args_validator=Arguments(tool),
                 tool=tool,
             )
             for tool, said in self._offers[dialect]
@@ -147,6 +147,9 @@ def definition(tool: Tool, dialect: Dialect) -> ToolDefinition:
 class Arguments:
     """Takes whatever is an object: the bus mends and checks arguments, and says what is wrong with them."""
 
+    def __init__(self, tool: Tool) -> None:
+        self._tool = tool
+
     def validate_json(
         self,
         input: str | bytes | bytearray,  # noqa: A002  the framework's name for it
@@ -155,7 +158,7 @@ class Arguments:
         **_: Any,
     ) -> dict[str, JSON]:
         """The object; ToolFailed for what is none, since a ValidationError would cost a retry."""
-        given = parsed(input if isinstance(input, str) else input.decode())
+        given = parsed(input if isinstance(input, str) else input.decode(), self._tool)
         if isinstance(given, ToolResult):
             raise ToolFailed(rendered_text(given))
         return given

@@ -85,7 +85,9 @@ class BusTool(AgentTool):
         if not sanitize_inputs_outputs:
             return self.forward(*args, **arguments)
         # Of the calls of one turn, one that raises would take the results of all others with it.
-        given = parsed(args[0] if isinstance(args[0], str) else json.dumps(args[0])) if args else arguments
+        given: dict[str, JSON] | ToolResult = arguments
+        if args:
+            given = parsed(args[0] if isinstance(args[0], str) else json.dumps(args[0]), self.tool)
         return answer(self.tool, given if isinstance(given, ToolResult) else self._run(self.tool, given))
 
     def forward(self, /, *args: Any, **arguments: JSON) -> Any:

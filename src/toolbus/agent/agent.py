@@ -151,7 +151,7 @@ class Agent:
                 toolsets=[tools],
                 deps=run,
             ) as events:
-                return await self._heard(run, said, Hearing(tools.servers), events)
+                return await self._heard(run, said, Hearing(tools.servers, tools.report_unknown), events)
         except BaseException:  # a cancellation too
             with suppress(UserError):  # raised where nothing had begun
                 if events is not None:

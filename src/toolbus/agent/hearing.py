@@ -1,7 +1,7 @@
 """pydantic-ai's events in our words, with the server and the time of every call."""
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
 from pydantic_ai.messages import (
@@ -25,8 +25,10 @@ from toolbus.records import Image
 class Hearing:
     """Listens to one run."""
 
-    def __init__(self, servers: Mapping[str, str]) -> None:
+    def __init__(self, servers: Mapping[str, str], on_call: Callable[[str], None]) -> None:
+        """`servers` says which server a name leads to; `on_call` is told the name of every call."""
         self._servers = servers
+        self._on_call = on_call
         self._began: dict[str, float] = {}
         self.calls: list[ToolReturned] = []
         """The calls that came to an end."""
@@ -51,6 +53,7 @@ class Hearing:
                 pass
 
     def _called(self, part: ToolCallPart) -> ToolCalled:
+        self._on_call(part.tool_name)
         self._began[part.tool_call_id] = time.monotonic()
         return ToolCalled(
             id=part.tool_call_id,

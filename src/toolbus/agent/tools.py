@@ -1,7 +1,8 @@
 """What an agent can do: functions of its user beside MCP tools, under one rule of approval."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -14,6 +15,7 @@ from toolbus.adapters.offer import Bus, Source, the_bus
 from toolbus.adapters.pydantic_ai import BusTool, BusToolset, Manners
 from toolbus.agent.failures import NameClash
 from toolbus.bus import Toolbus
+from toolbus.errors import BusClosed, ToolNotFound
 from toolbus.records import JSON, ToolResult, ToolSpec
 from toolbus.shape.budget import fitted
 from toolbus.tool import Tool
@@ -72,7 +74,7 @@ class Toolbox:
 
     def for_run(self, desk: Desk) -> "RunTools":
         """As the model of one run gets them; the run has the desk as its `deps`."""
-        return RunTools(self._parts, desk)
+        return RunTools(self._parts, desk, self.known)
 
     def instructions(self) -> list[str]:
         """What the servers say about how to use them, each in bounds, in the order of the config."""
@@ -103,9 +105,11 @@ class McpTools(BusToolset):
 class RunTools(AbstractToolset[Any]):
     """All tools of one run: what there is at every turn, and one way to call it."""
 
-    def __init__(self, parts: list[AbstractToolset[Any]], desk: Desk) -> None:
+    def __init__(self, parts: list[AbstractToolset[Any]], desk: Desk, known: Sequence[Toolbus] = ()) -> None:
         self._parts = parts
         self._desk = desk
+        self._known = known
+        self._names: frozenset[str] = frozenset()
         self._began = False
         self.servers: dict[str, str] = {}
         """Which server a name leads to."""
@@ -128,11 +132,19 @@ class RunTools(AbstractToolset[Any]):
                     raise clash
                 logger.warning("%s; the newcomer is left out", clash)
         self._began = True
+        self._names = frozenset(found)
         self.servers.clear()
         for name, tool in found.items():
             if isinstance(tool, BusTool):
                 self.servers[name] = tool.tool.server
         return found
+
+    def report_unknown(self, name: str) -> None:
+        """Report a call of a name that nothing has: pydantic-ai answers it by itself."""
+        if name not in self._names and self._known:
+            with suppress(BusClosed):  # nobody listens any more
+                error = str(ToolNotFound(name, list(self._names)))
+                self._known[0].report_unsent(name, "unknown_tool", error)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
@@ -141,6 +153,8 @@ class RunTools(AbstractToolset[Any]):
         spec = tool.tool.spec if isinstance(tool, BusTool) else None
         refusal = await self._desk.refused(ctx.tool_call_id or "", name, tool_args, spec)
         if refusal is not None:
+            if isinstance(tool, BusTool):
+                tool.tool.report_unsent("refused", "not approved")
             raise ToolFailed(refusal)
         try:
             return await tool.toolset.call_tool(name, tool_args, ctx, tool)

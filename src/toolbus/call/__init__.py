@@ -4,17 +4,19 @@ from toolbus.call.caller import Caller
 from toolbus.call.hooks import Call, Hook, Next, OnInput, Progress, Resumed
 from toolbus.call.kept import READ_RESULT
 from toolbus.call.other import OtherTools
-from toolbus.call.results import without_hidden
+from toolbus.call.reports import Failure
+from toolbus.call.results import Results
 
 __all__ = [
     "READ_RESULT",
     "Call",
     "Caller",
+    "Failure",
     "Hook",
     "Next",
     "OnInput",
     "OtherTools",
     "Progress",
+    "Results",
     "Resumed",
-    "without_hidden",
 ]

@@ -2,40 +2,68 @@
 
 import inspect
 import json
-import time
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 from toolbus.call.hooks import Call, Hook, Progress, onion
 from toolbus.call.kept import READ_RESULT
 from toolbus.call.other import OtherTools
 from toolbus.call.repair import ArgumentCheck, Checked
+from toolbus.call.reports import INVALID, TOOL_ERROR, CallReport, Failure, failure_of
 from toolbus.call.results import Results
 from toolbus.call.tasks import Following
 from toolbus.connect import Errand, Link, Session
-from toolbus.errors import ArgumentsError, ServerDown, ToolbusError
-from toolbus.events import CallEnded, CallStarted, Hub, Progressed
+from toolbus.errors import ArgumentsError, ServerDown
+from toolbus.events import Hub
 from toolbus.records import JSONObject, Origin, TaskState, ToolResult, ToolSpec
+from toolbus.shape import restored
 
 
 class Caller:
     """Calls tools; knows the links and the hooks, not the catalog."""
 
     def __init__(
-        self, links: Mapping[str, Link], hub: Hub, hooks: Sequence[Hook] = (), other: OtherTools | None = None
+        self,
+        links: Mapping[str, Link],
+        hub: Hub,
+        hooks: Sequence[Hook],
+        other: OtherTools,
+        results: Results,
     ) -> None:
         self._links = links
         self._other = other
         self._hub = hub
         self._ids = count(1)
-        self.results = Results()
+        self._reports: dict[int | None, CallReport] = {}
+        """Of the calls under way that somebody listens to, by the ids of their events."""
+        self.results = results
         self._checks: dict[tuple[Origin, bool], tuple[JSONObject, ArgumentCheck]] = {}
         self._through = onion(hooks, self._sent)
 
     async def call(self, call: Call) -> ToolResult:
         """The tool's result; `ToolbusError` if the call could not be made."""
+        if not self._hub.heard:
+            return await self._called(call)
+        number = next(self._ids)
+        report = self._reports[number] = CallReport(self._hub, number, call.spec.name, call.spec.origin)
+        try:
+            result = await self._called(replace(call, id=number))
+        except BaseException as error:
+            report.end(error)
+            raise
+        else:
+            report.end(result)
+            return result
+        finally:
+            del self._reports[number]
+
+    def report_unsent(self, name: str, origin: Origin, failure: Failure) -> None:
+        """Report a call that came to its end before it came here."""
+        if self._hub.heard:
+            CallReport(self._hub, next(self._ids), name, origin).end(failure)
+
+    async def _called(self, call: Call) -> ToolResult:
         if not isinstance(call.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
             kind = type(call.arguments).__name__
             raise ArgumentsError(
@@ -44,6 +72,9 @@ class Caller:
         for key in call.arguments:
             if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
                 raise ArgumentsError(f"tool {call.spec.name!r}", f"names must be strings, not {key!r}")
+        if call.spec.definitions:
+            # Not a repair: the names and nulls of a dialect are ours.
+            call = replace(call, arguments=restored(call.spec, call.arguments))
         result = await self._through(call)
         if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # a hook's
             raise TypeError(f"a hook returned {type(result).__name__}, not a ToolResult")
@@ -53,24 +84,38 @@ class Caller:
         return result
 
     async def _sent(self, call: Call) -> ToolResult:
-        if self._hub.heard:
-            return await self._told(call)
-        progress = call.on_progress
-        return await self._through_link(call, None if progress is None else _Reporter(call, progress))
+        """The way to the server, inside of the hooks."""
+        report = self._reports.get(call.id)
+        if report is None:
+            progress = call.on_progress
+            return await self._through_link(call, None if progress is None else _Reporter(progress))
+        report.failure = None
+        try:
+            result = await self._through_link(call, _Reporter(call.on_progress, report))
+        except BaseException as error:
+            report.failure = failure_of(error) or Failure("server_failed", str(error))
+            raise
+        if result.is_error and report.failure is None:
+            report.failure = TOOL_ERROR
+        return result
 
-    async def _through_link(
-        self, call: Call, report: "_Reporter | None", number: int | None = None
-    ) -> ToolResult:
+    def _rejected(self, call: Call, problem: str) -> ToolResult:
+        """The result of a call whose arguments do not fit; it is not sent."""
+        if call.id in self._reports:
+            self._reports[call.id].failure = INVALID
+        return ToolResult.failure(problem)
+
+    async def _through_link(self, call: Call, report: "_Reporter | None") -> ToolResult:
         spec, origin = call.spec, call.spec.origin
         if origin == READ_RESULT.origin:
             asked = self._checked(spec.input_schema, origin, call.arguments)
             if asked.problem is not None:
-                return ToolResult.failure(asked.problem)
+                return self._rejected(call, asked.problem)
             return self.results.read(asked.arguments)
         if spec.via != "tools/call":
             asked = self._prepared(spec, call.arguments)
-            if asked.problem is not None or self._other is None:
-                return ToolResult.failure(asked.problem or f"nothing answers to {spec.name!r}")
+            if asked.problem is not None:
+                return self._rejected(call, asked.problem)
             return await self._other.run(spec, asked.arguments, call.timeout)
         link = self._links.get(origin.server)
         if link is None:
@@ -80,15 +125,14 @@ class Caller:
             prepared = self._prepared(spec, arguments)
             # What is no JSON at all is a mistake of the program, not of a model: sending it says so.
             if prepared.problem is not None and _is_json(arguments):
-                return ToolResult.failure(
-                    f"wrong arguments for {spec.name!r}, nothing was sent: {prepared.problem}"
-                )
+                problem = f"wrong arguments for {spec.name!r}, nothing was sent: {prepared.problem}"
+                return self._rejected(call, problem)
             arguments, repairs = prepared.arguments, prepared.repairs
         else:
             arguments = spec.sent(arguments)
         errand = Errand(
             tool=origin.tool,
-            call=number,
+            call=call.id,
             on_progress=report,
             on_log=call.on_log,
             suspends=call.on_input == "suspend",
@@ -131,29 +175,6 @@ class Caller:
             self._checks[origin, of_server] = schema, check
         return check.checked(arguments)
 
-    async def _told(self, call: Call) -> ToolResult:
-        """As `_sent`, with its events."""
-        spec, number, began = call.spec, next(self._ids), time.perf_counter()
-        facts: Any = {
-            "id": number,
-            "name": spec.name,
-            "server": spec.origin.server,
-            "tool": spec.origin.tool,
-        }
-        self._hub.emit(CallStarted(**facts))
-        failed, message = True, "cancelled"
-        try:
-            report = _Reporter(call, call.on_progress, self._hub, number)
-            result = await self._through_link(call, report, number)
-            failed, message = result.is_error, None
-        except ToolbusError as error:
-            message = str(error)
-            raise
-        finally:
-            elapsed = (time.perf_counter() - began) * 1000
-            self._hub.emit(CallEnded(**facts, elapsed_ms=elapsed, is_error=failed, error=message))
-        return result
-
 
 def _is_json(arguments: JSONObject) -> bool:
     try:
@@ -171,18 +192,14 @@ def _repeatable(spec: ToolSpec) -> bool:
 class _Reporter:
     """Hands the progress of a call to its caller and to the listeners."""
 
-    def __init__(self, call: Call, report: Progress | None, hub: Hub | None = None, number: int = 0) -> None:
-        self._name = call.spec.name
+    def __init__(self, told: Progress | None, report: CallReport | None = None) -> None:
+        self._told = told
         self._report = report
-        self._hub = hub
-        self._number = number
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
-        if self._hub is not None:
-            self._hub.emit(
-                Progressed(id=self._number, name=self._name, progress=progress, total=total, message=message)
-            )
         if self._report is not None:
-            waiting = self._report(progress, total, message)
+            self._report.progress(progress, total, message)
+        if self._told is not None:
+            waiting = self._told(progress, total, message)
             if inspect.isawaitable(waiting):
                 await waiting

@@ -30,6 +30,8 @@ class Call:
     resumed: "Resumed | None" = None
     detached: bool = False
     """Whether the call is left to the server if that makes a task of it."""
+    id: int | None = None
+    """The `id` of its events, if anyone listens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

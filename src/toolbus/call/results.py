@@ -1,23 +1,46 @@
 """What a tool said, fit for a model: clean, and within its budget; the whole stays readable."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from toolbus.call.kept import CAPACITY, READ_RESULT, Kept
-from toolbus.records import JSON, Block, Budget, Embedded, ResourceLink, Text, ToolResult
+from toolbus.records import JSON, Block, Budget, Embedded, Origin, ResourceLink, Text, ToolResult
 from toolbus.shape.budget import allowed, fitted_blocks
 from toolbus.shape.render import rendered
 from toolbus.visible import cleaned, cleaned_json
 
 MOST_FILES = 20
+Warn: TypeAlias = Callable[[str, str | None, str], None]
+"""Told what a person should know: server, tool, message."""
 
 
 class Results:
     """Cuts results that are too long, and keeps them whole for `read_result` until the bus is gone."""
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    def __init__(
+        self,
+        warn: Warn | None = None,
+        on_first_kept: Callable[[], None] | None = None,
+        capacity: int = CAPACITY,
+    ) -> None:
+        """`warn` is told of a result that was cleaned, `on_first_kept` that there is something to read."""
         self._kept = Kept(capacity)
+        self._warn = warn
+        self._on_first_kept = on_first_kept
         self.has_kept = False
+
+    def for_model(self, result: ToolResult, origin: Origin, budget: Budget, *, keep: bool) -> ToolResult:
+        """The result of a tool, clean and within its budget."""
+        clean, had_kept = without_hidden(result), self.has_kept
+        if clean is not result and self._warn is not None:
+            self._warn(
+                origin.server, origin.tool, "invisible or control characters were removed from a result"
+            )
+        fitting = self.fitted(clean, budget, keep=keep)
+        if self.has_kept is not had_kept and self._on_first_kept is not None:
+            self._on_first_kept()
+        return fitting
 
     def fitted(self, result: ToolResult, budget: Budget, *, keep: bool = True) -> ToolResult:
         """The result itself if it is short enough; else what fits, and in its meta where the rest is.

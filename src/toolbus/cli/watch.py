@@ -162,10 +162,10 @@ def _told(event: Event) -> tuple[str, str, str]:
             marked = (("+", event.added), ("-", event.removed), ("~", event.changed))
             return "catalog", " ".join(f"{sign}{name}" for sign, names in marked for name in names), "cyan"
         case CallStarted():
-            return event.server, f"call {event.name}", ""
+            return event.server or "toolbus", f"call {event.name}", ""
         case CallEnded():
             outcome = event.error or ("the tool says error" if event.is_error else "done")
-            return event.server, f"call {event.name}: {outcome} in {event.elapsed_ms:.0f} ms", ""
+            return event.server or "toolbus", f"call {event.name}: {outcome} in {event.elapsed_ms:.0f} ms", ""
         case Progressed():
             total = "" if event.total is None else f"/{event.total:g}"
             return event.name, f"{event.progress:g}{total} {event.message or ''}", "dim"

@@ -11,7 +11,7 @@ from datetime import date, time
 from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
-from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport
+from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
 from toolbus.config.place import Mistakes, Place, is_list, is_mapping, joined, near_miss
 from toolbus.config.reference import masked
@@ -105,6 +105,7 @@ class Defaults:
 def server_config(alias: str, entry: JSON, *, place: Place, defaults: Defaults | None = None) -> ServerConfig:
     """The entry as a ServerConfig, what is said for all under its own; ConfigError lists what is wrong."""
     if isinstance(entry, ServerConfig):
+        check_alias(alias)
         return entry.model_copy(update={"alias": alias})
     defaults = defaults or Defaults()
     draft = _draft(long_form(entry, place), place, foreign=defaults.foreign)

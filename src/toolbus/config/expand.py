@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from toolbus.config.literals import literal_secrets
 from toolbus.config.lookup import Found, Missing, Secrets
 from toolbus.config.model import ServerConfig
-from toolbus.config.redact import names_credential, redacted, shown_url, spellings, url_secrets
+from toolbus.config.redact import names_credential, redacted, redacted_json, shown_url, spellings, url_secrets
 from toolbus.config.reference import Reference, masked, parsed
 from toolbus.errors import ConfigError, SecretMissing
+from toolbus.records import JSON
 
 __all__ = ["Resolved", "Secrets", "resolved"]
 
@@ -36,6 +37,10 @@ class Resolved:
     def redacted(self, text: str) -> str:
         """The text with every secret of this server replaced by `***`."""
         return redacted(text, self.hidden)
+
+    def redacted_json(self, value: JSON) -> JSON:
+        """The JSON value with every secret of this server replaced by `***`; it stays JSON."""
+        return redacted_json(value, self.hidden)
 
     def __repr__(self) -> str:
         names = ("command", "args", "env", "url", "headers", "cwd")

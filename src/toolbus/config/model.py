@@ -6,6 +6,7 @@ is a ConfigError, never pydantic's own; no repr and no message shows a value tha
 
 import os.path
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from string import Formatter
@@ -20,7 +21,7 @@ from toolbus.config.record import Record
 from toolbus.config.redact import shown_url
 from toolbus.config.reference import masked, parsed
 from toolbus.errors import ConfigError
-from toolbus.records import DEFAULT_BUDGET, Budget, LogLevel
+from toolbus.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
 
@@ -125,6 +126,9 @@ class ServerConfig(Record):
     def _check(self) -> None:
         if self.mistake is not None:
             return
+        check_alias(self.alias)
+        if self.prefix is not None:
+            check_alias(self.prefix, "prefix", self.alias)
         self._check_source()
         place = Place(server=self.alias)
         if self.url is not None and not re.match(r"https?://.|\$\{", self.url, re.IGNORECASE):
@@ -197,9 +201,18 @@ class BusConfig(Record):
         return [(self.folder or Path()) / root for root in self.roots]
 
     def _check(self) -> None:
+        for alias in self.servers:
+            check_alias(alias)
         if self.naming != "auto":
             _check_template(self.naming)
         _check_hints(self.include, self.exclude, Place())
+
+
+def check_alias(alias: str, key: str = "alias", server: str | None = None) -> None:
+    """ConfigError if a server would pass for the bus itself, whose tools a model trusts."""
+    if unicodedata.normalize("NFKC", alias).casefold().strip(" \t\r\n_-./") == OWN:
+        problem = f"{OWN!r} is reserved for the tools of toolbus itself; choose another"
+        raise Place(server=alias if server is None else server).error(problem, key)
 
 
 def _check_hints(include: Iterable[object], exclude: Iterable[object], place: Place) -> None:

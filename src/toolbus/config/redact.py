@@ -4,9 +4,12 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from toolbus.config.reference import MASK
+from toolbus.records import JSON
+from toolbus.visible import rewritten_json
 
 _CREDENTIAL = re.compile(
     r"token|secret|passw|passphrase|pwd|credential|auth(?!or(?!iz))|api[-_]?key|access[-_]?key|private|cookie|bearer"
@@ -18,6 +21,12 @@ _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey)\s+(.+)", re.IGNORECA
 
 SHORTEST_SECRET = 4
 """Shorter values are not replaced in texts: they occur everywhere by chance."""
+UNMISTAKABLE = 8
+"""Shorter secrets, such as 8080 or main, are replaced only where they stand alone, not inside of a word or of
+a number: a text full of `***` helps nobody."""
+# Not after a letter or digit, unless that is the end of an escape: `%3Dabcd`, or `\nabcd` in JSON.
+_ALONE_BEFORE = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[a-z]))"
+_ALONE_AFTER = r"(?![^\W_])"
 
 
 def names_credential(key: str) -> bool:
@@ -70,9 +79,35 @@ def spellings(secrets: Iterable[str]) -> tuple[str, ...]:
 
 def redacted(text: str, secrets: tuple[str, ...]) -> str:
     """The text with every one of the secrets replaced by `***`; `secrets` come from `spellings`."""
-    if not secrets:
-        return text
-    return re.sub("|".join(map(re.escape, secrets)), MASK, text)
+    return _pattern(secrets).sub(MASK, text) if secrets else text
+
+
+def redacted_json(value: JSON, secrets: tuple[str, ...]) -> JSON:
+    """The value with the secrets replaced in its strings and keys, so that it stays JSON.
+
+    A number goes if all of it is a secret, and a long one: 8080 is most likely a port.
+    """
+
+    def hidden(scalar: JSON) -> JSON:
+        if isinstance(scalar, str):
+            return redacted(scalar, secrets)
+        is_number = isinstance(scalar, int | float) and not isinstance(scalar, bool)
+        is_secret = is_number and len(spelt := json.dumps(scalar)) >= UNMISTAKABLE and spelt in secrets
+        return MASK if is_secret else scalar
+
+    return rewritten_json(value, hidden) if secrets else value
+
+
+@lru_cache(maxsize=256)
+def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(_form, secrets)))
+
+
+def _form(secret: str) -> str:
+    if len(secret) >= UNMISTAKABLE:
+        return re.escape(secret)
+    before = _ALONE_BEFORE if secret[0].isalnum() else ""
+    return before + re.escape(secret) + (_ALONE_AFTER if secret[-1].isalnum() else "")
 
 
 def _query_names(query: str) -> Iterator[tuple[str, bool]]:

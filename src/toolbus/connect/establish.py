@@ -128,8 +128,8 @@ async def _attempted(
 
 def _discreet(log: LoggingFnT, values: Resolved) -> LoggingFnT:
     async def redacted(params: types.LoggingMessageNotificationParams) -> None:
-        text = values.redacted(to_json(params.data).decode())
-        await log(params.model_copy(update={"data": from_json(text)}))
+        data = from_json(to_json(params.data, serialize_unknown=True))
+        await log(params.model_copy(update={"data": values.redacted_json(data)}))
 
     return redacted
 

@@ -82,6 +82,7 @@ class Herald:
             "ms": round(event.elapsed_ms, 1),
             # What a tool says of its failure is for the agent; it may quote what it was called with.
             "error": (event.error or "the tool reported a failure") if event.is_error else None,
+            "reason": event.reason,
         }
         told = self._publish(FAILED if event.is_error else CALLED, payload)
         if inspect.isawaitable(told):

@@ -17,6 +17,7 @@ from toolbus.shape.dialects import (
     UnknownDialect,
     converted,
     original_arguments,
+    restored,
 )
 from toolbus.shape.naming import may_name, named, prefixed, spelt
 from toolbus.shape.override import declared, marked, overridden
@@ -53,6 +54,7 @@ __all__ = [
     "reading_tools",
     "rendered",
     "rendered_text",
+    "restored",
     "selected",
     "shaped",
     "spelt",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from toolbus.records import JSON, Inventory, Origin, Prompt, ToolSpec
+from toolbus.records import JSON, OWN, Inventory, Origin, Prompt, ToolSpec
 
 SHOWN = 20
 """How many addresses a description names."""
@@ -17,7 +17,7 @@ _URI: dict[str, JSON] = {"type": "string", "description": "The address of the re
 
 LIST_RESOURCES = ToolSpec(
     name="list_resources",
-    origin=Origin("toolbus", "list_resources"),
+    origin=Origin(OWN, "list_resources"),
     via="resources/list",
     title="List resources",
     description="Lists what can be read with read_resource: addresses, names and templates, by server.",
@@ -32,7 +32,7 @@ LIST_RESOURCES = ToolSpec(
 )
 READ_RESOURCE = ToolSpec(
     name="read_resource",
-    origin=Origin("toolbus", "read_resource"),
+    origin=Origin(OWN, "read_resource"),
     via="resources/read",
     title="Read a resource",
     description="Reads a resource of a server; list_resources tells what there is.",

@@ -7,25 +7,28 @@ Which servers happen to be up must not change a name, or prompts that quote it w
 clash between servers is settled from the config alone: a name belongs to the server with the
 longest prefix that fits it (`google_drive_search` to `google_drive`, not to `google`), and a tool
 of any other server that spells it takes a digest of its origin. A name that a shaper gave is taken
-to the letter, before all others.
+to the letter, before all others. The bus's own tools keep their names: no tool of a server gets one.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import sha256
 
-from toolbus.records import Origin, ToolSpec
+from toolbus.records import OWN, Origin, ToolSpec
 from toolbus.shape.pipeline import Shaper
 
 LONGEST = 64
+# Kept free from the start: it joins the catalog late, and no other tool is to be renamed by that.
+_ALWAYS_RESERVED = frozenset({"read_result"})
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
+def named(template: str, prefixes: Mapping[str, str | None], reserved: Collection[str] = ()) -> Shaper:
     """A shaper that names tools after `template`: "auto", or a text with `{server}` and `{tool}`.
 
     `prefixes` holds every server of the config in its order, with the prefix to use instead of the
-    alias, if it has one. An empty prefix gives the server's own names.
+    alias, if it has one. An empty prefix gives the server's own names. `reserved` are names of the bus's
+    own tools.
     """
     words = {alias: _legal(alias if prefix is None else prefix) for alias, prefix in prefixes.items()}
     spaces = {alias: _space(template, word) for alias, word in words.items()}
@@ -41,7 +44,10 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
 
     def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
         claims: list[tuple[bool, bool, bool, bool, int, str, str, ToolSpec]] = []
+        names = {tool.origin: tool.name for tool in tools if tool.origin.server == OWN}
         for tool in tools:
+            if tool.origin in names:
+                continue
             server, own = tool.origin.server, tool.origin.tool
             given = tool.name != own
             name = _legal(tool.name) or "_" if given else _wanted(template, words[server], tool.origin)
@@ -53,8 +59,7 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
             claims.append(
                 (not given, stranger, _legal(own) != own, name != own, order[server], own, name, tool)
             )
-        names: dict[Origin, str] = {}
-        taken: set[str] = set()
+        taken = {*_ALWAYS_RESERVED, *reserved, *names.values()}
         for _, stranger, *_, wanted, tool in sorted(claims, key=lambda claim: claim[:6]):
             name = _fitted(wanted, tool.origin, distinct=stranger)
             while name in taken:
@@ -68,9 +73,12 @@ def named(template: str, prefixes: Mapping[str, str | None]) -> Shaper:
 
 def prefixed(prefix: str) -> Shaper:
     """A shaper that names tools, which may have been named before, `{prefix}_{tool}`."""
+    start = f"{prefix}_" if prefix else ""
 
     def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
-        bare = [tool.under(f"{prefix}_{_own_name(tool)}" if prefix else _own_name(tool)) for tool in tools]
+        bare = [
+            tool if tool.origin.server == OWN else tool.under(f"{start}{_own_name(tool)}") for tool in tools
+        ]
         return named("{tool}", {tool.origin.server: "" for tool in tools})(bare)
 
     return name_all

@@ -1,6 +1,6 @@
 """A tool in the words of each provider, with a report of what was lost on the way."""
 
-from toolbus.shape.dialects.arguments import original_arguments
+from toolbus.shape.dialects.arguments import original_arguments, restored
 from toolbus.shape.dialects.definition import GRADES, Definition, Dialect, Grade, Kind, Loss
 from toolbus.shape.dialects.forms import DIALECTS, UnknownDialect, converted
 
@@ -15,4 +15,5 @@ __all__ = [
     "UnknownDialect",
     "converted",
     "original_arguments",
+    "restored",
 ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from toolbus.records import JSON
+from toolbus.records import JSON, ToolSpec
 from toolbus.shape.dialects.definition import Definition
 from toolbus.shape.dialects.keywords import is_list, is_object
 from toolbus.shape.dialects.walk import escaped
@@ -10,11 +10,23 @@ from toolbus.shape.dialects.walk import escaped
 
 def original_arguments(definition: Definition, arguments: Mapping[str, JSON]) -> dict[str, JSON]:
     """The arguments under the server's own names, without the nulls that only say "not given"."""
-    if not definition.renamed and not definition.renamed_within and not definition.absent:
+    if not _changes_arguments(definition):
         return dict(arguments)
     steps = {step for pointer in definition.absent for step in _beginnings(pointer)}
     steps.update(step for pointer in definition.renamed_within for step in _beginnings(pointer))
     return _restored(definition, steps, dict(arguments), "")
+
+
+def restored(spec: ToolSpec, arguments: Mapping[str, JSON]) -> Mapping[str, JSON]:
+    """The original arguments, in whichever of its dialects a model was given the tool."""
+    for definition in spec.definitions.values():
+        if _changes_arguments(definition):
+            arguments = original_arguments(definition, arguments)
+    return arguments
+
+
+def _changes_arguments(definition: Definition) -> bool:
+    return bool(definition.renamed or definition.renamed_within or definition.absent)
 
 
 def _beginnings(pointer: str) -> list[str]:
