@@ -119,10 +119,7 @@ class BusToolset(AbstractToolset[Any]):
         if not ctx.tool_call_approved and asks(ours.spec, self._manners.approve):
             raise ApprovalRequired(metadata=facts(ours))
         result = await self.executed(ours, tool_args, ctx)
-        if result.is_error:
-            raise ToolFailed(rendered_text(result))
-        about = {**facts(ours, result), "content": unseen(result)}
-        return ToolReturn(_content(result, self._manners), metadata=about)
+        return returned(result, facts(ours, result), self._manners)
 
     async def executed(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
         """The result of one call."""
@@ -142,6 +139,13 @@ def definition(tool: Tool, dialect: Dialect) -> ToolDefinition:
         defer_loading=said.options.get("defer_loading") is True,
         metadata=facts(tool),
     )
+
+
+def returned(result: ToolResult, about: Mapping[str, JSON], manners: Manners) -> ToolReturn[Any]:
+    """A result as the framework takes it; raises `ToolFailed` for one that is an error."""
+    if result.is_error:
+        raise ToolFailed(rendered_text(result))
+    return ToolReturn(_content(result, manners), metadata={**about, "content": unseen(result)})
 
 
 class Arguments:
