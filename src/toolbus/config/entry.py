@@ -7,8 +7,12 @@ import os.path
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
+from enum import Enum
 from pathlib import Path, PurePath
+from typing import cast
 from urllib.parse import urlsplit
+
+from pydantic import AnyUrl, BaseModel, SecretStr
 
 from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport
 from toolbus.config.override import budget, tool_overrides
@@ -59,9 +63,13 @@ IGNORED = frozenset(
 )
 """Keys of known hosts without a meaning here: a file written for them is read all the same."""
 
+_REACHED_BY = ("command", "url", "transport", "server")
 _FIELDS = tuple(ServerConfig.model_fields)
 _PLAIN = (str, bytes, int, float, list, tuple, set, date, time, PurePath, ServerConfig)
 _MILLISECONDS_FROM = 1000
+_KNOWN = (*_FIELDS, *SPELLINGS, *TRANSLATED)
+# One of these says that a mapping is a server.
+_SIGNS = {"connection", *(key for key in (*_FIELDS, *SPELLINGS) if SPELLINGS.get(key, key) in _REACHED_BY)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -137,6 +145,45 @@ def is_server_object(value: object) -> bool:
     return value is not None and not isinstance(value, _PLAIN) and not is_mapping(value)
 
 
+def is_server(entry: JSON) -> bool:
+    """Whether the value can only be a server: a URL, an object, or a mapping that says how to reach one."""
+    entry = unwrapped(entry)
+    if isinstance(entry, str):
+        return entry.lower().startswith(("http://", "https://", "${"))
+    if is_mapping(entry):
+        return not _SIGNS.isdisjoint(entry)
+    return isinstance(entry, ServerConfig) or is_server_object(entry)
+
+
+def unwrapped(entry: JSON) -> JSON:
+    """The entry as a file would hold it: a pydantic model becomes a mapping, unless it is ours."""
+    if not isinstance(entry, BaseModel) or isinstance(entry, ServerConfig):
+        return entry
+    # A default that means nothing here says nothing; a value that somebody set has to be understood.
+    return {
+        key: _plain(value)
+        for key, value in entry.model_dump().items()
+        if key in _KNOWN or key in entry.model_fields_set
+    }
+
+
+def _plain(value: JSON) -> JSON:
+    """The value in the types of a file."""
+    match value:
+        case SecretStr():
+            return value.get_secret_value()
+        case Enum():
+            return value.value
+        case PurePath() | AnyUrl():
+            return str(value)
+        case dict():
+            return {key: _plain(inner) for key, inner in cast(dict[JSON, JSON], value).items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in cast(list[JSON], value)]
+        case _:
+            return value
+
+
 def checked_timeouts(values: JSON, place: Place) -> Timeouts:
     """The timeouts of the whole bus."""
     return _merged_timeouts(Timeouts(), values, place)
@@ -163,12 +210,11 @@ def long_form(entry: JSON, place: Place) -> Mapping[JSON, JSON]:
 def _draft(entry: Mapping[JSON, JSON], place: Place) -> _Draft:
     """The entry with every word translated; null counts as not given."""
     draft = _Draft()
-    known = (*_FIELDS, *SPELLINGS, *TRANSLATED)
     for key, value in entry.items():
         if key in IGNORED or value is None:
             continue
-        if key not in known:
-            raise place.unknown_key(key, known)
+        if key not in _KNOWN:
+            raise place.unknown_key(key, _KNOWN)
         if key in _ALLOWLISTS and not place.names(value, key):
             raise place.error("is empty; name the tools, or leave it out to allow all", key)
         if key == "disabled":

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from toolbus.config.context import context_budget, context_sources
-from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container
+from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container, with_container
 from toolbus.config.entry import (
     Defaults,
     checked_timeouts,
@@ -13,6 +13,7 @@ from toolbus.config.entry import (
     is_switched_off,
     long_form,
     server_config,
+    unwrapped,
 )
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
@@ -36,7 +37,7 @@ def load_config(source: "str | Path | Mapping[str, JSON] | Sequence[JSON] | BusC
         path = Path(source).expanduser()
         return config_in(read_document(path), path)
     if is_mapping(source):
-        return config_in(source)
+        return config_in(with_container(source))
     if is_list(source):
         return _bus_config(entry_list(source, Place()), Place(), None)
     raise ConfigError(f"expected a path, a mapping or a list of servers, not {type(source).__name__}")
@@ -78,6 +79,7 @@ def load_server(source: object, *, alias: str | None = None, bus: BusConfig | No
     Its alias is the one given, else the one in the mapping, else `mcp`. The timeouts of the `bus` it
     is for stand where it has none of its own.
     """
+    source = unwrapped(source)
     if isinstance(source, ServerConfig):
         return source if alias is None else server_config(alias, source, place=Place(server=alias))
     entry: JSON = source
