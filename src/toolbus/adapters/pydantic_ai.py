@@ -11,6 +11,7 @@ from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PICTURES, SOUNDS, Document, documents, taken
 from toolbus.adapters.offer import Bus, Offer, Servers, Source, tools_of
 from toolbus.adapters.prompts import SHOWN, Part, Turn, merged, turns
+from toolbus.adapters.pydantic_ai_options import KEY, dialect_of, options_of, send_options
 from toolbus.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 from toolbus.tool import Tool
@@ -23,8 +24,6 @@ with needs("pydantic-ai"):
 
 Content: TypeAlias = str | list[str | BinaryContent]
 Partial: TypeAlias = bool | Literal["off", "on", "trailing-strings"]
-# By the name of the model's provider; all others take what OpenAI takes.
-DIALECTS: Mapping[str, Dialect] = {"anthropic": "anthropic", "google": "google", "google-cloud": "google"}
 
 
 def toolset(
@@ -92,13 +91,15 @@ class BusToolset(AbstractToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """What the catalog has now."""
-        dialect: Dialect = self._dialect or DIALECTS.get(ctx.model.system, "openai")
+        dialect: Dialect = self._dialect or dialect_of(ctx.model)
         if dialect not in self._offers:
             made = Offer(
                 self._source, lambda tool: (tool, definition(tool, dialect)), self._servers, live=True
             )
             self._offers[dialect] = made
         self._offers[dialect].refresh()
+        if any((said.metadata or {}).get(KEY) for _, said in self._offers[dialect]):
+            send_options(ctx.model)
         return {
             said.name: BusTool(
                 toolset=self,
@@ -137,7 +138,7 @@ def definition(tool: Tool, dialect: Dialect) -> ToolDefinition:
         parameters_json_schema=said.parameters,
         strict=said.options.get("strict", loose),
         defer_loading=said.options.get("defer_loading") is True,
-        metadata=facts(tool),
+        metadata={**facts(tool), KEY: options_of(tool)},
     )
 
 
