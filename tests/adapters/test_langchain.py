@@ -11,7 +11,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.adapters.contract import Contract, Harness, Stage
 from tests.conftest import Place
-from tests.servers.everyday import WAV
+from tests.servers.everyday import WAV, everyday
 from tests.wire import ToolCall
 from toolbus import Toolbus
 from toolbus.adapters.langchain import live, messages, tools
@@ -53,6 +53,24 @@ class TestLangChain(Contract):
             state = await agent_with(tools(stage.bus)).ainvoke(GO)
         assert [message.text for message in state["messages"]][-2:] == ["3", "It is 3."]
         assert provider.asked[0].tools["desk_add"]["function"]["parameters"]["required"] == ["a", "b"]
+
+    @pytest.mark.parametrize("options", [{"strict": True}, {"function": {"strict": True}}])
+    async def test_options_of_a_tool_reach_the_request(self, options: dict[str, Any], stage: Stage) -> None:
+        entry = {"server": everyday(), "override": {"add": {"options": {"openai": options}}}}
+        await stage.bus.add_server("other", entry)
+        with stage.model([[ToolCall("other_add", {"a": 1, "b": 2})], "It is 3."]) as provider:
+            await agent_with(middleware=[live(stage.bus)]).ainvoke(GO)
+        first, second = provider.asked
+        assert first.tools["other_add"]["function"]["strict"] is True
+        assert "strict" not in first.tools["desk_add"]["function"]
+        assert second.given[0].text == "3"
+
+    async def test_options_of_a_tool_are_its_extras(self, stage: Stage) -> None:
+        cached = {"cache_control": {"type": "ephemeral"}}
+        entry = {"server": everyday(), "override": {"add": {"options": {"anthropic": cached}}}}
+        await stage.bus.add_server("marked", entry)
+        extras = {tool.name: tool.extras for tool in tools(stage.bus, "marked", dialect="anthropic")}
+        assert (extras["marked_add"], extras["marked_echo"]) == (cached, None)
 
     async def test_the_artifact_holds_what_the_model_is_not_told(self, stage: Stage) -> None:
         toolbox = {tool.name: tool for tool in tools(stage.bus)}

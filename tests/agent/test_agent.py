@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from pydantic import BaseModel
 from pydantic_ai.messages import ModelRequest
 
 from tests.agent.stage import PATIENCE, changes, final, heard, provided, scripted, talking, told
-from tests.servers.everyday import everyday
+from tests.servers.everyday import PNG, everyday
 from tests.wire import Say
 from tests.wire import ToolCall as WireCall
 from toolbus import BusClosed, Toolbus
@@ -25,6 +26,8 @@ from toolbus.agent import (
     stream,
 )
 from toolbus.errors import ConfigError, ServerNotFound
+from toolbus.records import Image, Text, ToolResult
+from toolbus.sync import SyncToolbus
 from toolbus.testing import ScriptedModel, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -110,6 +113,98 @@ async def test_wrong_names_and_arguments_are_told_to_the_model_however_often() -
     assert run.result is not None
     assert [call.is_error for call in run.result.calls] == [True] * 6
     assert run.result.calls[0].text == "Unknown tool name: 'dubble'. Available tools: 'double'"
+
+
+class Scales:
+    """A tool as other programs have them: nothing of ours, and nothing to inherit."""
+
+    name = "weigh"
+    description = "Weigh a thing."
+    parameters: dict[str, Any] = {  # noqa: RUF012  plain attributes, as protocols ask for them
+        "type": "object",
+        "properties": {"self": {"type": "string"}, "unit": {"type": "string"}},
+        "required": ["self"],
+    }
+
+    async def execute(self, /, **arguments: str) -> ToolResult:
+        """Weigh it, in grams."""
+        if arguments.get("unit", "g") != "g":
+            return ToolResult.failure("only grams")
+        return ToolResult(content=(Text(text=f"{len(arguments['self'])} g"),), structured={"grams": 3})
+
+
+async def test_an_object_that_is_shaped_as_a_tool_is_one() -> None:
+    calls = [ToolCall("weigh", {"self": "tea"}), ToolCall("weigh", {"self": "tea", "unit": "oz"})]
+    broken = [ToolCall("weigh", "[1]"), ToolCall("weigh", {"unit": "g"})]
+    agent = Agent(ScriptedModel([*calls, *broken, "Done."]), tools=[Scales()])
+    events = await heard(agent.send("Go."))
+    returned = [event for event in events if isinstance(event, ToolReturned)]
+    assert [(event.text, event.is_error, event.structured) for event in returned[:2]] == [
+        ("3 g", False, {"grams": 3}),
+        ("MCP error: only grams", True, None),
+    ]
+    assert [event.is_error for event in returned[2:]] == [True, True]
+
+
+async def test_an_object_that_is_shaped_as_a_tool_is_declared_as_it_says() -> None:
+    async with talking("chat", ["Hm."], tools=[Scales()]) as (agent, model):
+        await final(agent.send("Go."))
+    function = model.asked[0].tools["weigh"]["function"]
+    assert (function["description"], function["parameters"]) == (Scales.description, Scales.parameters)
+
+
+async def test_a_tool_of_another_program_may_have_a_result_of_its_own() -> None:
+    @dataclass
+    class Outcome:
+        content: str
+        is_error: bool = False
+
+    class Port(Scales):
+        def __init__(self, outcome: Outcome) -> None:
+            self.outcome = outcome
+
+        async def execute(self, /, **arguments: str) -> Any:
+            return self.outcome
+
+    for outcome in (Outcome("fine"), Outcome("MCP error: away", is_error=True)):
+        run = Agent(ScriptedModel([ToolCall("weigh"), "Done."]), tools=[Port(outcome)]).send("Go.")
+        assert await final(run) == "Done."
+        assert run.result is not None
+        [call] = run.result.calls
+        assert (call.text, call.is_error) == (outcome.content, outcome.is_error)
+
+
+async def test_a_function_may_return_a_result() -> None:
+    def look(at: str) -> ToolResult:
+        """Look at a thing."""
+        if at == "sun":
+            return ToolResult.failure("too bright")
+        return ToolResult(content=(Text(text="a cat"), Image(data=PNG, mime_type="image/png")))
+
+    calls = [ToolCall("look", {"at": "cat"}), ToolCall("look", {"at": "sun"})]
+    events = await heard(Agent(ScriptedModel([*calls, "Done."]), tools=[look]).send("Go."))
+    returned = [event for event in events if isinstance(event, ToolReturned)]
+    assert [(event.text, event.is_error) for event in returned] == [
+        ("a cat", False),
+        ("MCP error: too bright", True),
+    ]
+    assert returned[0].images == (Image(data=PNG, mime_type="image/png"),)
+
+
+async def test_what_is_no_tool_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match="not a dict") as caught:
+        Agent(ScriptedModel([]), tools=[{"name": "weigh"}])  # pyright: ignore[reportArgumentType]  the point
+    assert "name, description, parameters and execute" in str(caught.value)
+
+
+async def test_tools_of_a_bus_without_a_loop_are_tools() -> None:
+    with SyncToolbus({"servers": desk()}) as bus:
+        run = Agent(ScriptedModel([ToolCall("desk_add", {"a": 1, "b": 2}), "3."]), tools=bus.tools()).send(
+            "Go."
+        )
+        assert await final(run) == "3."
+    assert run.result is not None
+    assert [(call.text, call.server) for call in run.result.calls] == [("3", "desk")]
 
 
 def test_two_functions_of_one_name_are_an_error_at_once() -> None:

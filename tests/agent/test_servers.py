@@ -3,15 +3,19 @@
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
-from contextlib import ExitStack
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from fastmcp import FastMCP
+from pydantic import BaseModel
 
 from tests.agent.stage import PATIENCE, changes, final, heard, provided, scripted
 from tests.conftest import Place, web_server
+from tests.servers.everyday import everyday
 from tests.wire import Asked
 from tests.wire import ToolCall as WireCall
 from toolbus import Toolbus, connect_mcp
@@ -48,6 +52,58 @@ async def test_its_servers_are_connected_by_the_first_run_and_closed_with_the_ag
     ]
     returned = {event.name: event.text for event in events if isinstance(event, ToolReturned)}
     assert returned == {"desk_add": "3", "desk_steps": "2 steps"}
+
+
+async def test_without_servers_there_are_no_tools() -> None:
+    async with Agent(ScriptedModel(["Alone."]), mcp_servers={}) as agent:
+        assert await final(agent.send("Go.")) == "Alone."
+    assert scripted(agent).offered == [[]]
+
+
+async def test_servers_by_alias_are_urls_objects_and_models(web_ports: dict[str, int]) -> None:
+    class Program(BaseModel):
+        command: str = sys.executable
+        args: list[str]
+
+    servers = {
+        "web": Place("http", "modern", web_ports).config()["url"],
+        "here": everyday(),
+        "process": Program(args=Place("stdio", "modern", web_ports).config()["args"]),
+    }
+    calls = [ToolCall(f"{alias}_add", {"a": 1, "b": 2}) for alias in servers]
+    async with Agent(ScriptedModel([calls, "Done."]), mcp_servers=servers) as agent:
+        run = agent.send("Go.")
+        assert await final(run) == "Done."
+    assert run.result is not None
+    called = sorted((call.server, call.text) for call in run.result.calls)
+    assert called == [("here", "3"), ("process", "3"), ("web", "3")]
+
+
+async def test_a_fastmcp_server_is_an_object_too() -> None:
+    open_files: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(_: FastMCP[Any]) -> AsyncGenerator[None]:
+        open_files.append("log")
+        yield
+        open_files.clear()
+
+    server = FastMCP("desk", instructions="Be kind.", lifespan=lifespan)
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        """Add, while the server is up."""
+        assert open_files == ["log"]
+        return a + b
+
+    async with Agent(
+        ScriptedModel([ToolCall("desk_add", {"a": 1, "b": 2}), "3."]), mcp_servers={"desk": server}
+    ) as agent:
+        run = agent.send("Go.")
+        assert await final(run) == "3."
+    assert run.result is not None
+    assert [(call.text, call.is_error) for call in run.result.calls] == [("3", False)]
+    assert open_files == []
 
 
 def going(results: list[str]) -> ToolCall:

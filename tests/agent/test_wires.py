@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any, get_args
 
 import pytest
+from pydantic_ai.models.fallback import FallbackModel
+from pydantic_ai.models.wrapper import WrapperModel
 
 from tests.agent.stage import Hanging, final, heard, talking, told
 from tests.servers.everyday import PNG, everyday
@@ -64,6 +66,38 @@ async def test_a_conversation_goes_on_over_several_sends(wire: Wire) -> None:
         True,
     )
     assert set(model.asked[0].tools) > {"double", "desk_add", "desk_echo"}
+
+
+OPTIONS: dict[str, Any] = {
+    "openai": {"function": {"strict": True, "x_note": "a"}},
+    "anthropic": {"cache_control": {"type": "ephemeral"}},
+    "google": {"behavior": "BLOCKING", "grounding": False},
+}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize("wrapped", [False, True])
+async def test_options_of_a_tool_reach_the_request(wire: Wire, wrapped: bool) -> None:
+    servers = {"desk": {"server": everyday(), "override": {"add": {"options": OPTIONS}}}}
+    async with talking(wire, ["Done.", "Done."], mcp_servers=servers) as (agent, model):
+        if wrapped:
+            inner = FallbackModel(WrapperModel(agent.model))
+            async with Agent(inner, mcp_servers=servers) as other:
+                assert await final(other.send("Go.")) == "Done."
+        else:
+            assert await final(agent.send("Go.")) == "Done."
+    form = model.asked[0].tools["desk_add"]
+    form = form.get("function", form)
+    expected = {
+        "chat": {"strict": True, "x_note": "a"},
+        "responses": {"strict": True, "x_note": "a"},
+        "anthropic": {"cache_control": {"type": "ephemeral"}},
+        "google": {"behavior": "BLOCKING"},
+    }[wire]
+    head = {"type", "name", "description", "parameters", "input_schema", "parameters_json_schema"}
+    assert {key: value for key, value in form.items() if key not in head} == expected
+    others = [tool for name, tool in model.asked[0].tools.items() if name != "desk_add"]
+    assert all("cache_control" not in tool and "behavior" not in tool for tool in others)
 
 
 @pytest.mark.parametrize("wire", WIRES)

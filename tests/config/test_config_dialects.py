@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from mcp import StdioServerParameters
+from pydantic import BaseModel, ConfigDict, HttpUrl, SecretStr
 
-from toolbus.config import Auth, BusConfig, ServerConfig, Timeouts, load_config
+from toolbus.config import Auth, BusConfig, ServerConfig, Timeouts, load_config, load_server
 from toolbus.errors import ConfigError
 
 NPX = {"command": "npx", "args": ["-y", "pkg"]}
@@ -137,6 +139,86 @@ def test_a_server_object_stands_for_itself_in_a_mapping() -> None:
     assert load_config({"mcpServers": {"here": server}}).servers == {
         "here": ServerConfig(alias="here", transport="memory", server=server)
     }
+
+
+class Settings(BaseModel):
+    """A server in the settings of a program, as its design has it."""
+
+    transport: Literal["stdio", "http"] = "stdio"
+    command: str = ""
+    args: list[str] = []
+    env: dict[str, str] | None = None
+    cwd: str | None = None
+    url: str = ""
+
+
+class Named(Settings):
+    """The same in a list."""
+
+    name: str
+
+
+class Odd(BaseModel):
+    """A server with values that no file could hold."""
+
+    model_config = ConfigDict(extra="allow")
+
+    url: HttpUrl
+    headers: dict[str, SecretStr] = {}
+    verify: Path | bool = True
+    retries: int = 3
+
+
+def test_code_may_leave_out_the_container() -> None:
+    server = object()
+
+    assert load_config({}).servers == {}
+    assert load_config({"files": NPX, "web": "https://x.test/mcp"}).servers == BOTH
+    assert load_config({"web": BOTH["web"], "here": server}).servers == {
+        "web": BOTH["web"],
+        "here": ServerConfig(alias="here", transport="memory", server=server),
+    }
+
+
+@pytest.mark.parametrize(
+    "document", [{"url": "https://x.test/mcp"}, {"web": "x.test"}, {"web": WEB, "naming": "auto"}]
+)
+def test_what_is_more_or_less_than_servers_by_alias_needs_the_container(document: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="no servers found"):
+        load_config(document)
+
+
+def test_models_of_pydantic_are_servers() -> None:
+    files = Settings(command="npx", args=["-y", "pkg"])
+    web = Settings(transport="http", url="https://x.test/mcp")
+
+    assert load_config({"files": files, "web": web}).servers == BOTH
+    assert load_config({"mcpServers": {"files": files, "web": web}}).servers == BOTH
+    assert load_config([Named(name="files", command="npx", args=["-y", "pkg"])]).servers == {
+        "files": BOTH["files"]
+    }
+    assert load_server(files, alias="files") == BOTH["files"]
+    assert load_server(StdioServerParameters(command="npx", cwd=Path("/srv"))) == ServerConfig(
+        alias="mcp", transport="stdio", command="npx", cwd="/srv"
+    )
+
+
+def test_the_values_of_a_model_are_taken_as_a_file_would_hold_them() -> None:
+    odd = Odd(url=HttpUrl("https://x.test/mcp"), headers={"X-Key": SecretStr("abc")}, verify=Path("/ca.pem"))
+
+    assert load_server(odd) == ServerConfig(
+        alias="mcp",
+        transport="streamable-http",
+        url="https://x.test/mcp",
+        headers={"X-Key": "abc"},
+        verify="/ca.pem",
+    )
+
+
+def test_what_is_set_in_a_model_has_to_be_understood() -> None:
+    with pytest.raises(ConfigError, match="unknown key") as caught:
+        load_config({"web": Odd(url=HttpUrl("https://x.test/mcp"), retries=5)})
+    assert (caught.value.server, caught.value.key) == ("web", "retries")
 
 
 @pytest.mark.parametrize(

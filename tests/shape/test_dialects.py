@@ -94,6 +94,21 @@ def test_options_reach_the_place_that_the_provider_takes_them_at() -> None:
     assert converted(spec, "google").value["behavior"] == "BLOCKING"
 
 
+def test_options_may_be_nested_as_openai_nests_them() -> None:
+    spec = tool(CITY, options={"openai": {"function": {"strict": True}}, "google": {"grounding": False}})
+    function = converted(spec, "openai").value["function"]
+    assert (function["strict"], "function" in function) == (True, False)
+    responses = converted(spec, "openai-responses").value
+    assert (responses["strict"], "function" in responses) == (True, False)
+
+
+def test_an_option_that_google_would_refuse_is_left_out_and_reported() -> None:
+    definition = converted(tool(CITY, options={"google": {"grounding": False}}), "google")
+    assert "grounding" not in definition.value
+    what = "no field of a function declaration; left out"
+    assert Loss(path="/grounding", what=what, kind="lossless") in definition.losses
+
+
 def test_what_cannot_be_said_stands_in_the_description_and_in_the_report() -> None:
     schema = arguments(
         a={"type": "string", "description": "An id.", "format": "uuid", "contentEncoding": "x"}

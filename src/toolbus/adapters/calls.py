@@ -47,9 +47,12 @@ def facts(tool: Tool, result: ToolResult | None = None) -> dict[str, JSON]:
         "tool": tool.origin.tool,
         "annotations": dict(tool.spec.annotations),
     }
-    if result is not None:
-        about |= {"is_error": result.is_error, "structured": result.structured, "meta": dict(result.meta)}
-    return about
+    return about if result is None else about | outcome(result)
+
+
+def outcome(result: ToolResult) -> dict[str, JSON]:
+    """What a framework's metadata holds about a result."""
+    return {"is_error": result.is_error, "structured": result.structured, "meta": dict(result.meta)}
 
 
 def unseen(result: ToolResult) -> list[dict[str, JSON]]:

@@ -24,6 +24,8 @@ with needs("langchain"):
 
 Content: TypeAlias = str | list[str | dict[Any, JSON]]
 Answer: TypeAlias = ToolMessage | Command[Any]
+# Forms that LangChain's models hand on as they are.
+_FORMS: tuple[Dialect, ...] = ("openai", "openai-strict", "openai-responses", "anthropic")
 
 
 def tools(source: Source, servers: Servers = None, *, dialect: Dialect = "openai") -> Offer["BusTool"]:
@@ -55,20 +57,28 @@ def structured_tool(tool: Tool, *, dialect: Dialect = "openai") -> "BusTool":
         coroutine=tool.execute,
         response_format="content_and_artifact",
         metadata=facts(tool),
+        extras=said.options or None,
         handle_tool_error=_told,
     )
-    return made.bound(tool)
+    return made.bound(tool, dialect)
 
 
 class BusTool(StructuredTool):
     """A structured tool whose arguments may have any name: LangChain's own would take `config` for itself."""
 
     _tool: Tool = PrivateAttr()
+    _dialect: Dialect = PrivateAttr()
 
-    def bound(self, tool: Tool) -> "BusTool":
+    def bound(self, tool: Tool, dialect: Dialect) -> "BusTool":
         """The same, which runs that tool."""
-        self._tool = tool
+        self._tool, self._dialect = tool, dialect
         return self
+
+    def for_request(self) -> "BusTool | dict[str, JSON]":
+        """The tool, or the provider's own form of it if that says more: LangChain drops most options."""
+        if self.extras is None or self._dialect not in _FORMS:
+            return self
+        return self._tool.definition(self._dialect)
 
     async def _arun(self, /, *args: Any, **kwargs: Any) -> tuple[Content, dict[str, JSON]]:
         return _answer(self._tool, await self._tool.execute(**kwargs))
@@ -115,7 +125,7 @@ class LiveTools(AgentMiddleware[Any, Any, Any]):
         # What the agent was built with comes first: a tool of its own may bear the name of one of these.
         own = {tool.get("name") if isinstance(tool, dict) else tool.name for tool in request.tools}
         return request.override(
-            tools=[*request.tools, *(tool for tool in self._offer if tool.name not in own)]
+            tools=[*request.tools, *(tool.for_request() for tool in self._offer if tool.name not in own)]
         )
 
     def _with_tool(self, request: ToolCallRequest) -> ToolCallRequest:

@@ -11,6 +11,7 @@ from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PICTURES, SOUNDS, Document, documents, taken
 from toolbus.adapters.offer import Bus, Offer, Servers, Source, tools_of
 from toolbus.adapters.prompts import SHOWN, Part, Turn, merged, turns
+from toolbus.adapters.pydantic_ai_options import KEY, dialect_of, options_of, send_options
 from toolbus.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 from toolbus.tool import Tool
@@ -23,8 +24,6 @@ with needs("pydantic-ai"):
 
 Content: TypeAlias = str | list[str | BinaryContent]
 Partial: TypeAlias = bool | Literal["off", "on", "trailing-strings"]
-# By the name of the model's provider; all others take what OpenAI takes.
-DIALECTS: Mapping[str, Dialect] = {"anthropic": "anthropic", "google": "google", "google-cloud": "google"}
 
 
 def toolset(
@@ -92,13 +91,15 @@ class BusToolset(AbstractToolset[Any]):
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """What the catalog has now."""
-        dialect: Dialect = self._dialect or DIALECTS.get(ctx.model.system, "openai")
+        dialect: Dialect = self._dialect or dialect_of(ctx.model)
         if dialect not in self._offers:
             made = Offer(
                 self._source, lambda tool: (tool, definition(tool, dialect)), self._servers, live=True
             )
             self._offers[dialect] = made
         self._offers[dialect].refresh()
+        if any((said.metadata or {}).get(KEY) for _, said in self._offers[dialect]):
+            send_options(ctx.model)
         return {
             said.name: BusTool(
                 toolset=self,
@@ -119,10 +120,7 @@ class BusToolset(AbstractToolset[Any]):
         if not ctx.tool_call_approved and asks(ours.spec, self._manners.approve):
             raise ApprovalRequired(metadata=facts(ours))
         result = await self.executed(ours, tool_args, ctx)
-        if result.is_error:
-            raise ToolFailed(rendered_text(result))
-        about = {**facts(ours, result), "content": unseen(result)}
-        return ToolReturn(_content(result, self._manners), metadata=about)
+        return returned(result, facts(ours, result), self._manners)
 
     async def executed(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
         """The result of one call."""
@@ -140,8 +138,15 @@ def definition(tool: Tool, dialect: Dialect) -> ToolDefinition:
         parameters_json_schema=said.parameters,
         strict=said.options.get("strict", loose),
         defer_loading=said.options.get("defer_loading") is True,
-        metadata=facts(tool),
+        metadata={**facts(tool), KEY: options_of(tool)},
     )
+
+
+def returned(result: ToolResult, about: Mapping[str, JSON], manners: Manners) -> ToolReturn[Any]:
+    """A result as the framework takes it; raises `ToolFailed` for one that is an error."""
+    if result.is_error:
+        raise ToolFailed(rendered_text(result))
+    return ToolReturn(_content(result, manners), metadata={**about, "content": unseen(result)})
 
 
 class Arguments:

@@ -31,8 +31,6 @@ from toolbus.interactions import NOBODY, Interactions
 T = TypeVar("T")
 # A call of a tool that is not there costs a try; what bounds a run are its limits.
 RETRIES: AgentRetries = {"tools": TRIES, "output": 3}
-# Either of them says that a mapping is a server, and its key an alias.
-_SERVER_KEYS = {"command", "url", "transport", "connection", "server"}
 
 
 class Agent:
@@ -67,7 +65,7 @@ class Agent:
         self._made_model = isinstance(model, str)
         self._bus = None
         if mcp_servers is not None:
-            self._bus = Toolbus(_config(mcp_servers), interactions=interactions or NOBODY)
+            self._bus = Toolbus(mcp_servers, interactions=interactions or NOBODY)
         self._toolbox = Toolbox(tools, self._bus)
         self._approve: Approve = checked(approve)
         self._limits = limits or Limits()
@@ -267,14 +265,3 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
-
-
-def _config(source: Source) -> Source:
-    """Servers by alias may come without the key that a file has around them."""
-    if isinstance(source, Mapping) and source and all(_is_server(entry) for entry in source.values()):
-        return {"servers": dict(source)}
-    return source
-
-
-def _is_server(entry: Any) -> bool:
-    return isinstance(entry, Mapping) and bool(_SERVER_KEYS & entry.keys())

@@ -11,19 +11,40 @@ from pydantic_ai import Tool as FunctionTool
 from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
+from toolbus.adapters.calls import outcome
 from toolbus.adapters.offer import Bus, Source, the_bus
-from toolbus.adapters.pydantic_ai import BusTool, BusToolset, Manners
+from toolbus.adapters.pydantic_ai import BusTool, BusToolset, Manners, returned
 from toolbus.agent.failures import NameClash
 from toolbus.bus import Toolbus
 from toolbus.errors import BusClosed, ToolNotFound
 from toolbus.records import JSON, ToolResult, ToolSpec
 from toolbus.shape.budget import fitted
+from toolbus.sync import SyncTool
 from toolbus.tool import Tool
 
 logger = logging.getLogger("toolbus")
 
-AgentTool: TypeAlias = Callable[..., Any] | FunctionTool[Any] | Tool | Bus
-"""A function of yours, a tool of a bus, or a bus whose tools are taken as they are at every turn."""
+
+class ToolLike(Protocol):
+    """A tool of another program; what `execute` returns may be a `ToolResult`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def description(self) -> str: ...
+
+    @property
+    def parameters(self) -> Mapping[str, JSON]:
+        """The arguments, as JSON Schema."""
+        ...
+
+    @property
+    def execute(self) -> Callable[..., Any]: ...
+
+
+AgentTool: TypeAlias = Callable[..., Any] | FunctionTool[Any] | Tool | SyncTool | Bus | ToolLike
+"""A function, a tool, or a bus whose tools are taken as they are at every turn."""
 # Wrong arguments to a function cost a try of that function; what bounds a run are its limits.
 TRIES = 1000
 INSTRUCTIONS = 2_000
@@ -51,7 +72,7 @@ class Toolbox:
 
     def __init__(self, tools: Iterable[AgentTool], own: Bus | None = None) -> None:
         """Raises `NameClash` for two tools of one name; what a bus has is looked at when a run begins."""
-        given = list(tools)
+        given = [tool.tool if isinstance(tool, SyncTool) else tool for tool in tools]
         self.buses = [the_bus(tool) for tool in given if isinstance(tool, Bus)]
         if own is not None:
             self.buses.append(the_bus(own))
@@ -157,7 +178,7 @@ class RunTools(AbstractToolset[Any]):
                 tool.tool.report_unsent("refused", "not approved")
             raise ToolFailed(refusal)
         try:
-            return await tool.toolset.call_tool(name, tool_args, ctx, tool)
+            return _passed_on(await tool.toolset.call_tool(name, tool_args, ctx, tool))
         except (ModelRetry, ToolFailed, ToolFailedError, ToolRetryError):
             raise
         except Exception as error:  # of the user's function: the model can act on it, the run goes on
@@ -165,8 +186,39 @@ class RunTools(AbstractToolset[Any]):
             raise ToolFailed(f"{type(error).__name__}: {error}") from error
 
 
-def _function(tool: Callable[..., Any] | FunctionTool[Any]) -> FunctionTool[Any]:
-    return cast(FunctionTool[Any], tool) if isinstance(tool, FunctionTool) else FunctionTool[Any](tool)
+def _function(tool: Callable[..., Any] | FunctionTool[Any] | ToolLike) -> FunctionTool[Any]:
+    if isinstance(tool, FunctionTool):
+        return cast(FunctionTool[Any], tool)
+    if callable(getattr(tool, "execute", None)):
+        return _adopted(cast(ToolLike, tool))
+    if not callable(tool):
+        fields = "name, description, parameters and execute"
+        raise TypeError(
+            f"a tool is a function, a tool or a bus, or has {fields}; not a {type(tool).__name__}"
+        )
+    return FunctionTool[Any](tool)
+
+
+def _adopted(tool: ToolLike) -> FunctionTool[Any]:
+    made = FunctionTool[Any].from_schema(
+        tool.execute, tool.name, tool.description, json_schema=dict(tool.parameters)
+    )
+    # Where nothing is said, the framework would make the schema strict for OpenAI by rewriting it.
+    made.strict = False
+    return made
+
+
+def _passed_on(value: Any) -> Any:
+    """What a tool returned, as the framework takes it; raises `ToolFailed` for a result that is an error."""
+    if isinstance(value, ToolResult):
+        return returned(value, outcome(value), Manners())
+    # Other programs have results of their own: a text, and whether it says what went wrong.
+    text, failed = getattr(value, "content", None), getattr(value, "is_error", None)
+    if isinstance(text, str) and isinstance(failed, bool):
+        if failed:
+            raise ToolFailed(text)
+        return text
+    return value
 
 
 def _described(tool: Tool | FunctionTool[Any] | ToolsetTool[Any]) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from toolbus.config.context import is_context
+from toolbus.config.entry import is_server, unwrapped
 from toolbus.config.place import Mistakes, Place, is_list, is_mapping, near_miss
 from toolbus.config.restricting import RESTRICTING, restricting_key
 from toolbus.errors import ConfigError
@@ -83,6 +84,13 @@ def container(document: Mapping[JSON, JSON], place: Place) -> Container:
     return replace(aliased, settings=settings, foreign=foreign, mistakes=mistakes)
 
 
+def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:
+    """The same; code may leave out the container around its servers, of which there may be none."""
+    if has_container(document) or not all(_is_aliased(*pair) for pair in document.items()):
+        return document
+    return {"servers": document}
+
+
 def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
     """What the mappings say for all servers; the last one counts most."""
     return {name: level[name] for level in levels for name in SETTINGS if name in level}
@@ -120,6 +128,11 @@ def _containers(document: Mapping[JSON, JSON]) -> Iterator[tuple[tuple[str, ...]
             yield path, holder
 
 
+def _is_aliased(alias: JSON, entry: JSON) -> bool:
+    # A URL under `url` is a server that has no alias.
+    return is_server(entry) and not (isinstance(entry, str) and is_server({alias: entry}))
+
+
 def _names() -> list[str]:
     return [path[-1] for path in CONTAINERS if len(path) == 1]
 
@@ -147,9 +160,9 @@ def _misspelled_restrictions(levels: Iterable[Mapping[JSON, JSON]], place: Place
 def _aliased(entries: JSON, key: str, place: Place) -> Container:
     """The entries by alias; ConfigError if they are no entries at all."""
     if is_mapping(entries):
-        pairs = list(entries.items())
+        pairs = [(alias, unwrapped(entry)) for alias, entry in entries.items()]
     elif is_list(entries):
-        pairs = [(alias_of(entry), entry) for entry in entries]
+        pairs = [(alias_of(entry), entry) for entry in map(unwrapped, entries)]
     else:
         raise place.error("expected a mapping of servers, or a list of them with alias or name", key)
     result: dict[str, JSON] = {}

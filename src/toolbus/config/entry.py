@@ -8,8 +8,12 @@ import os.path
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
+from enum import Enum
 from pathlib import Path, PurePath
+from typing import cast
 from urllib.parse import urlsplit
+
+from pydantic import AnyUrl, BaseModel, SecretStr
 
 from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
@@ -68,8 +72,11 @@ KEYS = (
 )
 """Every key that means something in an entry."""
 _RESTRICTING = (*RESTRICTING, *(word for word, name in SPELLINGS.items() if name in RESTRICTING))
+_REACHED_BY = ("command", "url", "transport", "server")
 _PLAIN = (str, bytes, int, float, list, tuple, set, date, time, PurePath, ServerConfig)
 _MILLISECONDS_FROM = 1000
+# One of these says that a mapping is a server.
+_SIGNS = {"connection", *(key for key in KEYS if SPELLINGS.get(key, key) in _REACHED_BY)}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -178,6 +185,45 @@ def is_switched_off(entry: JSON, place: Place) -> bool:
 def is_server_object(value: object) -> bool:
     """Whether the value is a server in this process: anything that no file could hold."""
     return value is not None and not isinstance(value, _PLAIN) and not is_mapping(value)
+
+
+def is_server(entry: JSON) -> bool:
+    """Whether the value can only be a server: a URL, an object, or a mapping that says how to reach one."""
+    entry = unwrapped(entry)
+    if isinstance(entry, str):
+        return entry.lower().startswith(("http://", "https://", "${"))
+    if is_mapping(entry):
+        return not _SIGNS.isdisjoint(entry)
+    return isinstance(entry, ServerConfig) or is_server_object(entry)
+
+
+def unwrapped(entry: JSON) -> JSON:
+    """The entry as a file would hold it: a pydantic model becomes a mapping, unless it is ours."""
+    if not isinstance(entry, BaseModel) or isinstance(entry, ServerConfig):
+        return entry
+    # A default that means nothing here says nothing; a value that somebody set has to be understood.
+    return {
+        key: _plain(value)
+        for key, value in entry.model_dump().items()
+        if key in KEYS or key in entry.model_fields_set
+    }
+
+
+def _plain(value: JSON) -> JSON:
+    """The value in the types of a file."""
+    match value:
+        case SecretStr():
+            return value.get_secret_value()
+        case Enum():
+            return value.value
+        case PurePath() | AnyUrl():
+            return str(value)
+        case dict():
+            return {key: _plain(inner) for key, inner in cast(dict[JSON, JSON], value).items()}
+        case list() | tuple():
+            return [_plain(inner) for inner in cast(list[JSON], value)]
+        case _:
+            return value
 
 
 def checked_timeouts(values: JSON, place: Place) -> Timeouts:

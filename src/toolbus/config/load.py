@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.config.context import ContextSource, context_budget, context_sources
-from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container
+from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container, with_container
 from toolbus.config.entry import (
     Defaults,
     checked_timeouts,
@@ -20,6 +20,7 @@ from toolbus.config.entry import (
     long_form,
     mistaken_config,
     server_config,
+    unwrapped,
 )
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
@@ -71,7 +72,7 @@ def _read(source: Source) -> BusConfig:
         path = Path(source).expanduser()
         return config_in(read_document(path), path)
     if is_mapping(source):
-        return config_in(source)
+        return config_in(with_container(source))
     if is_list(source):
         return _bus_config(entry_list(source, Place()), Place(), None)
     raise ConfigError(f"expected a path, a mapping or a list of servers, not {type(source).__name__}")
@@ -116,6 +117,7 @@ def load_server(source: object, *, alias: str | None = None, bus: BusConfig | No
     Its alias is the one given, else the one in the mapping, else `mcp`. The timeouts of the `bus` it
     is for stand where it has none of its own.
     """
+    source = unwrapped(source)
     if isinstance(source, ServerConfig):
         return source if alias is None else server_config(alias, source, place=Place(server=alias))
     entry: JSON = source

@@ -30,11 +30,15 @@ def connector(config: ServerConfig, values: Resolved, witness: Witness, warn: Wa
     """What gives a client its dispatcher over the config's transport."""
     if config.transport == "memory":
         witness.phase = "handshake"
-        server: Any = config.server
+        # FastMCP keeps the SDK's server, which runs the lifespan of the whole, in this attribute.
+        server: Any = getattr(config.server, "_mcp_server", config.server)
         if not isinstance(server, Server | MCPServer):
             kind = type(server).__name__
             raise ConnectFailed(
-                config.alias, "configure", f"{kind} is no MCP server", hint="give an mcp Server or MCPServer"
+                config.alias,
+                "configure",
+                f"{kind} is no MCP server",
+                hint="give an mcp Server or MCPServer, or a FastMCP server of version 4",
             )
         return connector_of(server)
 

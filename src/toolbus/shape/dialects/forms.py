@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import get_args
+from typing import cast, get_args
 
 from toolbus.records import JSON, JSONObject, ToolSpec
 from toolbus.shape.dialects.definition import Definition, Dialect, Inexact, Loss, Report
@@ -16,6 +16,7 @@ from toolbus.shape.dialects.walk import Place, Walk
 from toolbus.shape.dialects.whole import fits_at_top, whole
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+_GOOGLE_OPTIONS = {"behavior", "response", "responseJsonSchema", "response_json_schema"}
 
 
 class UnknownDialect(ValueError):
@@ -105,7 +106,7 @@ def _google(spec: ToolSpec) -> Definition:
     # `parameters`, not `parametersJsonSchema`: the two exclude each other; the Live API and older clients
     # read only the first, and for the second it is not published which keywords a function may use.
     schema, report = _schema(spec, GOOGLE)
-    form = {**_options(spec, "google"), **_head(spec, report, GOOGLE)}
+    form = {**_google_options(spec, report), **_head(spec, report, GOOGLE)}
     if "properties" in schema:
         form["parameters"] = schema
     else:
@@ -159,8 +160,26 @@ def _head(spec: ToolSpec, report: Report, rules: Rules) -> Node:
 
 
 def _options(spec: ToolSpec, provider: str) -> JSONObject:
-    given = spec.options.get(provider)
-    return given if isinstance(given, Mapping) else {}  # pyright: ignore[reportUnknownVariableType] # JSON
+    given: JSON = spec.options.get(provider)
+    if not isinstance(given, Mapping):
+        return {}
+    options = cast(JSONObject, given)
+    # Also as OpenAI nests them: `{function: {strict: true}}`.
+    inner: JSON = options.get("function")
+    if not isinstance(inner, Mapping):
+        return options
+    outer = {key: value for key, value in options.items() if key != "function"}
+    return {**outer, **cast(JSONObject, inner)}
+
+
+def _google_options(spec: ToolSpec, report: Report) -> Node:
+    options: Node = {}
+    for key, value in _options(spec, "google").items():
+        if key in _GOOGLE_OPTIONS:
+            options[key] = value
+        else:  # Google and its package refuse a declaration with any other field, and with it all tools
+            report.note("lossless", f"/{key}", "no field of a function declaration; left out")
+    return options
 
 
 def _definition(value: Node, report: Report) -> Definition:
