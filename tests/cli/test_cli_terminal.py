@@ -1,5 +1,6 @@
 """On a terminal: movement while one waits, colours unless one minds, lines that fit, and a clean Ctrl-C."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -108,6 +109,40 @@ def test_watch_shows_what_happens_to_the_servers(tmp_path: Path) -> None:
             assert screen.ended() == 130
             assert screen.shows_cursor
             assert "Traceback" not in screen.plain
+
+
+def test_watch_shows_each_server_as_it_settles_and_takes_an_edit_while_another_still_starts(
+    tmp_path: Path,
+) -> None:
+    with Fifo(tmp_path / "fifo") as fifo:
+        slow = scripted(tmp_path, "slow", waits=True, control=fifo.path)
+        quick = scripted(tmp_path, "quick", tools=[{"name": "x"}])
+        write_config(tmp_path, {"slow": slow, "quick": quick})
+        with terminal("watch", folder=tmp_path, width=250) as screen:
+            screen.until("connecting -> ready", "+quick_x", "Ctrl-C ends it")
+            new = scripted(tmp_path, "new", tools=[{"name": "y"}])
+            write_config(tmp_path, {"slow": slow, "quick": quick, "new": new})
+            screen.until("toolbus.yaml was changed and is in force", "+new_y")
+            assert "slow          connecting -> ready" not in screen.plain
+            fifo.say("go")
+            screen.until("slow          connecting -> ready")
+            screen.press("\x03")
+            assert screen.ended() == 130
+
+
+def test_watch_notices_an_edit_that_is_saved_while_it_asks_about_the_config(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    own = scripted(folder, "own", tools=[{"name": "x"}])
+    file = folder / "toolbus.yaml"
+    file.write_text(json.dumps({"servers": {"own": own}}))
+    with terminal("watch", folder=folder, width=250) as screen:
+        screen.until("[y/N]")
+        file.write_text(json.dumps({"servers": {"own": own, "new": own}}))
+        screen.press("y\n")
+        screen.until("kept as it was", "has changed since you trusted it")
+        screen.press("\x03")
+        assert screen.ended() == 130
 
 
 def test_a_terminal_gets_no_blob_and_obeys_no_text_that_is_read(tmp_path: Path) -> None:
