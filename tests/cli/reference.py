@@ -41,6 +41,11 @@ servers from the config, and from the last listing tools, prompts, URIs and the 
 no server and resolves no `${...}`. Names with anything but ASCII letters, digits and `_ . : / @ + % -` are
 not offered, and no description is shown: a shell might evaluate them.
 
+What servers listed is kept for an hour, as names only, in a file of the user's state folder
+(`~/.local/state/toolbus/listings`). So `toolbus call` starts only the server that has the tool, and refuses a
+misspelt name at once, without starting any, if every server is in the listing. The listing of a server counts
+only while the config, and the files that its entry names, stay as they are; `toolbus tools` renews it.
+
 Where a server asks something in the middle of a call, you are asked on the terminal: a form field by field,
 with defaults in brackets; an address is shown, and never opened. Ctrl-D or `/decline` says no, Ctrl-C gives
 no answer (in a chat it stops the turn). Nothing is sent that you have not seen. Without a terminal, and with

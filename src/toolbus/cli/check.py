@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 
-from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED
 from toolbus.cli.screen import Screen, one_line, visible
@@ -107,7 +106,6 @@ async def _checked(settings: Settings, servers: Sequence[str]) -> int:
     wanted = checked(config, servers)
     async with opened(screen, config, wanted, heard.hear) as bus:
         findings = {alias: _finding(bus, config, alias) for alias in wanted}
-        remember(config.file, bus, wanted)
     # Only now: some warnings come with the end of a server.
     findings = {alias: _judged(finding, config, heard) for alias, finding in findings.items()}
     ok = all(finding.ok for finding in findings.values())

@@ -5,7 +5,6 @@ from dataclasses import asdict
 
 from rich.text import Text
 
-from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen, one_line
 from toolbus.cli.session import checked, configured, opened
@@ -25,7 +24,6 @@ async def _listed(settings: Settings, servers: Sequence[str]) -> int:
     async with opened(screen, config, wanted) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
         prompts = {alias: bus.prompts(alias) for alias in wanted}
-        remember(config.file, bus, wanted)
     if screen.as_json:
         listed = [asdict(prompt) for own in prompts.values() for prompt in own]
         screen.json({"servers": servers_json(statuses), "prompts": listed})

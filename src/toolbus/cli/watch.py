@@ -19,6 +19,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import checked, configured, with_only
@@ -68,8 +69,12 @@ async def _watched(settings: Settings, servers: Sequence[str]) -> int:
         Toolbus(with_only(config, ()), on_event=view.hear) as bus,
         asyncio.TaskGroup() as connecting,
     ):
-        with view.live(bus):
-            await _Follower(bus, view, servers, connecting).follow(config, began)
+        follower = _Follower(bus, view, servers, connecting, config)
+        try:
+            with view.live(bus):
+                await follower.follow(began)
+        finally:
+            remember(follower.config, bus)
     raise AssertionError("ends by a signal only")
 
 
@@ -77,15 +82,23 @@ class _Follower:
     """Keeps a bus in step with its config file."""
 
     def __init__(
-        self, bus: "Toolbus", view: "_View", servers: Sequence[str], connecting: asyncio.TaskGroup
+        self,
+        bus: "Toolbus",
+        view: "_View",
+        servers: Sequence[str],
+        connecting: asyncio.TaskGroup,
+        config: BusConfig,
     ) -> None:
         self._bus = bus
         self._view = view
         self._servers = servers
         self._connecting = connecting
+        self.config = config
+        """The one that is in force."""
 
-    async def follow(self, config: BusConfig, began: int) -> None:
+    async def follow(self, began: int) -> None:
         """Look at the file and at the servers now and then; without end."""
+        config = self.config
         # A file that was written after we began may have been read before that: it is taken again.
         read = {Path(config.file or ""), *map(Path, config.reviewed or ())}
         seen = {
@@ -96,25 +109,25 @@ class _Follower:
         while True:
             self._view.health = await self._bus.health()
             await asyncio.sleep(LOOK_EVERY)
-            if (now := _stamps(config)) != seen:
-                config = await self._reloaded(config)
+            if (now := _stamps(self.config)) != seen:
+                await self._reload()
                 # As they were before it was read: what was written meanwhile is looked at once more.
-                seen = {file: now.get(file, stamp) for file, stamp in _stamps(config).items()}
+                seen = {file: now.get(file, stamp) for file, stamp in _stamps(self.config).items()}
 
-    async def _reloaded(self, config: BusConfig) -> BusConfig:
-        """The config that is in force: the file as it is now, or what it was if that cannot be used."""
-        file = Path(config.file or "")
+    async def _reload(self) -> None:
+        """Take the file as it is now, unless it cannot be used."""
+        config, file = self.config, Path(self.config.file or "")
         try:
             # One that was only found is taken again only if the user agrees to the change: `toolbus trust`.
             fresh = load_config(file) if config.reviewed is None else trusted_config(file)
             await self._bus.reload(with_only(fresh, ()))
         except ToolbusError as error:
             self._view.say("config", f"kept as it was: {str(error).removeprefix(f'{file}: ')}", "red")
-            return config
+            return
+        self.config = fresh
         self._view.say("config", f"{file.name} was changed and is in force")
         changed = [alias for alias, server in fresh.servers.items() if config.servers.get(alias) != server]
         self._connect([alias for alias in changed if not self._servers or alias in self._servers])
-        return fresh
 
     def _connect(self, servers: Iterable[str]) -> None:
         for alias in servers:
