@@ -75,7 +75,7 @@ The server in it keeps notes in a file, so that there is something to call. JSON
     "tools": """\
 Each server is shown with its state and the version of the protocol that was agreed on: `modern` is
 2026-07-28 and later, `legacy` the handshake before it. Arguments in brackets are optional; `--full` tells
-more about each.
+more about each. On a terminal a long description goes on below, for up to three lines.
 
 A server that is down stands in the list with its reason. That is a failure (exit 1) only if it was asked
 for by name, is `required`, or if no server is up.

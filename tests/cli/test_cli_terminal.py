@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,10 +67,51 @@ def test_there_is_colour_unless_one_minds(tmp_path: Path, way: str) -> None:
     with terminal(*words, folder=tmp_path, width=40, env=env) as screen:
         assert screen.ended() == 0
         assert bool(COLOUR.search(screen.raw)) is (way == "plain")
-        # Wide characters count twice: 8 cells of indent, name and gap, 9 of these, and the ellipsis.
-        assert (
-            screen.plain.splitlines()[-1] == "  own_long    \u6f22\u5b57 wide words \u6f22\u5b57 wide\u2026"
-        )
+        # Wide characters count twice: 14 cells of indent, name and gaps, 25 of these, and the ellipsis.
+        kanji = "\u6f22\u5b57"
+        assert screen.plain.splitlines()[-3:] == [
+            f"  own_long    {kanji} wide words {kanji} wide",
+            f"              words {kanji} wide words {kanji}",
+            f"              wide words {kanji} wide word\u2026",
+        ]
+
+
+ABOUT = "Look for a phrase in all the letters that came in, newest first, and count what was found."
+SEARCH: dict[str, Any] = {
+    "type": "object",
+    "properties": {"phrase": {}, "folder": {}},
+    "required": ["phrase"],
+}
+HEAD = "  post_search_letters  phrase [folder]"
+NARROW = {
+    ("tools", 40): f"{HEAD}\n    Look for a phrase in all the letters\n",
+    ("tools", 60): f"{HEAD}\n    Look for a phrase in all the letters that came in,\n",
+    ("tools", 80): f"{HEAD}  Look for a phrase in all the letters\n{'':40}that came in",
+    ("resources", 40): "  box://letters/inbox  text/plain\n    inbox: Look for a phrase in all the\n",
+    ("prompts", 40): "  post/reply  Look for a phrase in all\n              the letters that came in,\n",
+    ("check", 40): "  next step  tell the author of the\n             server; the others work\n",
+}
+
+
+@pytest.mark.parametrize(("command", "width"), NARROW)
+def test_what_does_not_fit_into_a_line_goes_on_in_the_next(tmp_path: Path, command: str, width: int) -> None:
+    own = scripted(
+        tmp_path,
+        "post",
+        tools=[{"name": "search_letters", "description": ABOUT, "inputSchema": SEARCH}, {"name": ""}],
+        resources=[
+            {"uri": "box://letters/inbox", "name": "inbox", "mimeType": "text/plain", "description": ABOUT}
+        ],
+        prompts=[{"name": "reply", "description": ABOUT}],
+    )
+    write_config(tmp_path, {"post": own})
+    with terminal(command, folder=tmp_path, width=width) as screen:
+        assert screen.ended() == 0
+    shown = screen.plain.replace("\r\n", "\n")
+    assert NARROW[command, width] in shown
+    listed = [line for line in shown[shown.index("post  ") :].splitlines() if line.startswith(" ")]
+    assert max(map(len, listed)) <= width
+    assert "found." in " ".join(shown.split()) or command == "check"
 
 
 def test_ctrl_c_while_a_server_starts_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:

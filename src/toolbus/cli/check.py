@@ -258,7 +258,7 @@ def _show(screen: Screen, finding: Finding) -> None:
             rows.append([Text("next step", style="bold"), Text(problem.fix)])
     if len(infos) > INFOS:
         rows.append([Text("info", style="dim"), Text(f"and {len(infos) - INFOS} more; --json lists them")])
-    screen.rows(rows, cut=False)
+    screen.rows(rows, most=None)
 
 
 def _steps(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,8 @@ async def _listed(settings: Settings, servers: Sequence[str]) -> int:
 
 def _show(screen: Screen, prompt: Prompt) -> None:
     about = one_line(prompt.description or prompt.title or "")
-    screen.rows([[Text(one_line(f"{prompt.server}/{prompt.name}"), style="cyan"), Text(about)]])
+    name = one_line(f"{prompt.server}/{prompt.name}")
+    screen.rows([[Text(name, style="cyan"), Text(about)]], most=None)
     screen.rows(
         [
             [
@@ -48,4 +49,5 @@ def _show(screen: Screen, prompt: Prompt) -> None:
             for argument in prompt.arguments
         ],
         indent=4,
+        most=None,
     )

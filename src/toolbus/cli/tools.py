@@ -161,6 +161,7 @@ def _show_tool(screen: Screen, spec: ToolSpec) -> None:
             for name, kind, required, about in described(spec)
         ],
         indent=4,
+        most=None,
     )
     hints = ", ".join(
         f"{name}: {str(value).lower()}" for name, value in spec.annotations.items() if name != "title"
