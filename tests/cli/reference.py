@@ -127,7 +127,8 @@ JSON: `{"server", "name", "description", "messages": [{"role", "content"}]}`, wi
     "check": """\
 JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "problems":
 [{"severity", "message", "fix"}]}}}`; `latency_ms` is the time from the start of the server to its first
-list, `severity` is `error`, `warning` or `info`. Errors are what you must fix.
+list, `severity` is `error`, `warning` or `info` (a note). Errors are what you must fix, and the only reason
+for exit code 1; warnings say what does not work, and whom to tell; notes need nothing.
 """,
     "import": """\
 References such as `${TOKEN}` stay as they are. A literal secret is never copied into the config: a
