@@ -74,7 +74,7 @@ ALLOWED: dict[str, set[str]] = {
     "cli": STAGES
     | BUS
     | FACES
-    | {"connection", "context", "sync", "testing", "forms", "templates", "__init__"},
+    | {"connection", "context", "state", "sync", "testing", "forms", "templates", "__init__"},
     "__init__": STAGES | BUS | FACES | {"connection", "context", "sync", "testing", "forms", "templates"},
     "demo": set(),
     "__main__": {"cli"},

@@ -108,6 +108,7 @@ class ToolNotFound(ToolbusError, LookupError):
         alike: Sequence[str] = (),
         down: Sequence[str] = (),
         likely: str | None = None,
+        remark: str = "",
     ) -> None:
         self.name = name
         self.down = tuple(down)
@@ -118,7 +119,7 @@ class ToolNotFound(ToolbusError, LookupError):
         reason = f": {likely}" if likely else ""
         hint = f"; did you mean {' or '.join(map(repr, self.close_matches))}?" if self.close_matches else ""
         missing = f"; not connected: {', '.join(self.down)}" if self.down and not likely else ""
-        super().__init__(f"no tool named {name!r} among {len(known)}{reason}{missing}{hint}")
+        super().__init__(f"no tool named {name!r} among {len(known)}{reason}{missing}{hint}{remark}")
 
 
 class ArgumentsError(ToolbusError, TypeError):

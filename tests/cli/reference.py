@@ -41,6 +41,11 @@ servers from the config, and from the last listing tools, prompts, URIs and the 
 no server and resolves no `${...}`. Names with anything but ASCII letters, digits and `_ . : / @ + % -` are
 not offered, and no description is shown: a shell might evaluate them.
 
+What servers listed is kept for an hour, as names only, in a file of the user's state folder
+(`~/.local/state/toolbus/listings`). So `toolbus call` starts only the server that has the tool, and refuses a
+misspelt name at once, without starting any, if every server is in the listing. The listing of a server counts
+only while the config, and the files that its entry names, stay as they are; `toolbus tools` renews it.
+
 Where a server asks something in the middle of a call, you are asked on the terminal: a form field by field,
 with defaults in brackets; an address is shown, and never opened. Ctrl-D or `/decline` says no, Ctrl-C gives
 no answer (in a chat it stops the turn). Nothing is sent that you have not seen. Without a terminal, and with
@@ -70,7 +75,7 @@ The server in it keeps notes in a file, so that there is something to call. JSON
     "tools": """\
 Each server is shown with its state and the version of the protocol that was agreed on: `modern` is
 2026-07-28 and later, `legacy` the handshake before it. Arguments in brackets are optional; `--full` tells
-more about each.
+more about each. On a terminal a long description goes on below, for up to three lines.
 
 A server that is down stands in the list with its reason. That is a failure (exit 1) only if it was asked
 for by name, is `required`, or if no server is up.
@@ -122,7 +127,8 @@ JSON: `{"server", "name", "description", "messages": [{"role", "content"}]}`, wi
     "check": """\
 JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "problems":
 [{"severity", "message", "fix"}]}}}`; `latency_ms` is the time from the start of the server to its first
-list, `severity` is `error`, `warning` or `info`. Errors are what you must fix.
+list, `severity` is `error`, `warning` or `info` (a note). Errors are what you must fix, and the only reason
+for exit code 1; warnings say what does not work, and whom to tell; notes need nothing.
 """,
     "import": """\
 References such as `${TOKEN}` stay as they are. A literal secret is never copied into the config: a

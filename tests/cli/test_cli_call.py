@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +167,61 @@ def test_only_the_server_that_may_have_the_tool_is_started(folder: Path) -> None
     run = toolbus("call", "post_kinds", folder=folder)
     assert (run.returncode, run.stdout, run.stderr) == (0, "{}\n", "")
     assert not marker.exists()
+
+
+@pytest.fixture
+def listed(tmp_path: Path) -> Path:
+    """A folder of two servers that were listed once; a server that is started leaves a file `started`."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    marker = str(folder / "started")
+    post = scripted(folder, "post", tools=[{"name": "send"}], marker=marker)
+    other = scripted(folder, "other", tools=[{"name": "sing"}], marker=marker)
+    write_config(folder, {"post": post, "other": other})
+    assert toolbus("tools", folder=folder).returncode == 0
+    (folder / "started").unlink()
+    return folder
+
+
+def test_a_mistyped_tool_is_refused_from_the_last_listing_and_no_server_is_started(listed: Path) -> None:
+    anew = "('toolbus tools' lists them anew)"
+    slips = {
+        "post_sned": "post_send",
+        "pots_send": "post_send",
+        "other/sin": "other/sing",
+        "sing": "other_sing",
+    }
+    for slip, meant in slips.items():
+        run = toolbus("call", slip, folder=listed)
+        assert run.stderr == f"toolbus: no tool named {slip!r} among 2; did you mean {meant!r}? {anew}\n"
+        assert run.returncode == 1
+    assert not (listed / "started").exists()
+    assert toolbus("call", "nothing_like_it", folder=listed).returncode == 1
+    assert (listed / "started").read_text() == "started\n" * 2
+
+
+def test_a_new_tool_is_found_once_the_program_changed_or_the_listing_is_an_hour_old(listed: Path) -> None:
+    script = listed / "post.script"
+    script.write_text(json.dumps({"tools": [{"name": "send"}, {"name": "sent"}]}))
+    assert toolbus("call", "post_sent", folder=listed).returncode == 0
+    written = script.stat().st_mtime_ns
+    script.write_text(json.dumps({"tools": [{"name": "send"}, {"name": "sends"}]}))
+    os.utime(script, ns=(written, written))  # as if the change were in another file
+    assert toolbus("call", "post_sends", folder=listed).returncode == 1
+    (file,) = (listed.parent / ".state" / "toolbus" / "listings").iterdir()
+    listing = json.loads(file.read_text())
+    listing["post"]["at"] -= 3600
+    file.write_text(json.dumps(listing))
+    assert toolbus("call", "post_sends", folder=listed).returncode == 0
+
+
+def test_with_names_that_any_server_may_have_only_the_one_that_listed_it_is_started(listed: Path) -> None:
+    entries = json.loads((listed / "toolbus.yaml").read_text())["servers"]
+    write_config(listed, entries, naming="{tool}")
+    assert toolbus("call", "sing", folder=listed).returncode == 0
+    assert (listed / "started").read_text() == "started\n" * 2
+    assert toolbus("call", "sing", folder=listed).returncode == 0
+    assert (listed / "started").read_text() == "started\n" * 3
 
 
 def test_a_tool_that_says_error_is_a_failure_and_its_text_a_result(runs: dict[str, Done]) -> None:

@@ -22,6 +22,7 @@ COMMANDS = {
     "json": ["check", "--json"],
     "fine": ["check", "good", "pages"],
     "junk": ["check", "junk", "--json"],
+    "warned": ["check", "good", "bad"],
 }
 
 
@@ -206,11 +207,20 @@ def test_a_server_without_tools_says_so(runs: dict[str, Done]) -> None:
     assert found(runs, "empty")["ok"] is True
 
 
-def test_the_last_line_is_the_verdict(runs: dict[str, Done]) -> None:
-    assert runs["text"].stdout.splitlines()[-1] == "14 servers of toolbus.yaml: 6 to fix"
+def test_the_last_line_says_whether_to_act(runs: dict[str, Done]) -> None:
+    act = "14 servers of toolbus.yaml: 8 ready, 6 failed; act on the errors above"
+    assert runs["text"].stdout.splitlines()[-1] == act
     assert (runs["text"].returncode, runs["text"].stderr) == (1, "")
-    assert runs["fine"].stdout.splitlines()[-1] == "2 servers of toolbus.yaml: all fine"
+    assert runs["fine"].stdout.splitlines()[-1] == "2 servers of toolbus.yaml: 2 ready; nothing to do"
     assert (runs["fine"].returncode, runs["fine"].stderr) == (0, "")
+    may = "2 servers of toolbus.yaml: 2 ready; nothing you must do; 1 warning above"
+    assert runs["warned"].stdout.splitlines()[-1] == may
+    assert runs["warned"].returncode == 0
+
+
+def test_what_needs_no_action_is_a_note(runs: dict[str, Done]) -> None:
+    assert "  note      tool 'a.b' is called 'names_a_b'\n" in runs["text"].stdout
+    assert "info" not in runs["text"].stdout
 
 
 def test_a_secret_of_a_server_is_nowhere_on_the_screen(tmp_path: Path) -> None:

@@ -93,11 +93,14 @@ def test_nothing_is_offered_and_nothing_said_where_nothing_is_known(tmp_path: Pa
 def test_a_damaged_listing_is_no_listing(folder: Path, tmp_path: Path) -> None:
     write_config(tmp_path, {"post": {"command": "x"}})
     assert offered("toolbus call ", tmp_path) == []
-    cache = tmp_path / "cache"
-    assert toolbus("tools", "post", folder=folder, env={"XDG_CACHE_HOME": str(cache)}).returncode == 0
+    kept = tmp_path / "kept"
+    words = ["tools", "post", "--config", "toolbus.yaml"]
+    assert toolbus(*words, folder=folder, env={"XDG_STATE_HOME": str(kept)}).returncode == 0
     (folder / "started").unlink()
-    (listing,) = (cache / "toolbus" / "listings").iterdir()
-    own = '{"post": {"uris": {}, "prompts": {}, "tools": {"post_send": %s}}}'
+    (listing,) = (kept / "toolbus" / "listings").iterdir()
+    assert listing.stat().st_mode & 0o777 == 0o600
+    facts = '"digest": "", "at": 0, "origins": {}, "uris": {}, "prompts": {}'
+    own = '{"post": {' + facts + ', "tools": {"post_send": %s}}}'
     for content in (
         "{",
         "[]",
@@ -110,7 +113,7 @@ def test_a_damaged_listing_is_no_listing(folder: Path, tmp_path: Path) -> None:
         "\0",
     ):
         listing.write_text(content)
-        assert offered("toolbus call ", folder, XDG_CACHE_HOME=str(cache)) == []
+        assert offered("toolbus call ", folder, XDG_STATE_HOME=str(kept)) == []
 
 
 def test_what_can_be_read_and_what_a_template_needs_are_offered(folder: Path) -> None:

@@ -79,7 +79,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def spoil_listing(folder: Path) -> None:
     """Put into the cache what no server can say."""
-    (file,) = (folder.parent / ".cache" / "toolbus" / "listings").iterdir()
+    (file,) = (folder.parent / ".state" / "toolbus" / "listings").iterdir()
     listing: Any = json.loads(file.read_text())
     own = listing["post"]
     for text in attacks("tool"):
@@ -90,7 +90,8 @@ def spoil_listing(folder: Path) -> None:
     for text in attacks("uri"):
         own["uris"][f"box://in{text}"] = own["uris"]["box://inbox"]
     for text in attacks("alias"):
-        listing[f"po{text}"] = {"tools": {}, "uris": {}, "prompts": {"reply": own["prompts"]["reply"]}}
+        prompts = {"reply": own["prompts"]["reply"]}
+        listing[f"po{text}"] = {**own, "tools": {}, "uris": {}, "prompts": prompts}
     file.write_text(json.dumps(listing))
 
 

@@ -1,8 +1,10 @@
 """On a terminal: movement while one waits, colours unless one minds, lines that fit, and a clean Ctrl-C."""
 
+import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -65,10 +67,51 @@ def test_there_is_colour_unless_one_minds(tmp_path: Path, way: str) -> None:
     with terminal(*words, folder=tmp_path, width=40, env=env) as screen:
         assert screen.ended() == 0
         assert bool(COLOUR.search(screen.raw)) is (way == "plain")
-        # Wide characters count twice: 8 cells of indent, name and gap, 9 of these, and the ellipsis.
-        assert (
-            screen.plain.splitlines()[-1] == "  own_long    \u6f22\u5b57 wide words \u6f22\u5b57 wide\u2026"
-        )
+        # Wide characters count twice: 14 cells of indent, name and gaps, 25 of these, and the ellipsis.
+        kanji = "\u6f22\u5b57"
+        assert screen.plain.splitlines()[-3:] == [
+            f"  own_long    {kanji} wide words {kanji} wide",
+            f"              words {kanji} wide words {kanji}",
+            f"              wide words {kanji} wide word\u2026",
+        ]
+
+
+ABOUT = "Look for a phrase in all the letters that came in, newest first, and count what was found."
+SEARCH: dict[str, Any] = {
+    "type": "object",
+    "properties": {"phrase": {}, "folder": {}},
+    "required": ["phrase"],
+}
+HEAD = "  post_search_letters  phrase [folder]"
+NARROW = {
+    ("tools", 40): f"{HEAD}\n    Look for a phrase in all the letters\n",
+    ("tools", 60): f"{HEAD}\n    Look for a phrase in all the letters that came in,\n",
+    ("tools", 80): f"{HEAD}  Look for a phrase in all the letters\n{'':40}that came in",
+    ("resources", 40): "  box://letters/inbox  text/plain\n    inbox: Look for a phrase in all the\n",
+    ("prompts", 40): "  post/reply  Look for a phrase in all\n              the letters that came in,\n",
+    ("check", 40): "  next step  tell the author of the\n             server; the others work\n",
+}
+
+
+@pytest.mark.parametrize(("command", "width"), NARROW)
+def test_what_does_not_fit_into_a_line_goes_on_in_the_next(tmp_path: Path, command: str, width: int) -> None:
+    own = scripted(
+        tmp_path,
+        "post",
+        tools=[{"name": "search_letters", "description": ABOUT, "inputSchema": SEARCH}, {"name": ""}],
+        resources=[
+            {"uri": "box://letters/inbox", "name": "inbox", "mimeType": "text/plain", "description": ABOUT}
+        ],
+        prompts=[{"name": "reply", "description": ABOUT}],
+    )
+    write_config(tmp_path, {"post": own})
+    with terminal(command, folder=tmp_path, width=width) as screen:
+        assert screen.ended() == 0
+    shown = screen.plain.replace("\r\n", "\n")
+    assert NARROW[command, width] in shown
+    listed = [line for line in shown[shown.index("post  ") :].splitlines() if line.startswith(" ")]
+    assert max(map(len, listed)) <= width
+    assert "found." in " ".join(shown.split()) or command == "check"
 
 
 def test_ctrl_c_while_a_server_starts_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
@@ -108,6 +151,40 @@ def test_watch_shows_what_happens_to_the_servers(tmp_path: Path) -> None:
             assert screen.ended() == 130
             assert screen.shows_cursor
             assert "Traceback" not in screen.plain
+
+
+def test_watch_shows_each_server_as_it_settles_and_takes_an_edit_while_another_still_starts(
+    tmp_path: Path,
+) -> None:
+    with Fifo(tmp_path / "fifo") as fifo:
+        slow = scripted(tmp_path, "slow", waits=True, control=fifo.path)
+        quick = scripted(tmp_path, "quick", tools=[{"name": "x"}])
+        write_config(tmp_path, {"slow": slow, "quick": quick})
+        with terminal("watch", folder=tmp_path, width=250) as screen:
+            screen.until("connecting -> ready", "+quick_x", "Ctrl-C ends it")
+            new = scripted(tmp_path, "new", tools=[{"name": "y"}])
+            write_config(tmp_path, {"slow": slow, "quick": quick, "new": new})
+            screen.until("toolbus.yaml was changed and is in force", "+new_y")
+            assert "slow          connecting -> ready" not in screen.plain
+            fifo.say("go")
+            screen.until("slow          connecting -> ready")
+            screen.press("\x03")
+            assert screen.ended() == 130
+
+
+def test_watch_notices_an_edit_that_is_saved_while_it_asks_about_the_config(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    own = scripted(folder, "own", tools=[{"name": "x"}])
+    file = folder / "toolbus.yaml"
+    file.write_text(json.dumps({"servers": {"own": own}}))
+    with terminal("watch", folder=folder, width=250) as screen:
+        screen.until("[y/N]")
+        file.write_text(json.dumps({"servers": {"own": own, "new": own}}))
+        screen.press("y\n")
+        screen.until("kept as it was", "has changed since you trusted it")
+        screen.press("\x03")
+        assert screen.ended() == 130
 
 
 def test_a_terminal_gets_no_blob_and_obeys_no_text_that_is_read(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 import math
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Literal
 
 from toolbus.cli import results
 from toolbus.cli.arguments import Given, read
-from toolbus.cli.listings import remember
+from toolbus.cli.listings import Listing, current
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED, Usage
 from toolbus.cli.questions import interactions
@@ -19,9 +19,10 @@ from toolbus.cli.screen import Screen, one_line
 from toolbus.cli.session import awaken, configured, opened
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig
+from toolbus.errors import ToolNotFound
 from toolbus.interactions import NOBODY
 from toolbus.records import Progress, ToolResult, ToolSpec
-from toolbus.shape import may_name
+from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, may_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,15 +55,13 @@ def run(settings: Settings, name: str, given: Given, wanted: Wanted) -> int:
 async def _called(settings: Settings, name: str, given: Given, wanted: Wanted) -> int:
     screen, config = Screen(settings), configured(settings)
     person = interactions(screen) if wanted.on_input == "ask" else NOBODY
-    async with opened(screen, config, _likely(config, name), interactions=person) as bus:
+    async with opened(screen, config, _needed(config, name), interactions=person) as bus:
         if name not in bus.catalog:
             # Perhaps a misspelt server: with all of them up, the error can name what was meant.
             await awaken(screen, bus, config)
         spec = await bus.find(name)
         if spec.origin.server not in config.servers:
             await awaken(screen, bus, config)  # a tool of the bus itself, about all of them
-        else:
-            remember(config.file, bus, [spec.origin.server])
         arguments = read(given, spec)
         began = time.perf_counter()
         with progress(screen, spec.name) as progressed:
@@ -115,6 +114,34 @@ def told(screen: Screen, spec: ToolSpec, result: ToolResult, out: Path | None, s
 
 def _facts(spec: ToolSpec) -> dict[str, str]:
     return {"name": spec.name, "server": spec.origin.server, "tool": spec.origin.tool}
+
+
+def _needed(config: BusConfig, name: str) -> list[str]:
+    """The servers to start for a tool of that name; `ToolNotFound` if the last listing shows a slip."""
+    likely = _likely(config, name)
+    listed = current(config)
+    if not all(alias in listed for alias in likely):
+        return likely
+    for alias in likely:
+        if name in listed[alias].origins or name.removeprefix(f"{alias}/") in listed[alias].origins.values():
+            return [alias]
+    # Names that several servers may have depend on which of them were up when they were listed.
+    if len(listed) == len(config.servers) and len(likely) <= 1:
+        _refuse_slip(config, name, listed)
+    return likely
+
+
+def _refuse_slip(config: BusConfig, name: str, listed: Mapping[str, Listing]) -> None:
+    """`ToolNotFound` if a listed tool, or one of the bus itself, is spelt much like it."""
+    tools = [(alias, *pair) for alias, listing in listed.items() for pair in listing.origins.items()]
+    own = [LIST_RESOURCES.name, READ_RESOURCE.name] if config.resource_tools in (True, "bus") else []
+    if name in own:
+        return
+    known = [f"{alias}/{tool}" if "/" in name else public for alias, public, tool in tools]
+    alike = [public for _, public, tool in tools if tool == name]
+    error = ToolNotFound(name, known + own, alike=alike, remark=" ('toolbus tools' lists them anew)")
+    if error.close_matches:
+        raise error
 
 
 def _likely(config: BusConfig, name: str) -> list[str]:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 
-from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED
 from toolbus.cli.screen import Screen, one_line, visible
@@ -28,7 +27,12 @@ LOSSY = ("widened", "permissive")
 INFOS = 4
 """How many remarks a person is shown of one server."""
 Severity = Literal["error", "warning", "info"]
-STYLES: dict[Severity, str] = {"error": "red", "warning": "yellow", "info": "dim"}
+STYLES: dict[Severity, tuple[str, str]] = {
+    "error": ("error", "red"),
+    "warning": ("warning", "yellow"),
+    "info": ("note", "dim"),
+}
+"""How each is called on the screen, and in which style: nothing needs to be done about a note."""
 # What to do where the error itself does not say it, by the phase that failed.
 NEXT = {
     "configure": "correct its entry in the config",
@@ -108,7 +112,6 @@ async def _checked(settings: Settings, servers: Sequence[str]) -> int:
     wanted = checked(config, servers)
     async with opened(screen, config, wanted, heard.hear) as bus:
         findings = {alias: _finding(bus, config, alias) for alias in wanted}
-        remember(config.file, bus, wanted)
     # Only now: some warnings come with the end of a server.
     findings = {alias: _judged(finding, config, heard) for alias, finding in findings.items()}
     ok = all(finding.ok for finding in findings.values())
@@ -144,7 +147,8 @@ def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
         fix = "it writes text to its standard output, where only messages belong: is it an MCP server?"
         failure = [replace(failure[0], fix=fix)]
     renamed = _renamed(finding.tools, config, finding.config)
-    problems = list(dict.fromkeys([*failure, *warnings, *renamed, *_lost(finding.tools)]))
+    found = dict.fromkeys([*failure, *warnings, *renamed, *_lost(finding.tools)])
+    problems = sorted(found, key=lambda problem: list(STYLES).index(problem.severity))
     return replace(finding, problems=problems, seconds=heard.seconds(alias))
 
 
@@ -257,11 +261,18 @@ def _json(finding: Finding) -> JSON:
 def _show_all(screen: Screen, findings: Sequence[Finding], file: str | None) -> None:
     for finding in findings:
         _show(screen, finding)
-    down = sum(not finding.ok for finding in findings)
     where = f" of {os.path.relpath(file)}" if file else ""
-    all_of_them = f"{len(findings)} server{'' if len(findings) == 1 else 's'}{where}"
-    verdict = f"{all_of_them}: {f'{down} to fix' if down else 'all fine'}"
-    screen.print(Text(verdict, style="dim"))
+    down = sum(not finding.ok for finding in findings)
+    up = len(findings) - down
+    counts = ", ".join(f"{count} {word}" for count, word in ((up, "ready"), (down, "failed")) if count)
+    warnings = sum(problem.severity == "warning" for finding in findings for problem in finding.problems)
+    if down:
+        act, style = "act on the errors above", "bold red"
+    elif warnings:
+        act, style = f"nothing you must do; {_count(warnings, 'warning')} above", "yellow"
+    else:
+        act, style = "nothing to do", "green"
+    screen.print(Text.assemble(f"{_count(len(findings), 'server')}{where}: {counts}; ", (act, style)))
 
 
 def _show(screen: Screen, finding: Finding) -> None:
@@ -270,13 +281,15 @@ def _show(screen: Screen, finding: Finding) -> None:
     rows = [[Text(label, style="dim"), Text(one_line(text))] for label, text in _steps(finding)]
     infos = [problem for problem in finding.problems if problem.severity == "info"]
     for problem in [p for p in finding.problems if p not in infos[INFOS:]]:
-        rows.append([Text(problem.severity, style=STYLES[problem.severity]), Text(one_line(problem.message))])
+        label, style = STYLES[problem.severity]
+        rows.append([Text(label, style=style), Text(one_line(problem.message), style=style)])
         rows += [[Text("stderr", style="dim"), Text(visible(line))] for line in problem.stderr]
         if problem.fix and problem.severity != "info":
             rows.append([Text("next step", style="bold"), Text(problem.fix)])
     if len(infos) > INFOS:
-        rows.append([Text("info", style="dim"), Text(f"and {len(infos) - INFOS} more; --json lists them")])
-    screen.rows(rows, cut=False)
+        more = f"and {len(infos) - INFOS} more; --json lists them"
+        rows.append([Text("note", style="dim"), Text(more, style="dim")])
+    screen.rows(rows, most=None)
 
 
 def _steps(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -11,7 +11,6 @@ from toolbus.cli import results
 from toolbus.cli.arguments import texts
 from toolbus.cli.call import check_folder
 from toolbus.cli.finding import NotListed, down, raise_if_down
-from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.questions import interactions
@@ -41,7 +40,6 @@ async def _filled(settings: Settings, name: str, given: Mapping[str, Sequence[st
             raise_if_down(bus, alias)
         if named and not _found(bus, name):
             await awaken(screen, bus, config)
-        remember(config.file, bus, list(config.servers))
         prompt = _only(bus, name)
         arguments = _arguments(prompt, given)
         with screen.moving(f"filling in {prompt.name}"):

@@ -5,7 +5,6 @@ from dataclasses import asdict
 
 from rich.text import Text
 
-from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen, one_line
 from toolbus.cli.session import checked, configured, opened
@@ -25,7 +24,6 @@ async def _listed(settings: Settings, servers: Sequence[str]) -> int:
     async with opened(screen, config, wanted) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
         prompts = {alias: bus.prompts(alias) for alias in wanted}
-        remember(config.file, bus, wanted)
     if screen.as_json:
         listed = [asdict(prompt) for own in prompts.values() for prompt in own]
         screen.json({"servers": servers_json(statuses), "prompts": listed})
@@ -39,7 +37,8 @@ async def _listed(settings: Settings, servers: Sequence[str]) -> int:
 
 def _show(screen: Screen, prompt: Prompt) -> None:
     about = one_line(prompt.description or prompt.title or "")
-    screen.rows([[Text(one_line(f"{prompt.server}/{prompt.name}"), style="cyan"), Text(about)]])
+    name = one_line(f"{prompt.server}/{prompt.name}")
+    screen.rows([[Text(name, style="cyan"), Text(about)]], most=None)
     screen.rows(
         [
             [
@@ -50,4 +49,5 @@ def _show(screen: Screen, prompt: Prompt) -> None:
             for argument in prompt.arguments
         ],
         indent=4,
+        most=None,
     )

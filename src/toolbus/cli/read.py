@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolbus.cli import results
 from toolbus.cli.arguments import texts
 from toolbus.cli.finding import NotListed, down, raise_if_down, with_hint
-from toolbus.cli.listings import remember, variables
+from toolbus.cli.listings import variables
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.questions import interactions
@@ -51,7 +51,6 @@ async def _read(settings: Settings, words: Sequence[str], out: Path | None) -> i
     wanted = _wanted(words, config)
     started = checked(config, () if wanted.server is None else [wanted.server])
     async with opened(screen, config, started, interactions=interactions(screen)) as bus:
-        remember(config.file, bus, started)
         server = wanted.server or _owner(bus, wanted.uri)
         raise_if_down(bus, server)
         with screen.moving(f"reading {wanted.uri}"):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from toolbus.cli.listings import remember, variables
+from toolbus.cli.listings import variables
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen, one_line
 from toolbus.cli.session import checked, configured, opened
@@ -26,7 +26,6 @@ async def _listed(settings: Settings, servers: Sequence[str]) -> int:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
         resources = {alias: bus.resources(alias) for alias in wanted}
         templates = {alias: bus.templates(alias) for alias in wanted}
-        remember(config.file, bus, wanted)
     if screen.as_json:
         screen.json(
             {

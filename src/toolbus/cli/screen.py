@@ -32,6 +32,8 @@ _BLANK = frozenset(
     + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 )
 GAP = "  "
+NARROW = 24
+"""A last column with less room than that goes below the others."""
 
 
 def visible(text: str) -> str:
@@ -92,20 +94,57 @@ class Screen:
         """The one document of `--json`."""
         print(escaped_json(value, indent=2), flush=True)
 
-    def rows(self, rows: Sequence[Sequence["Text"]], indent: int = 2, *, cut: bool = True) -> None:
-        """Lines in columns; on a terminal the last column is cut to fit, or else goes on below."""
+    def rows(self, rows: Sequence[Sequence["Text"]], indent: int = 2, *, most: int | None = 3) -> None:
+        """Lines in columns; on a terminal the last column is wrapped, to that many lines at most.
+
+        Where it would get too narrow, it stands below the others.
+        """
         from rich.text import Text
 
         widths = [max((cell.cell_len for cell in column), default=0) for column in zip(*rows, strict=True)]
+        begin = indent + sum(width + len(GAP) for width in widths[:-1])
+        if self.width is not None and self.width - begin < NARROW:
+            for row in rows:
+                self._stack(row, indent, most)
+            return
         for row in rows:
             line = Text(" " * indent)
             for cell, width in zip(row[:-1], widths[:-1], strict=True):
                 line += cell + Text(" " * (width - cell.cell_len) + GAP)
-            line += row[-1]
+            first, *more = self._wrapped(row[-1], begin, most)
+            line += first
             line.rstrip()
-            if cut and self.width is not None:
-                line.truncate(self.width, overflow="ellipsis")
-            self.print(line)
+            for each in (line, *(Text(" " * begin) + part for part in more)):
+                self.print(each)
+
+    def _stack(self, row: Sequence["Text"], indent: int, most: int | None) -> None:
+        """All but the last cell in one line if they fit, the last one below."""
+        from rich.text import Text
+
+        cells = [cell for cell in row[:-1] if cell.plain]
+        head = Text(GAP).join(cells)
+        fits = self.width is None or indent + head.cell_len <= self.width
+        parts = [(cell, indent) for cell in ([head] if fits else cells)]
+        for cell, begin in (*parts, (row[-1], indent + 2)):
+            for line in self._wrapped(cell, begin, most) if cell.plain else ():
+                self.print(Text(" " * begin) + line)
+
+    def _wrapped(self, cell: "Text", begin: int, most: int | None) -> Sequence["Text"]:
+        """The lines of a cell that begins in that column."""
+        from rich.text import Text
+
+        if self.width is None:
+            return [cell]
+        room = max(1, self.width - begin)
+        lines = list(cell.wrap(self.out, room)) or [Text()]
+        for line in lines:
+            line.rstrip()
+        if most is None or len(lines) <= most:
+            return lines
+        last = lines[most - 1]
+        last.append("\u2026")
+        last.truncate(room, overflow="ellipsis")
+        return lines[:most]
 
     @contextmanager
     def moving(self, text: str) -> "Generator[Moving]":

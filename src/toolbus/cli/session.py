@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen, one_line
 from toolbus.config import BusConfig, find_config, found_config, usable_config
@@ -100,7 +101,8 @@ async def opened(
 ) -> "AsyncGenerator[Toolbus]":
     """A bus on which these servers are up, or still down after `wait` seconds; the others stay idle.
 
-    They stay on the bus all the same: the names of tools do not depend on who was asked for.
+    They stay on the bus all the same: the names of tools do not depend on who was asked for. What was
+    listed is remembered at the end.
     """
     with screen.moving("starting " + ", ".join(servers)) as moving:
         # Here, under the spinner: importing the SDK takes longer than many a server.
@@ -120,7 +122,10 @@ async def opened(
     try:
         yield bus
     finally:
-        await bus.stop()
+        try:
+            remember(config, bus)
+        finally:
+            await bus.stop()
 
 
 async def awaken(screen: Screen, bus: "Toolbus", config: BusConfig) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from rich.text import Text
 
 from toolbus.cli.arguments import described
-from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED
 from toolbus.cli.screen import Screen, one_line, visible
@@ -35,7 +34,6 @@ async def _listed(
         # The tools of the bus itself are nobody's: they are there unless servers are named.
         listed = [spec for spec in bus.catalog if not servers or spec.origin.server in wanted]
         warnings = {alias: _remarks(bus.inventories[alias], config.servers[alias]) for alias in wanted}
-        remember(config.file, bus, wanted)
     found = listed if search is None else matching(listed, search)
     if screen.as_json:
         screen.json({"servers": servers_json(statuses), "tools": [_tool_json(spec) for spec in found]})
@@ -164,6 +162,7 @@ def _show_tool(screen: Screen, spec: ToolSpec) -> None:
             for name, kind, required, about in described(spec)
         ],
         indent=4,
+        most=None,
     )
     hints = ", ".join(
         f"{name}: {str(value).lower()}" for name, value in spec.annotations.items() if name != "title"

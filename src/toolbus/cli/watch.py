@@ -8,7 +8,8 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -18,9 +19,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen, escaped_json, one_line
-from toolbus.cli.session import checked, configured, opened, with_only
+from toolbus.cli.session import checked, configured, with_only
 from toolbus.cli.session import run as run_async
 from toolbus.cli.tools import STYLES
 from toolbus.config import BusConfig, usable_config
@@ -56,48 +58,93 @@ def run(settings: Settings, servers: Sequence[str]) -> int:
 
 
 async def _watched(settings: Settings, servers: Sequence[str]) -> int:
+    began = time.time_ns()
     screen, config = Screen(settings), configured(settings)
+    wanted = checked(config, servers)
     view = _View(screen)
-    async with opened(screen, config, checked(config, servers), view.hear) as bus:
-        if not screen.out.is_terminal or screen.as_json:
-            await _followed(bus, config, view, servers)
-        with Live(console=screen.out, refresh_per_second=4, get_renderable=lambda: view.drawn(bus)):
-            await _followed(bus, config, view, servers)
+    with screen.moving("starting " + ", ".join(wanted)):
+        from toolbus.bus import Toolbus
+    # Every server is lazy and connected here: `start` and `reload` would wait for the slowest one.
+    async with (
+        Toolbus(with_only(config, ()), on_event=view.hear) as bus,
+        asyncio.TaskGroup() as connecting,
+    ):
+        follower = _Follower(bus, view, servers, connecting, config)
+        try:
+            with view.live(bus):
+                await follower.follow(began)
+        finally:
+            remember(follower.config, bus)
     raise AssertionError("ends by a signal only")
 
 
-async def _followed(bus: "Toolbus", config: BusConfig, view: "_View", servers: Sequence[str]) -> None:
-    """Look at the file and at the servers now and then; without end."""
-    seen = _stamps(config)
-    while True:
-        view.health = await bus.health()
-        await asyncio.sleep(LOOK_EVERY)
-        if (now := _stamps(config)) != seen:
-            config = await _reloaded(bus, config, view, servers)
-            # As they were before it was read: what was written meanwhile is looked at once more.
-            seen = {file: now.get(file, stamp) for file, stamp in _stamps(config).items()}
+class _Follower:
+    """Keeps a bus in step with its config file."""
+
+    def __init__(
+        self,
+        bus: "Toolbus",
+        view: "_View",
+        servers: Sequence[str],
+        connecting: asyncio.TaskGroup,
+        config: BusConfig,
+    ) -> None:
+        self._bus = bus
+        self._view = view
+        self._servers = servers
+        self._connecting = connecting
+        self.config = config
+        """The one that is in force."""
+
+    async def follow(self, began: int) -> None:
+        """Look at the file and at the servers now and then; without end."""
+        config = self.config
+        # A file that was written after we began may have been read before that: it is taken again.
+        read = {Path(config.file or ""), *map(Path, config.reviewed or ())}
+        seen = {
+            file: None if file in read and stamp is not None and stamp[0] >= began else stamp
+            for file, stamp in _stamps(config).items()
+        }
+        self._connect(self._servers or config.servers)
+        while True:
+            self._view.health = await self._bus.health()
+            await asyncio.sleep(LOOK_EVERY)
+            if (now := _stamps(self.config)) != seen:
+                await self._reload()
+                # As they were before it was read: what was written meanwhile is looked at once more.
+                seen = {file: now.get(file, stamp) for file, stamp in _stamps(self.config).items()}
+
+    async def _reload(self) -> None:
+        """Take the file as it is now, unless it cannot be used."""
+        config, file = self.config, Path(self.config.file or "")
+        try:
+            # One that was only found is taken again only if the user agrees to the change: `toolbus trust`.
+            fresh = usable_config(file) if config.reviewed is None else trusted_config(file)
+            await self._bus.reload(with_only(fresh, ()))
+        except ToolbusError as error:
+            self._view.say("config", f"kept as it was: {str(error).removeprefix(f'{file}: ')}", "red")
+            return
+        self.config = fresh
+        self._view.say("config", f"{file.name} was changed and is in force")
+        changed = [alias for alias, server in fresh.servers.items() if config.servers.get(alias) != server]
+        self._connect([alias for alias in changed if not self._servers or alias in self._servers])
+
+    def _connect(self, servers: Iterable[str]) -> None:
+        for alias in servers:
+            self._connecting.create_task(_connected(self._bus, alias))
 
 
-async def _reloaded(bus: "Toolbus", config: BusConfig, view: "_View", servers: Sequence[str]) -> BusConfig:
-    """The config that is in force: the file as it is now, or what it was if that cannot be used."""
-    file = Path(config.file or "")
-    try:
-        # One that was only found is taken again only if the user agrees to the change: `toolbus trust`.
-        fresh = usable_config(file) if config.reviewed is None else trusted_config(file)
-        await bus.reload(with_only(fresh, servers or fresh.servers))
-    except ToolbusError as error:
-        view.say("config", f"kept as it was: {str(error).removeprefix(f'{file}: ')}", "red")
-        return config
-    view.say("config", f"{file.name} was changed and is in force")
-    return fresh
+async def _connected(bus: "Toolbus", alias: str) -> None:
+    with suppress(ToolbusError):  # its state shows it
+        await bus.connect(alias)
 
 
-def _stamps(config: BusConfig) -> dict[Path, object]:
+def _stamps(config: BusConfig) -> dict[Path, tuple[int, int] | None]:
     """When each file was last written that has a say in what the config is."""
     return {file: _stamp(file) for file in watched_files(config)}
 
 
-def _stamp(file: Path) -> object:
+def _stamp(file: Path) -> tuple[int, int] | None:
     try:
         return (file.stat().st_mtime_ns, file.stat().st_size)
     except OSError:
@@ -112,6 +159,12 @@ class _View:
         self._lines: deque[Text] = deque(maxlen=LINES)
         self._live = screen.out.is_terminal and not screen.as_json
         self.health: dict[str, Health] = {}
+
+    def live(self, bus: "Toolbus") -> AbstractContextManager[object]:
+        """The table, on a terminal; elsewhere the events are all there is."""
+        if not self._live:
+            return nullcontext()
+        return Live(console=self._screen.out, refresh_per_second=4, get_renderable=lambda: self.drawn(bus))
 
     def hear(self, event: Event) -> None:
         if self._screen.as_json:
