@@ -59,8 +59,12 @@ def extra_of(file: Path) -> str | None:
     part, *rest = file.relative_to(SOURCE).parts
     if part in ("agent", "testing.py"):
         return "agent"
-    name = Path(rest[0]).stem.removesuffix("_inputs").replace("_", "-") if part == "adapters" else ""
-    return name if name in PROJECT["optional-dependencies"] else None
+    if part != "adapters":
+        return None
+    # `smolagents_inputs.py` belongs to `smolagents`, `openai_agents.py` to itself and not to `openai`.
+    name = f"{Path(rest[0]).stem}_".replace("_", "-")
+    fitting = [extra for extra in PROJECT["optional-dependencies"] if name.startswith(f"{extra}-")]
+    return max(fitting, key=len, default=None)
 
 
 @pytest.mark.parametrize("file", sorted(SOURCE.rglob("*.py")), ids=lambda file: str(file.relative_to(SOURCE)))
