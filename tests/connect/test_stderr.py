@@ -42,7 +42,7 @@ def test_the_reason_is_found_in_what_programs_really_print(
 ) -> None:
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode
     assert told in (telling_line(done.stderr.splitlines()) or "nothing")
 

@@ -53,7 +53,7 @@ def test_servers_and_their_children_are_gone_soon_after_us(sign: signal.Signals)
     client, family = started()
     family -= before
     client.send_signal(sign)
-    client.communicate(timeout=30)
+    client.communicate()
     assert gone(family)
 
 
