@@ -125,8 +125,8 @@ class Following:
                 await requests.cancel_task(self._link.session, task, LAST_WORDS)
 
     def _waiting(self, task: str, asked: JSONObject) -> ToolResult:
-        if asked and self._rounds >= self._link.rounds:
-            message = f"it asked more than {self._link.rounds} times in one call"
+        if asked and self._rounds >= self._link.answering.rounds:
+            message = f"it asked more than {self._link.answering.rounds} times in one call"
             raise CallRejected(self._server, self._what, FAILED, message)
         for asked_of in asked.values():
             if asked_of["method"] == ELICITATION:

@@ -82,6 +82,16 @@ async def set_log_level(session: Session, level: types.LoggingLevel) -> None:
     )
 
 
+async def tell_roots(session: Session) -> None:
+    """Say that the roots changed, in the legacy era; a modern server asks whenever it needs them."""
+    if session.era == "legacy":
+        await session.request(
+            "telling the roots",
+            lambda client: client.session.send_notification(types.RootsListChangedNotification()),
+            session.config.timeouts.list,
+        )
+
+
 # Tasks
 
 
