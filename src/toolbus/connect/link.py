@@ -371,7 +371,9 @@ class Link:
                     await session.gone.wait()
                 return False
             except TimeoutError:
-                if limit is not None and not session.busy and loop.time() - session.used >= limit:
+                if session.busy or self._attendant.needed:
+                    session.used = loop.time()
+                elif limit is not None and loop.time() - session.used >= limit:
                     return True
 
     def _enter(self, state: State, error: ToolbusError | None = None) -> None:
