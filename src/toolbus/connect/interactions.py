@@ -79,8 +79,9 @@ class Answering:
     def callbacks(self) -> dict[str, Any]:
         """What the SDK's client takes; a callback is also how it knows what to declare."""
         handled = self.handled
+        elicits = ELICITATION in handled or self._handlers.declares_elicitation
         return {
-            "elicitation_callback": self._elicit if ELICITATION in handled else None,
+            "elicitation_callback": self._elicit if elicits else None,
             "sampling_callback": self._sample if "sampling/createMessage" in handled else None,
             "list_roots_callback": self._roots if "roots/list" in handled else None,
             "input_required_max_rounds": self._handlers.rounds,
