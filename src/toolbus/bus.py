@@ -20,7 +20,7 @@ from toolbus.content import Content
 from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolbusError, ToolNotFound
 from toolbus.events import CatalogChanged, Emit, Hub, Listening, OnLog, Warned
 from toolbus.home import Home
-from toolbus.interactions import NOBODY, Interactions, with_roots
+from toolbus.interactions import NOBODY, Interactions
 from toolbus.later import Later, check_call
 from toolbus.records import JSON, Health, Inventory, ServerStatus, ToolResult, ToolSpec
 from toolbus.registry import Choice, Registrations, Registry
@@ -55,11 +55,9 @@ class Toolbus(Content, Later):
         self._hub = Hub()
         if on_event is not None:
             self._hub.on(on_event)
-        answering = with_roots(interactions, self._config.root_folders)
-        self._servers = Servers(self._rebuild, self._hub.emit, answering)
+        self._servers = Servers(self._rebuild, self._hub.emit, interactions)
         secrets = Secrets(get_secret, self._config.folder, self._config.reviewed)
-        servers = self._config.servers
-        self._servers.put(self._servers.made(servers.values(), secrets), list(servers))
+        self._servers.put(self._servers.made(self._config, secrets), self._config)
         results = Results(self.warn, self._rebuild)
         self._caller = Caller(self._servers.links, self._hub, hooks, OtherTools(self), results)
         self._registrations = Registrations(self, READ_RESULT.origin)
@@ -361,17 +359,17 @@ class Toolbus(Content, Later):
         config: BusConfig | None = None,
     ) -> None:
         async with self._changing:
-            old = self._config.servers
-            new = (config or self._config).model_copy(update={"servers": change(old)})
-            changed = [server for alias, server in new.servers.items() if old.get(alias) != server]
-            fresh = await self._servers.opened(changed, Secrets(self._get_secret, new.folder, new.reviewed))
+            servers = change(self._config.servers)
+            new = (config or self._config).model_copy(update={"servers": servers})
+            fresh = await self._servers.opened(new, Secrets(self._get_secret, new.folder, new.reviewed))
             if self._closed:  # meanwhile; nobody else would close these
                 await closed(server.link for server in fresh.values())
                 raise BusClosed()
             self._config, self._shaping = new, Shaping(new, self._own_shapers)
-            gone = self._servers.put(fresh, list(new.servers))
+            gone = self._servers.put(fresh, new)
             self._rebuild()
             await closed(server.link for server in gone.values())
+            await self._servers.tell_roots()
 
     async def _asked(self, alias: str, send: Callable[[Session, float], Awaitable[T]]) -> T:
         self._running()

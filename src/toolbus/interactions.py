@@ -1,6 +1,7 @@
 """Who answers when a server asks: one object for both eras.
 
-Only what has a handler is declared to the servers. What a server asks without one is declined.
+Only what has a handler is declared to the servers, unless `declares_elicitation` says otherwise. What a
+server asks without one is declined.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -61,6 +62,11 @@ class Interactions:
     """How often a server may ask in one call."""
     answer_within: float = ANSWER_WITHIN
     """Seconds after which a question counts as cancelled."""
+    declares_elicitation: bool = False
+    """Declare elicitation without `elicit`, too; a question then fails its call with `InputNeeded`.
+
+    For programs that can ask a person in some of their runs: servers offer the same tools in all of them.
+    """
 
     def __post_init__(self) -> None:
         for name in ("elicit", "sample"):

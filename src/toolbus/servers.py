@@ -1,18 +1,21 @@
 """The servers of a bus: a link to each, and what each offers."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from toolbus.config import Secrets, ServerConfig
-from toolbus.connect import Link
+from toolbus.config import BusConfig, Secrets
+from toolbus.connect import Link, requests
 from toolbus.discover import Discovery, Subscriptions
 from toolbus.errors import ServerDown, ServerError, ServerNotFound, ToolbusError
 from toolbus.events import Emit
-from toolbus.interactions import Interactions
+from toolbus.interactions import Interactions, with_roots
 from toolbus.records import Health, Inventory, ServerStatus
+
+logger = logging.getLogger("toolbus")
 
 PATIENCE = 1.0
 """Seconds without a sign of life after which a start no longer waits for a server."""
@@ -33,11 +36,15 @@ class Servers:
     def __init__(self, changed: Callable[[], None], emit: Emit, interactions: Interactions) -> None:
         self._changed = changed
         self._emit = emit
+        self._own_interactions = interactions
         self._interactions = interactions
+        """With the roots of the config that counts now."""
         self._servers: dict[str, Server] = {}
         self.links: dict[str, Link] = {}
         self._opening: set[Link] = set()
         """Links that are not in place yet."""
+        self._untold: list[Link] = []
+        """Links whose servers do not know of the new roots yet."""
 
     def __getitem__(self, alias: str) -> Link:
         """The link of that alias; `ServerNotFound` names the near misses."""
@@ -74,27 +81,44 @@ class Servers:
         """The truth about each, now; `tools` counts what each has in the catalog."""
         return {alias: _status(link, tools.get(alias, 0)) for alias, link in self.links.items()}
 
-    def made(self, configs: Iterable[ServerConfig], secrets: Secrets) -> dict[str, Server]:
-        """Servers for these configs, not in place and not connected yet."""
+    def made(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
+        """Those of a config that are new or changed, not in place and not connected yet."""
+        interactions = with_roots(self._own_interactions, config.root_folders)
+        # Whether there are any is declared with a connection, so all have to be made anew.
+        redeclared = (interactions.roots is None) is not (self._interactions.roots is None)
         servers: dict[str, Server] = {}
-        for config in configs:
-            discovery = Discovery(config.alias, self._changed, self._emit)
-            link = Link(config, secrets, discovery, self._emit, self._interactions)
-            servers[config.alias] = Server(link, discovery)
+        for alias, server in config.servers.items():
+            if redeclared or alias not in self.links or self.links[alias].config != server:
+                discovery = Discovery(alias, self._changed, self._emit)
+                link = Link(server, secrets, discovery, self._emit, interactions)
+                servers[alias] = Server(link, discovery)
         return servers
 
-    def put(self, fresh: Mapping[str, Server], order: Sequence[str]) -> dict[str, Server]:
-        """Put servers in place, and keep only those of `order`; gives those that had to go."""
-        gone = {a: server for a, server in self._servers.items() if a not in order or a in fresh}
+    def put(self, fresh: Mapping[str, Server], config: BusConfig) -> dict[str, Server]:
+        """Put servers in place, and keep only those of the config; gives those that had to go."""
+        gone = {a: server for a, server in self._servers.items() if a not in config.servers or a in fresh}
         now = self._servers | dict(fresh)
-        self._servers = {alias: now[alias] for alias in order}
+        self._servers = {alias: now[alias] for alias in config.servers}
         self.links.clear()
         self.links.update({alias: server.link for alias, server in self._servers.items()})
+        before = self._interactions.roots
+        self._interactions = with_roots(self._own_interactions, config.root_folders)
+        if self._interactions.roots != before:
+            self._untold = [link for alias, link in self.links.items() if alias not in fresh]
+            for link in self._untold:
+                link.answering.change_roots(self._interactions.roots)
         return gone
 
-    async def opened(self, configs: Iterable[ServerConfig], secrets: Secrets) -> dict[str, Server]:
-        """Servers for these configs, connected but not in place yet; none is left open if that fails."""
-        fresh = self.made(configs, secrets)
+    async def tell_roots(self) -> None:
+        """Tell those who stayed that the roots changed, if they did."""
+        untold, self._untold = self._untold, []
+        for told in await asyncio.gather(*map(_tell_roots, untold), return_exceptions=True):
+            if isinstance(told, ToolbusError):  # the server asks again when it is back
+                logger.debug("%s", told)
+
+    async def opened(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
+        """As `made`, connected but not in place yet; none is left open if that fails."""
+        fresh = self.made(config, secrets)
         links = [server.link for server in fresh.values()]
         self._opening.update(links)
         try:
@@ -169,6 +193,11 @@ def _enough(links: Sequence[Link]) -> bool:
     return any(link.state == "ready" for link in links) and all(
         link.quiet > PATIENCE and not link.config.required for link in waiting
     )
+
+
+async def _tell_roots(link: Link) -> None:
+    if link.state == "ready":  # others ask once they are connected
+        await requests.tell_roots(link.session)
 
 
 async def _probed(link: Link) -> Health:

@@ -124,4 +124,4 @@ def test_without_a_terminal_the_model_is_told_that_nobody_can_be_asked(
         run = toolbus(*words, folder=tmp_path, env=provider.environment)
     assert (run.returncode, run.stdout) == (0, "I cannot.\n")
     (told,) = given(provider)
-    assert "tool 'book' has to ask the user something" in told
+    assert "tool 'book' asks the user: When does Ann come?" in told

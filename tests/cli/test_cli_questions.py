@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.cli.running import Fifo, living_at, scripted, toolbus, write_config
+from tests.cli.running import Fifo, living_at, scripted, together, toolbus, write_config
 from tests.cli.terminal import Terminal, terminal
 
 pytestmark = pytest.mark.timeout(120)
@@ -133,7 +133,7 @@ def test_without_a_terminal_the_question_is_an_error_that_says_what_to_do(folder
     run = toolbus("call", "inn_book", "guest=Ann", folder=folder)
     assert (run.returncode, run.stdout) == (1, "")
     message = (
-        "server 'inn': tool 'book' has to ask the user something; run it on a terminal to answer; "
+        "server 'inn': tool 'book' asks the user: When does Ann come?; run it on a terminal to answer; "
         "a server of the modern era can be answered later, too: --on-input suspend"
     )
     assert run.stderr == f"toolbus: {message}\n"
@@ -141,6 +141,23 @@ def test_without_a_terminal_the_question_is_an_error_that_says_what_to_do(folder
         screen.until('"type": "InputNeeded"')
         assert screen.ended() == 1
         assert "Date" not in screen.plain
+
+
+def test_every_command_declares_the_same_and_so_sees_the_same_tools(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    write_config(folder, {"own": scripted(folder, "own", lists_declared=True)})
+    commands = {
+        "tools": ("tools", "--json"),
+        "call": ("call", "own_for_elicitation"),
+        "suspending": ("call", "own_for_elicitation", "--on-input", "suspend"),
+        "check": ("check", "--json"),
+    }
+    runs = together(commands, folder)
+    assert {name: run.returncode for name, run in runs.items()} == dict.fromkeys(commands, 0)
+    assert "own_for_elicitation" in runs["tools"].stdout
+    with terminal("call", "own_for_elicitation", folder=folder) as screen:
+        assert screen.ended() == 0
 
 
 def test_every_kind_of_field_is_read_as_what_it_is(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from toolbus import (
     Text,
     Toolbus,
 )
-from toolbus.events import Event, ResourceUpdated
+from toolbus.events import Event, Listening, ResourceUpdated, StateChanged
 from toolbus.interactions import NOBODY
 from toolbus.records import Completion
 from toolbus.sync import SyncToolbus
@@ -169,6 +169,31 @@ async def test_a_subscription_outlives_its_connection(era: str, asking_ports: di
         async with asyncio.timeout(20):  # the new stream may be agreed on a moment later
             while await updates.after_writing("after", 0.5) != ["board://now"]:
                 pass
+
+
+async def _idle(events: Listening, server: str) -> None:
+    async with asyncio.timeout(60):
+        async for event in events:
+            if isinstance(event, StateChanged) and (event.server, event.state) == (server, "idle"):
+                return
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_server_is_not_idle_while_somebody_is_subscribed(
+    era: str, asking_ports: dict[str, int]
+) -> None:
+    place = Place("http", era, asking_ports, "asking.py")
+    servers = {alias: place.config(idle_timeout=0.2) for alias in ("ask", "other")}
+    async with Toolbus({"servers": servers}) as bus:
+        events = bus.events()
+        await bus.subscribe("ask", "board://now")
+        since = bus.servers["ask"].since
+        for _ in range(3):  # each time as long as the subscribed one would have to be idle
+            await bus.call("other_tell", {"text": "x"})
+            await _idle(events, "other")
+        assert (bus.servers["ask"].state, bus.servers["ask"].since) == ("ready", since)
+        await bus.unsubscribe("ask", "board://now")
+        await _idle(events, "ask")
 
 
 async def test_what_cannot_be_subscribed_to_is_said(place: Place) -> None:

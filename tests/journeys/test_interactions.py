@@ -290,6 +290,30 @@ async def test_folders_come_from_the_handler_or_from_the_config(asker: Place, tm
         assert (await bus.call("ask_folders")).text == tmp_path.as_uri()
 
 
+async def test_a_reload_changes_the_folders_that_servers_are_told_of(asker: Place, tmp_path: Path) -> None:
+    config: dict[str, Any] = {"servers": {"ask": asker.config()}, "roots": [str(tmp_path / "old")]}
+    async with Toolbus(config) as bus:
+        since = bus.servers["ask"].since
+        await bus.reload(config | {"roots": [str(tmp_path)]})
+        assert (await bus.call("ask_folders")).text == tmp_path.as_uri()
+        assert bus.servers["ask"].since == since
+        await bus.reload(config | {"roots": []})
+        with pytest.raises(InputNeeded, match="which folders"):
+            await bus.call("ask_folders")
+        await bus.reload(config)
+        assert (await bus.call("ask_folders")).text == (tmp_path / "old").as_uri()
+
+
+async def test_a_server_of_the_legacy_era_is_notified_of_other_folders() -> None:
+    entry = {"command": sys.executable, "args": [str(SERVERS / "scripted.py"), "legacy", "{}"]}
+    config: dict[str, Any] = {"servers": {"a": entry}, "roots": ["one"]}
+    async with Toolbus(config) as bus:
+        await bus.reload(config)
+        await bus.reload(config | {"roots": ["two"]})
+        sent = json.loads((await bus.call("a_log")).text)
+    assert sent.count("notifications/roots/list_changed") == 1
+
+
 # A call that waits
 
 

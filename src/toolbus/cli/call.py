@@ -16,11 +16,10 @@ from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED, Usage
 from toolbus.cli.questions import interactions
 from toolbus.cli.screen import Screen, one_line
-from toolbus.cli.session import awaken, configured, opened
+from toolbus.cli.session import UNATTENDED, awaken, configured, opened
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig
 from toolbus.errors import ToolNotFound
-from toolbus.interactions import NOBODY
 from toolbus.records import Progress, ToolResult, ToolSpec
 from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, may_name
 
@@ -54,7 +53,7 @@ def run(settings: Settings, name: str, given: Given, wanted: Wanted) -> int:
 
 async def _called(settings: Settings, name: str, given: Given, wanted: Wanted) -> int:
     screen, config = Screen(settings), configured(settings)
-    person = interactions(screen) if wanted.on_input == "ask" else NOBODY
+    person = interactions(screen) if wanted.on_input == "ask" else UNATTENDED
     async with opened(screen, config, _needed(config, name), interactions=person) as bus:
         if name not in bus.catalog:
             # Perhaps a misspelt server: with all of them up, the error can name what was meant.

@@ -12,9 +12,10 @@ from rich.text import Text
 
 from toolbus.cli.fields import described, expected, shown
 from toolbus.cli.screen import Screen, one_line, visible
+from toolbus.cli.session import UNATTENDED
 from toolbus.cli.typed import Interrupted, answered, can_ask
 from toolbus.forms import Field
-from toolbus.interactions import NOBODY, Interactions
+from toolbus.interactions import Interactions
 from toolbus.questions import Answer, Elicitation
 
 DECLINE = "/decline"
@@ -28,7 +29,7 @@ def at_terminal(screen: Screen) -> bool:
 
 
 def interactions(screen: Screen) -> Interactions:
-    """The person at the terminal, as those take it who ask; nobody where there is none."""
+    """The person at the terminal, as those take it who ask; unattended where there is none."""
     one_at_a_time = asyncio.Lock()
 
     async def elicit(question: Elicitation) -> Answer:
@@ -39,7 +40,7 @@ def interactions(screen: Screen) -> Interactions:
                 except Interrupted:
                     return question.cancel()
 
-    return Interactions(elicit=elicit) if at_terminal(screen) else NOBODY
+    return Interactions(elicit=elicit) if at_terminal(screen) else UNATTENDED
 
 
 async def asked(screen: Screen, question: Elicitation, leaving: str = CANCELS) -> Answer:

@@ -13,13 +13,15 @@ from toolbus.cli.screen import Screen, one_line
 from toolbus.config import BusConfig, find_config, found_config, usable_config
 from toolbus.errors import ConfigError, ServerNotFound
 from toolbus.events import Event, StateChanged
-from toolbus.interactions import NOBODY, Interactions
+from toolbus.interactions import Interactions
 
 if TYPE_CHECKING:
     from toolbus.bus import Toolbus
     from toolbus.cli.moving import Moving
 
 NOT_YET = ("idle", "connecting")
+UNATTENDED = Interactions(declares_elicitation=True)
+"""For commands without a person: all declare the same, because some servers list tools by that."""
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
@@ -96,7 +98,7 @@ async def opened(
     config: BusConfig,
     servers: Collection[str],
     on_event: Callable[[Event], None] | None = None,
-    interactions: Interactions = NOBODY,
+    interactions: Interactions = UNATTENDED,
     wait: float = 0,
 ) -> "AsyncGenerator[Toolbus]":
     """A bus on which these servers are up, or still down after `wait` seconds; the others stay idle.

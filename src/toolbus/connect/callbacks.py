@@ -19,6 +19,11 @@ logger = logging.getLogger("toolbus")
 class Attendant(Protocol):
     """Who looks after what the server offers while the link is up."""
 
+    @property
+    def needed(self) -> bool:
+        """Whether somebody waits for what the server says unasked: the link is then never idle."""
+        ...
+
     async def opened(self, session: Session) -> None:
         """List what a new session offers; it is used only after that."""
         ...

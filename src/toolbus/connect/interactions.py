@@ -7,8 +7,9 @@ one of the modern era returns. A handler that fails, or takes too long, counts a
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
@@ -41,6 +42,7 @@ class Answering:
     def __init__(self, server: str, interactions: Interactions, emit: Emit) -> None:
         self._server = server
         self._handlers = interactions
+        """What is declared follows from them when a connection is made; roots may change after that."""
         self._emit = emit
         self._errands = Errands()
         self._clocks = Clocks()
@@ -77,12 +79,17 @@ class Answering:
     def callbacks(self) -> dict[str, Any]:
         """What the SDK's client takes; a callback is also how it knows what to declare."""
         handled = self.handled
+        elicits = ELICITATION in handled or self._handlers.declares_elicitation
         return {
-            "elicitation_callback": self._elicit if ELICITATION in handled else None,
+            "elicitation_callback": self._elicit if elicits else None,
             "sampling_callback": self._sample if "sampling/createMessage" in handled else None,
             "list_roots_callback": self._roots if "roots/list" in handled else None,
             "input_required_max_rounds": self._handlers.rounds,
         }
+
+    def change_roots(self, roots: Sequence[str | Path] | None) -> None:
+        """Answer with other folders from now on."""
+        self._handlers = replace(self._handlers, roots=roots)
 
     @property
     def rounds(self) -> int:

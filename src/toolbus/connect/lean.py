@@ -7,7 +7,7 @@ What is not a plain first call is handed to the SDK's own. A page of tools is gi
 records are made of it directly.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from typing import Any, Protocol, cast
 
 import mcp_types as types
@@ -17,7 +17,7 @@ from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value
 from pydantic import TypeAdapter
 
 from toolbus.connect.errand import CURRENT
-from toolbus.connect.rounds import SUSPENDING, TaskResult, look
+from toolbus.connect.rounds import SUSPENDING, Started, TaskResult, look
 from toolbus.connect.sieve import Sieve
 
 _answer: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -32,11 +32,17 @@ class CheckOutput(Protocol):
 
 
 def make_lean(
-    client: Client, sieve: Sieve, check_output: CheckOutput, server: str, handled: frozenset[str]
+    client: Client,
+    sieve: Sieve,
+    check_output: CheckOutput,
+    server: str,
+    handled: frozenset[str],
+    tasks_only: Set[str],
 ) -> None:
     """Have the client's calls go the short way; `check_output` sees every result that is no failure.
 
-    `handled` names the requests of a server that somebody here answers.
+    `handled` names the requests of a server that somebody here answers, `tasks_only` the tools that a server
+    of the legacy era has to make a task of.
     """
     session = client.session
     thorough = cast("Callable[..., Awaitable[Any]]", session.call_tool)
@@ -67,11 +73,16 @@ def make_lean(
                 "method": "tools/call",
                 "params": {"name": name, "arguments": arguments},
             }
+            if name in tasks_only:
+                request["params"]["task"] = {}
             options: CallOptions = {}
             stamp(request, options)
             if progress_callback is not None:
                 options["on_progress"] = progress_callback
             raw = await sieve.send_raw_request("tools/call", request["params"], options)
+            if name in tasks_only and isinstance(raw.get("task"), dict):
+                # Though it may be done by now: the result is there for who asks for it.
+                raise Started({**raw["task"], "status": "working"})
             if raw.get("resultType") == "task":
                 return TaskResult.model_validate(raw)
             result = _answer.validate_python(raw, by_name=False)

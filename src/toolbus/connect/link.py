@@ -75,7 +75,7 @@ class Link:
         interactions: Interactions = NOBODY,
     ) -> None:
         self.config = config
-        self._answering = Answering(config.alias, interactions, emit)
+        self.answering = Answering(config.alias, interactions, emit)
         self._callbacks = Callbacks(config, emit, attendant, self._spoken_of)
         self._secrets = secrets
         self._attendant = attendant
@@ -121,11 +121,6 @@ class Link:
         if session is None:
             raise self._down()
         return session
-
-    @property
-    def rounds(self) -> int:
-        """How often the server may ask in one call."""
-        return self._answering.rounds
 
     @property
     def restarts(self) -> int:
@@ -324,7 +319,7 @@ class Link:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
                 try:
                     session = await established(
-                        stack, self.config, self._secrets, self._callbacks, self._answering, self._learned
+                        stack, self.config, self._secrets, self._callbacks, self.answering, self._learned
                     )
                     idle = await self._attended(session)
                 except ToolbusError as failure:
@@ -376,7 +371,9 @@ class Link:
                     await session.gone.wait()
                 return False
             except TimeoutError:
-                if limit is not None and not session.busy and loop.time() - session.used >= limit:
+                if session.busy or self._attendant.needed:
+                    session.used = loop.time()
+                elif limit is not None and loop.time() - session.used >= limit:
                     return True
 
     def _enter(self, state: State, error: ToolbusError | None = None) -> None:

@@ -35,6 +35,11 @@ class Subscriptions:
         self._listening: asyncio.Task[None] | None = None
         self._changing = asyncio.Lock()
 
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return bool(self._wanted)
+
     def updated(self, uri: str) -> None:
         """The server says that a resource changed: one that is subscribed to, or a part of one."""
         if any(f"{uri}/".startswith(f"{wanted.removesuffix('/')}/") for wanted in self._wanted):

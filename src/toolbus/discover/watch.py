@@ -58,6 +58,11 @@ class Discovery:
         self.inventory = Inventory()
         self.subscriptions = Subscriptions(server, emit)
 
+    @property
+    def needed(self) -> bool:
+        """Whether anybody is subscribed to a resource."""
+        return self.subscriptions.any
+
     async def opened(self, session: Session) -> None:
         """List everything and publish it."""
         # First listen, then list: a change in between would be told to nobody.

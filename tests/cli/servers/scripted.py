@@ -9,7 +9,8 @@ that hangs; `waits` whether it answers nothing before the first `go`; `stays`
 whether it stays when its input ends, and ignores SIGTERM; `stderr` and `stdout` what it says at the start;
 `control` a FIFO to tell it, while it runs, `go`, `grow NAME` or `die`; `resources`, `templates` and `prompts`
 what it lists besides, `contents` URI -> what is read there, `messages` prompt -> its messages (else the
-arguments); `asks` tool -> what it asks the user (the answer is its result, as JSON text).
+arguments); `lists_declared` whether it lists a tool named for the capabilities that the client declares;
+`asks` tool -> what it asks the user (the answer is its result, as JSON text).
 """
 
 import json
@@ -75,6 +76,9 @@ class Scripted:
         params: Message = message.get("params") or {}
         match message["method"]:
             case "initialize":
+                if self._script.get("lists_declared"):
+                    name = "_".join(["for", *sorted(params["capabilities"])])
+                    self._tools.append({"name": name, "inputSchema": {"type": "object"}})
                 offers = {"resources", "prompts"} & set(self._script)
                 result: Message = {
                     "protocolVersion": "2025-06-18",

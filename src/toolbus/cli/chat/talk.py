@@ -16,10 +16,10 @@ from toolbus.cli.chat.view import Shown, View
 from toolbus.cli.chat.wanted import Wanted
 from toolbus.cli.questions import at_terminal
 from toolbus.cli.screen import Screen
-from toolbus.cli.session import opened
+from toolbus.cli.session import UNATTENDED, opened
 from toolbus.config import BusConfig
 from toolbus.errors import ServerDown
-from toolbus.interactions import NOBODY, Interactions
+from toolbus.interactions import Interactions
 
 if TYPE_CHECKING:
     from toolbus.bus import Toolbus
@@ -33,7 +33,7 @@ def talk(screen: Screen, config: BusConfig, wanted: Wanted, model: str, prompt: 
     except ModelFailed as error:
         raise without_secrets(error, secrets) from None
     with backstage() as stage:
-        person = Interactions(elicit=stage.elicit) if at_terminal(screen) else NOBODY
+        person = Interactions(elicit=stage.elicit) if at_terminal(screen) else UNATTENDED
         bus = stage.held(opened(screen, config, config.servers, interactions=person))
         _check(screen, config, bus)
         stage.held(the_model)  # its HTTP client
