@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from toolbus.config.literals import literal_secrets
 from toolbus.config.lookup import Found, Missing, Secrets
@@ -28,6 +29,8 @@ class Resolved:
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str | None = None
+    folder: Path | None = None
+    """Where the config is."""
     public_url: str | None = None
     """The URL for messages: references, user info and query values are `***`."""
     hidden: tuple[str, ...] = ()
@@ -78,6 +81,7 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         url=url,
         headers=headers,
         cwd=secrets.located(cwd) if cwd else None,
+        folder=secrets.folder,
         public_url=None if config.url is None else shown_url(masked(config.url)),
         hidden=spellings([*sensitive, *url_secrets(url or "")]),
     )
