@@ -66,6 +66,22 @@ def test_a_variable_that_is_only_mentioned_is_not_offered() -> None:
     ]
 
 
+async def test_proxies_reach_a_server_and_their_passwords_no_error_or_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:{SECRET}@proxy.example:3128")
+    monkeypatch.setenv("no_proxy", "localhost")
+    names = ("HTTPS_PROXY", "no_proxy")
+    shown = await error_of(
+        python(f"import os; raise SystemExit('error: ' + str([os.getenv(n) for n in {names}]))")
+    )
+    assert "on stderr: error: ['http://***@proxy.example:3128', 'localhost']" in shown
+    assert SECRET not in caplog.text
+    bare = python("import os; raise SystemExit(os.getenv('HTTPS_PROXY'))", inherit_env="none")
+    assert "proxy.example" not in await error_of(bare)
+
+
 async def test_a_tilde_in_command_and_cwd_is_the_home(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,6 +4,7 @@ What comes out is ready to use and shows none of its values; nothing unresolved 
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from pathlib import Path
 from toolbus.config.literals import literal_secrets
 from toolbus.config.lookup import Found, Missing, Secrets
 from toolbus.config.model import ServerConfig
-from toolbus.config.redact import names_credential, redacted, shown_url, spellings, url_secrets
+from toolbus.config.redact import names_credential, proxy_secrets, redacted, shown_url, spellings, url_secrets
 from toolbus.config.reference import Reference, masked, parsed
 from toolbus.errors import ConfigError, SecretMissing
 
@@ -74,6 +75,7 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         headers["Authorization"] = f"Bearer {token}"
     url, cwd = values.get("url"), values.get("cwd")
     sensitive += [secret.value for secret in literal_secrets(config)]
+    sensitive += [*proxy_secrets(os.environ), *proxy_secrets(env)]
     return Resolved(
         command=values.get("command"),
         args=tuple(values[f"args[{index}]"] for index in range(len(config.args))),

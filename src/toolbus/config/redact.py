@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from toolbus.config.reference import MASK
@@ -18,6 +18,11 @@ _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey)\s+(.+)", re.IGNORECA
 
 SHORTEST_SECRET = 4
 """Shorter values are not replaced in texts: they occur everywhere by chance."""
+
+
+_PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+PROXIES = (*_PROXY_NAMES, *map(str.lower, _PROXY_NAMES))
+"""Variables that every server process gets: behind a company's proxy, nothing could be downloaded without."""
 
 
 def names_credential(key: str) -> bool:
@@ -54,6 +59,13 @@ def url_secrets(url: str) -> Iterator[str]:
     for name, value in parse_qsl(parts.query):
         if names_credential(name):
             yield value
+
+
+def proxy_secrets(variables: Mapping[str, str]) -> Iterator[str]:
+    """The credentials of the proxies that these variables name, with or without a scheme."""
+    for name in PROXIES:
+        value = variables.get(name, "")
+        yield from url_secrets(value if "://" in value else f"//{value}")
 
 
 def spellings(secrets: Iterable[str]) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from typing import Any, Literal, cast
 from mcp.client.stdio import get_default_environment
 
 from toolbus.config import Resolved, ServerConfig
+from toolbus.config.redact import PROXIES
 from toolbus.connect.guard import guard
 from toolbus.connect.jsonrpc import Answer, Peer
 from toolbus.connect.lacking import misplaced
@@ -110,7 +111,8 @@ def _environment(config: ServerConfig, values: Resolved) -> dict[str, str]:
 
 
 def _safe_environment() -> dict[str, str]:
-    return get_default_environment() | {name: os.environ[name] for name in TRUST_STORES if name in os.environ}
+    more = (*TRUST_STORES, *PROXIES)
+    return get_default_environment() | {name: os.environ[name] for name in more if name in os.environ}
 
 
 def _is_folder(cwd: str | None) -> bool:
