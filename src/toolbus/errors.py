@@ -169,15 +169,22 @@ class ServerNotFound(ServerError, LookupError):
         super().__init__(server, f"not on the bus; {hint}")
 
 
+_SECRET_STEPS = {
+    "": "set it in the environment or in a .env beside the config",
+    "file": "check the path, and whether you may read the file",
+    "cmd": "run the command by hand: it has to print the value",
+}
+
+
 class SecretMissing(ServerError):
     """A reference such as `${NAME}` in the server's config has no value."""
 
     def __init__(self, server: str, field: str, reference: str, reason: str = "is not set") -> None:
         self.field = field
         self.reference = reference
-        named = not reference.startswith(("file:", "cmd:"))
-        step = "; set it in the environment or in a .env beside the config" if named else ""
-        super().__init__(server, f"{field}: secret {reference!r} {reason}{step}")
+        kind = reference.partition(":")[0] if ":" in reference else ""
+        step = _SECRET_STEPS.get(kind, _SECRET_STEPS[""])
+        super().__init__(server, f"{field}: secret {reference!r} {reason}; {step}")
 
 
 class ConnectFailed(ServerError):

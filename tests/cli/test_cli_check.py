@@ -223,6 +223,15 @@ def test_what_needs_no_action_is_a_note(runs: dict[str, Done]) -> None:
     assert "info" not in runs["text"].stdout
 
 
+def test_a_step_that_is_the_same_for_many_tools_is_told_once(tmp_path: Path) -> None:
+    tools = [{"name": f"bad_{number}", "inputSchema": "text"} for number in range(3)]
+    servers = {alias: scripted(tmp_path, alias, tools=[{"name": "good"}, *tools]) for alias in "ab"}
+    write_config(tmp_path, servers)
+    lines = [line.split(None, 1) for line in toolbus("check", folder=tmp_path).stdout.splitlines()]
+    told = [label for label, text in lines if label in ("warning", "next") and "good" not in text]
+    assert told == [*["warning"] * 3, "next"] * 2
+
+
 def test_a_secret_of_a_server_is_nowhere_on_the_screen(tmp_path: Path) -> None:
     secrets = [f"s3cr3t-number-{number}" for number in range(7)]
     with recording() as locked:

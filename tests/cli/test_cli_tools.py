@@ -197,3 +197,21 @@ def test_wait_keeps_trying_a_server_that_is_down_at_first(tmp_path: Path) -> Non
     later = toolbus("tools", "--json", "--wait", "40", folder=folder)
     assert (shown(later)["servers"]["late"]["state"], later.returncode) == ("ready", 0)
     assert shown(later)["servers"]["broken"]["state"] == "failed"
+
+
+@pytest.mark.parametrize("seconds", ["-3", "nan", "inf"])
+@pytest.mark.parametrize("more", [[], ["--cost"]], ids=["tools", "cost"])
+def test_nobody_waits_for_a_time_that_is_none(tmp_path: Path, seconds: str, more: list[str]) -> None:
+    run = toolbus("tools", "--wait", seconds, *more, folder=tmp_path)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == f"toolbus: --wait {seconds}: expected a number of seconds, 0 or more\n"
+
+
+def test_a_bad_name_is_written_the_same_in_tools_and_check(tmp_path: Path) -> None:
+    names = ["two\nlines\x1b[2J", "back\\slash", "it's"]
+    tools = [{"name": name, "inputSchema": "none"} for name in names]
+    write_config(tmp_path, {"a": scripted(tmp_path, "a", tools=[{"name": "good"}, *tools])})
+    for command in ("tools", "check"):
+        told = toolbus(command, folder=tmp_path).stdout
+        for shown in ("two\\nlines\\x1b[2J", "back\\slash", "it's"):
+            assert f"tool '{shown}': left out: inputSchema is no object" in told

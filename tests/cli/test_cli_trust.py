@@ -163,7 +163,8 @@ def test_whatever_is_not_yes_runs_nothing(words: list[str], keys: str, code: int
             screen.press(keys)
             assert screen.ended() == code
             assert "Traceback" not in screen.plain
-            assert ("is not trusted; nothing was run" in screen.plain) == (code == 1)
+            told = "is not trusted; nothing was run; 'toolbus trust' asks again, --config FILE uses another"
+            assert (told in screen.plain) == (code == 1)
     assert requests == []
     assert sorted(folder.iterdir()) == before
     assert not trusted(folder)
@@ -264,12 +265,41 @@ def test_trust_json_has_all_that_is_shown(tmp_path: Path) -> None:
                 ],
             },
         },
+        "roots": [],
     }
     text = toolbus("trust", "--remove", folder=folder), toolbus("trust", folder=folder)
     assert "s3cr3t-literal" not in text[1].stdout
     assert "inherits  the whole environment" in text[1].stdout
     assert "false: any certificate is accepted" in text[1].stdout
     assert "*** hides what looks like a secret; the file has it" in text[1].stdout
+
+
+def test_roots_and_changed_tools_are_part_of_the_review(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    read = {"append": "Send it off.\u202e", "arguments": {"api_key": {"value": "s3cr3t-literal"}}}
+    override = {"read": read, "long_*": {"budget": 1000}, "old": {"name": "new"}}
+    config = {"servers": {"own": {"command": "run", "override": override}}, "roots": [".", "/home/\x1b[2J"]}
+    (folder / "toolbus.yaml").write_text(json.dumps(config))
+    masked = {"append": read["append"], "arguments": {"api_key": {"value": "***"}}}
+    assert toolbus("trust", folder=folder).stdout.splitlines() == [
+        "own",
+        "  command   run",
+        '  override  read: {"append": "Send it off.\\u202e", "arguments": {"api_key": {"value": "***"}}}',
+        "roots, which servers may be told of: ., /home/\\x1b[2J",
+        "*** hides what looks like a secret; the file has it",
+    ]
+    document = json.loads(toolbus("trust", "--json", folder=folder).stdout)
+    assert document["roots"] == [".", "/home/\x1b[2J"]
+    assert document["servers"] == {"own": {"command": "run", "override": {"read": masked}}}
+
+
+def test_yes_and_remove_contradict_each_other(tmp_path: Path) -> None:
+    write_config(tmp_path, {})
+    run = toolbus("trust", "--yes", "--remove", folder=tmp_path)
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr == "toolbus: --yes and --remove contradict each other; keep one\n"
+    assert trusted(tmp_path)
 
 
 def test_hostile_text_is_written_out_and_makes_no_line_of_its_own(tmp_path: Path) -> None:

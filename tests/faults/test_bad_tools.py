@@ -347,7 +347,7 @@ def test_the_command_line_shows_the_good_tools_and_what_is_wrong_with_the_bad(
     )
     assert (run.returncode, run.stderr) == (0, "")
     if command == ["check"]:
-        assert "tool 'bad\\\\ud800': left out: its name holds a lone surrogate" in run.stdout
+        assert "tool 'bad\\ud800': left out: its name holds a lone surrogate" in run.stdout
         assert "tool 'bad': what is invalid in its definition was ignored: annotations.title" in run.stdout
     else:
         assert all(name in run.stdout for name in ("odd_good", "odd_bad", "fine_echo"))

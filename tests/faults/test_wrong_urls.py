@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conftest import plain
-from toolbus import ConnectFailed, connect_mcp
+from toolbus import CallTimeout, ConnectFailed, connect_mcp
 
 pytestmark = pytest.mark.anyio
 
@@ -117,6 +117,13 @@ async def test_a_redirect_that_turns_a_message_into_a_visit_is_taken_for_a_login
 async def test_the_reason_that_a_server_gives_beside_the_status_is_kept(origin: str) -> None:
     error = await failure(url=f"{origin}/refusal")
     assert (error.status, error.cause) == (400, "HTTP 400 Bad Request: no tenant")
+
+
+def test_a_time_is_rounded_to_be_read() -> None:
+    told = [
+        str(CallTimeout("a", "it", seconds)).split(" in ")[1] for seconds in (4.99999, 0.5, 300.0, 0.0012)
+    ]
+    assert told == ["5 s", "0.5 s", "300 s", "0.0012 s"]
 
 
 async def test_silence_of_a_process_is_another_matter_than_silence_of_a_url() -> None:

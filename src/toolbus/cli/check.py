@@ -11,7 +11,7 @@ from rich.text import Text
 
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED
-from toolbus.cli.screen import Screen, one_line, visible
+from toolbus.cli.screen import Screen, one_line, quoted, visible
 from toolbus.cli.session import checked, configured, opened
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig, ServerConfig
@@ -186,7 +186,7 @@ def _failure(error: ToolbusError, config: ServerConfig) -> Problem:
 def _warning(event: Warned) -> Problem:
     if event.tool:
         message, fix = (
-            f"tool {event.tool!r}: {event.message}",
+            f"tool {quoted(event.tool)}: {event.message}",
             "tell the author of the server; the others work",
         )
     elif event.message.startswith("unknown key"):
@@ -206,7 +206,7 @@ def _renamed(tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig)
         if spec.name != spelt(config.naming, word, spec.origin.tool):
             yield Problem(
                 severity="info",
-                message=f"tool {spec.origin.tool!r} is called {spec.name!r}",
+                message=f"tool {quoted(spec.origin.tool)} is called {spec.name!r}",
                 fix="nothing to do: models take 64 characters of A-Z a-z 0-9 _ - and no name twice",
             )
 
@@ -280,16 +280,23 @@ def _show(screen: Screen, finding: Finding) -> None:
     screen.print(Text.assemble((finding.config.alias, "bold"), "  ", (word, style)))
     rows = [[Text(label, style="dim"), Text(one_line(text))] for label, text in _steps(finding)]
     infos = [problem for problem in finding.problems if problem.severity == "info"]
-    for problem in [p for p in finding.problems if p not in infos[INFOS:]]:
+    shown = [problem for problem in finding.problems if problem not in infos[INFOS:]]
+    # The same step for many tools is one step, below the last of them.
+    last = {_step(problem): problem for problem in shown}
+    for problem in shown:
         label, style = STYLES[problem.severity]
         rows.append([Text(label, style=style), Text(one_line(problem.message), style=style)])
         rows += [[Text("stderr", style="dim"), Text(visible(line))] for line in problem.stderr]
-        if problem.fix and problem.severity != "info":
+        if problem.fix and problem.severity != "info" and last[_step(problem)] is problem:
             rows.append([Text("next step", style="bold"), Text(problem.fix)])
     if len(infos) > INFOS:
         more = f"and {len(infos) - INFOS} more; --json lists them"
         rows.append([Text("note", style="dim"), Text(more, style="dim")])
     screen.rows(rows, most=None)
+
+
+def _step(problem: Problem) -> str:
+    return problem.fix.partition("; ")[0]
 
 
 def _steps(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen
 from toolbus.cli.session import checked, configured, opened
 from toolbus.cli.session import run as run_async
-from toolbus.cli.tools import exit_code, matching, servers_json
+from toolbus.cli.tools import check_wait, exit_code, matching, servers_json
 from toolbus.records import ToolSpec
 from toolbus.shape import DIALECTS, Dialect, converted
 from toolbus.shape.budget import estimated_tokens
@@ -19,6 +19,7 @@ PROVIDERS: tuple[Dialect, ...] = tuple(dialect for dialect in DIALECTS if dialec
 
 def run(settings: Settings, servers: Sequence[str], *, search: str | None, wait: float) -> int:
     """Print the cost of the tools of these servers, by default of all."""
+    check_wait(wait)
     return run_async(lambda: _counted(settings, servers, search, wait))
 
 

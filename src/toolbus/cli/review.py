@@ -3,16 +3,18 @@
 Nothing is expanded, cut or left to the terminal. A credential that is written out is `***`.
 """
 
+import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from typing import TYPE_CHECKING
 
 from toolbus.cli.screen import exact
 from toolbus.config.literals import without_literals
 from toolbus.config.model import ServerConfig
+from toolbus.config.override import ToolOverride
 from toolbus.config.place import is_list, is_mapping
 from toolbus.config.project import DOTENV, Contents, env_file_path
 from toolbus.config.reference import MASK, Reference, parsed
@@ -40,8 +42,8 @@ def review(found: Candidate) -> dict[str, JSON]:
     return {alias: reviewed.facts(server) for alias, server in found.config.servers.items()}
 
 
-def show(console: "Console", reviewed: Mapping[str, JSON]) -> None:
-    """Print it, a line for each fact."""
+def show(console: "Console", reviewed: Mapping[str, JSON], roots: Sequence[str]) -> None:
+    """Print it, a line for each fact; then the folders that servers are told of."""
     from rich.text import Text
 
     lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
@@ -52,6 +54,8 @@ def show(console: "Console", reviewed: Mapping[str, JSON]) -> None:
             console.print(Text.assemble((f"  {label:{width}}  ", "dim"), exact(text)))
     if not lines:
         console.print(Text("no servers", style="dim"))
+    if roots:
+        console.print(Text(f"roots, which servers may be told of: {', '.join(map(exact, roots))}"))
     if any(MASK in text for _, facts in lines for _, text in facts):
         console.print(Text(f"{MASK} hides what looks like a secret; the file has it", style="dim"))
 
@@ -61,6 +65,10 @@ def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
         label = _LABELS.get(name, name)
         if name == "secrets":
             yield from ((label, f"{secret['reference']}  {secret['source']}") for secret in fact)
+        elif name == "override":
+            yield from (
+                (label, f"{tool}: {json.dumps(rule, ensure_ascii=False)}") for tool, rule in fact.items()
+            )
         elif is_mapping(fact):
             gap = ": " if name == "headers" else "="
             yield from ((label, f"{key}{gap}{text}") for key, text in fact.items())
@@ -101,6 +109,9 @@ class _Project:
             },
             "inherit_env": list(inherited) if is_list(inherited) else "all" if inherited == "all" else None,
             "secrets": list(self._secrets(server, own)),
+            "override": {
+                tool: _rule(change) for tool, change in server.override.items() if _misleads(change)
+            },
         }
         return {name: fact for name, fact in facts.items() if fact not in (None, {}, [])}
 
@@ -166,6 +177,25 @@ def _decides(field: str) -> bool:
     if kind == "env":
         return _RUNS_CODE.fullmatch(name) is not None
     return kind not in ("headers", "auth")
+
+
+def _misleads(change: ToolOverride) -> bool:
+    """Whether a model would see, or send, something else than the server has it."""
+    return not change.rule.keys().isdisjoint(("description", "append", "arguments", "schema"))
+
+
+def _rule(change: ToolOverride) -> JSON:
+    """What is changed, without the credentials among the values of arguments."""
+    arguments = {
+        name: {
+            key: _without_literals(name, part)
+            if key in ("default", "value") and isinstance(part, str)
+            else part
+            for key, part in rule.items()
+        }
+        for name, rule in change.rule.get("arguments", {}).items()
+    }
+    return {**change.rule, **({"arguments": arguments} if arguments else {})}
 
 
 def _secret(reference: str, source: str) -> JSON:

@@ -61,6 +61,11 @@ def exact(text: str) -> str:
     )
 
 
+def quoted(name: str) -> str:
+    """A name that a server chose, as every command shows it in a sentence."""
+    return f"'{exact(name)}'"
+
+
 class Screen:
     """Both streams, as one command uses them."""
 

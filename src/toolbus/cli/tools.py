@@ -1,13 +1,14 @@
 """`toolbus tools`: the servers and what they offer."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
 from toolbus.cli.arguments import described
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import FAILED
-from toolbus.cli.screen import Screen, one_line, visible
+from toolbus.cli.outcome import FAILED, Usage
+from toolbus.cli.screen import Screen, one_line, quoted, visible
 from toolbus.cli.session import checked, configured, opened
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig, ServerConfig
@@ -21,7 +22,14 @@ STYLES = {"ready": "green", "failed": "red", "auth_required": "red", "retrying":
 
 def run(settings: Settings, servers: Sequence[str], *, search: str | None, full: bool, wait: float) -> int:
     """Print the tools of these servers, by default of all."""
+    check_wait(wait)
     return run_async(lambda: _listed(settings, servers, search, full, wait))
+
+
+def check_wait(seconds: float) -> None:
+    """`Usage` if nobody can wait that long."""
+    if not 0 <= seconds < math.inf:
+        raise Usage(f"--wait {seconds:g}: expected a number of seconds, 0 or more")
 
 
 async def _listed(
@@ -112,7 +120,7 @@ def _remarks(stock: Inventory, server: ServerConfig) -> list[str]:
     return [
         *server.warnings,
         *stock.notes,
-        *(f"left out: {bad.tool}: {bad.reason}" for bad in stock.quarantined),
+        *(f"tool {quoted(bad.tool)}: left out: {bad.reason}" for bad in stock.quarantined),
         *(f"include: no tool matches {pattern!r}" for pattern in missed),
     ]
 

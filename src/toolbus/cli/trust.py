@@ -11,7 +11,7 @@ from typing import NoReturn
 from rich.text import Text
 
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import FAILED
+from toolbus.cli.outcome import FAILED, Usage
 from toolbus.cli.review import review, show
 from toolbus.cli.screen import Screen, exact, visible
 from toolbus.cli.typed import answer, can_ask
@@ -26,7 +26,8 @@ class NotAgreed(ToolbusError):
     """The user does not want the config."""
 
     def __init__(self, file: Path) -> None:
-        super().__init__(f"{file} is not trusted; nothing was run")
+        again = "'toolbus trust' asks again, --config FILE uses another"
+        super().__init__(f"{file} is not trusted; nothing was run; {again}")
 
 
 class NotKept(ToolbusError):
@@ -41,6 +42,8 @@ class NotKept(ToolbusError):
 
 def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> int:
     """Show the config, and ask; or say yes at once, or take it back."""
+    if yes and remove:
+        raise Usage("--yes and --remove contradict each other; keep one")
     screen = Screen(settings)
     path = (file or settings.config or find_config()).expanduser()
     if remove:
@@ -51,7 +54,8 @@ def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> in
         _keep(found)
     if screen.as_json:
         trusted = reason is None or yes
-        screen.json({"file": str(found.file), "trusted": trusted, "servers": review(found)})
+        facts = {"servers": review(found), "roots": list(found.config.roots)}
+        screen.json({"file": str(found.file), "trusted": trusted, **facts})
         return 0 if trusted else FAILED
     if reason is None:
         screen.print(Text(visible(f"{_near(found.file)} is trusted already")))
@@ -120,14 +124,14 @@ def _keep(found: Candidate) -> None:
 
 
 def _only_show(screen: Screen, found: Candidate, reason: str) -> NoReturn:
-    show(screen.out, review(found))
+    show(screen.out, review(found), found.config.roots)
     raise ConfigNotTrusted(_near(found.file), reason, option="--yes")
 
 
 def _ask(screen: Screen, found: Candidate, reason: str) -> None:
     """Come back if the user agrees."""
     screen.err.print(Text(exact(f"{found.file} {reason}. It would use:"), style="bold yellow"))
-    show(screen.err, review(found))
+    show(screen.err, review(found), found.config.roots)
     try:
         with _usual_signals():
             typed = answer("Do you trust it? [y/N]: ")

@@ -4,14 +4,24 @@ What comes out is ready to use and shows none of its values; nothing unresolved 
 """
 
 import asyncio
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from toolbus.config.literals import literal_secrets
 from toolbus.config.lookup import Found, Missing, Secrets
 from toolbus.config.model import ServerConfig
-from toolbus.config.redact import names_credential, redacted, redacted_json, shown_url, spellings, url_secrets
+from toolbus.config.redact import (
+    names_credential,
+    proxy_secrets,
+    redacted,
+    redacted_json,
+    shown_url,
+    spellings,
+    url_secrets,
+)
 from toolbus.config.reference import Reference, masked, parsed
 from toolbus.errors import ConfigError, SecretMissing
 from toolbus.records import JSON
@@ -29,6 +39,8 @@ class Resolved:
     url: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str | None = None
+    folder: Path | None = None
+    """Where the config is."""
     public_url: str | None = None
     """The URL for messages: references, user info and query values are `***`."""
     hidden: tuple[str, ...] = ()
@@ -78,6 +90,7 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         headers["Authorization"] = f"Bearer {token}"
     url, cwd = values.get("url"), values.get("cwd")
     sensitive += [secret.value for secret in literal_secrets(config)]
+    sensitive += [*proxy_secrets(os.environ), *proxy_secrets(env)]
     return Resolved(
         command=values.get("command"),
         args=tuple(values[f"args[{index}]"] for index in range(len(config.args))),
@@ -85,6 +98,7 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         url=url,
         headers=headers,
         cwd=secrets.located(cwd) if cwd else None,
+        folder=secrets.folder,
         public_url=None if config.url is None else shown_url(masked(config.url)),
         hidden=spellings([*sensitive, *url_secrets(url or "")]),
     )

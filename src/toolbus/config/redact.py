@@ -3,7 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
@@ -27,6 +27,11 @@ a number: a text full of `***` helps nobody."""
 # Not after a letter or digit, unless that is the end of an escape: `%3Dabcd`, or `\nabcd` in JSON.
 _ALONE_BEFORE = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[a-z]))"
 _ALONE_AFTER = r"(?![^\W_])"
+
+
+_PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+PROXIES = (*_PROXY_NAMES, *map(str.lower, _PROXY_NAMES))
+"""Variables that every server process gets: behind a company's proxy, nothing could be downloaded without."""
 
 
 def names_credential(key: str) -> bool:
@@ -63,6 +68,13 @@ def url_secrets(url: str) -> Iterator[str]:
     for name, value in parse_qsl(parts.query):
         if names_credential(name):
             yield value
+
+
+def proxy_secrets(variables: Mapping[str, str]) -> Iterator[str]:
+    """The credentials of the proxies that these variables name, with or without a scheme."""
+    for name in PROXIES:
+        value = variables.get(name, "")
+        yield from url_secrets(value if "://" in value else f"//{value}")
 
 
 def spellings(secrets: Iterable[str]) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from toolbus.config import Resolved, ServerConfig
 from toolbus.connect.http import phrase
 from toolbus.connect.jsonrpc import WireError
+from toolbus.connect.lacking import next_step
 from toolbus.connect.witness import Witness
 from toolbus.errors import AuthRequired, ConnectFailed, in_seconds
 
@@ -53,13 +54,15 @@ def described(
         question = next((q for word, q in _QUESTIONS.items() if word in cause), "is the server running")
         return ConnectFailed(config.alias, "connect", cause, hint=f"{question}, at {values.public_url}?")
     if witness.lost is not None and witness.exit_code is not None:
+        stderr = witness.tail()
+        hint = next_step(config, values, stderr, witness.withheld)
         return ConnectFailed(
             config.alias,
             witness.phase,
             f"the process ended with {witness.ended}",
-            hint="" if witness.tail() else "run the command by hand to see why",
+            hint=hint or ("" if stderr else "run the command by hand to see why"),
             exit_code=witness.exit_code,
-            stderr=witness.tail(),
+            stderr=stderr,
         )
     return ConnectFailed(config.alias, witness.phase, cause, hint=answer_hint(cause), stderr=witness.tail())
 

@@ -19,8 +19,10 @@ from typing import Any, Literal, cast
 from mcp.client.stdio import get_default_environment
 
 from toolbus.config import Resolved, ServerConfig
+from toolbus.config.redact import PROXIES
 from toolbus.connect.guard import guard
 from toolbus.connect.jsonrpc import Answer, Peer
+from toolbus.connect.lacking import misplaced
 from toolbus.connect.witness import STDERR_WIDTH, Witness
 from toolbus.errors import ConnectFailed
 
@@ -76,9 +78,9 @@ async def stdio_peer(
 
 
 async def _spawned(config: ServerConfig, values: Resolved, child: "_Child") -> asyncio.SubprocessTransport:
-    assert values.command is not None
     env = _environment(config, values)
-    program = _program(config.alias, values.command, env)
+    child.witness.withheld = os.environ.keys() - env.keys()
+    program = _program(config.alias, values, env)
     if not _is_folder(values.cwd):
         raise ConnectFailed(config.alias, "spawn", f"the folder {values.cwd!r} (cwd) does not exist")
     try:
@@ -109,21 +111,28 @@ def _environment(config: ServerConfig, values: Resolved) -> dict[str, str]:
 
 
 def _safe_environment() -> dict[str, str]:
-    return get_default_environment() | {name: os.environ[name] for name in TRUST_STORES if name in os.environ}
+    more = (*TRUST_STORES, *PROXIES)
+    return get_default_environment() | {name: os.environ[name] for name in more if name in os.environ}
 
 
 def _is_folder(cwd: str | None) -> bool:
     return cwd is None or os.path.isdir(cwd)
 
 
-def _program(server: str, command: str, env: dict[str, str]) -> str:
+def _program(server: str, values: Resolved, env: dict[str, str]) -> str:
+    assert values.command is not None
+    command = os.path.expanduser(values.command)
     # Beside our own interpreter as well: finds `uvx` in a virtual environment that is not activated.
     path = os.pathsep.join([env.get("PATH", os.defpath), os.path.dirname(sys.executable)])
-    if found := shutil.which(command, path=path):
+    # A path is meant from where the server runs; a mere name is looked for on the PATH.
+    located = (
+        os.path.abspath(os.path.join(values.cwd or "", command)) if os.path.dirname(command) else command
+    )
+    if found := shutil.which(located, path=path):
         return found
-    if os.path.isfile(command):
+    if os.path.isfile(located):
         raise ConnectFailed(server, "spawn", f"{command!r} is not executable", hint="chmod +x makes it so")
-    hint = "install it, or give its full path"
+    hint = misplaced(values) or "install it, or give its full path"
     if " " in command.strip():
         hint = "arguments belong in args, not in command"
     raise ConnectFailed(server, "spawn", f"command {command!r} not found", hint=hint)

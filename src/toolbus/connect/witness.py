@@ -8,6 +8,7 @@ the last sign of life.
 import asyncio
 import time
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,6 +32,8 @@ class Witness:
     stderr: deque[str] = field(default_factory=lambda: deque[str](maxlen=STDERR_LINES))
     heard: int = 0
     """How many lines there were on stderr, those that are forgotten included."""
+    withheld: Collection[str] = ()
+    """The variables of our environment that the process did not get."""
     lost: str | None = None
     """Why the connection is over."""
     lost_by_server: bool = False

@@ -1,0 +1,54 @@
+"""What a server process lacks that is there: a variable that was not passed on, a file beside the config."""
+
+import os
+import re
+from collections.abc import Collection, Sequence
+
+from toolbus.config import Resolved, ServerConfig
+
+_COMPLAINT = re.compile(
+    r"KeyError|not set|unset|missing|require|must be|must set|not found|not defined|undefined|not provided"
+    r"|environment|env var|please (?:set|provide)|export ",
+    re.IGNORECASE,
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
+
+
+def next_step(
+    config: ServerConfig, values: Resolved, stderr: Sequence[str], withheld: Collection[str]
+) -> str:
+    """What to change in the config of a server whose process ended; empty if nothing is known."""
+    names = missed_variables(stderr, withheld)
+    if not names:
+        return misplaced(values)
+    listed = () if isinstance(config.inherit_env, str) else config.inherit_env
+    step = f"write inherit_env: [{', '.join([*listed, *names])}] in the config"
+    are = "is set here but was" if len(names) == 1 else "are set here but were"
+    return f"{', '.join(names)} {are} not passed to the server; {step}"
+
+
+def missed_variables(lines: Sequence[str], withheld: Collection[str]) -> list[str]:
+    """The variables that were not passed on, and that a complaint in these lines names."""
+    found: dict[str, None] = {}
+    for index, line in enumerate(lines):
+        # pydantic names a field in one line, in lower case, and complains of it in the next.
+        if any(map(_COMPLAINT.search, lines[index : index + 2])):
+            for word in _NAME.findall(line):
+                name = word.upper() if "_" in word and word not in withheld else word
+                if name in withheld:
+                    found[name] = None
+    return list(found)
+
+
+def misplaced(values: Resolved) -> str:
+    """Which file of the command line is beside the config, but not where the server runs."""
+    if values.folder is None:
+        return ""
+    here = os.path.abspath(values.cwd or "")
+    for word in (values.command or "", *values.args):
+        is_path = word and not word.startswith("-") and (word != values.command or os.path.dirname(word))
+        if not is_path or os.path.isabs(word) or os.path.exists(os.path.join(here, word)):
+            continue
+        if os.path.exists(os.path.join(values.folder, word)):
+            return f"{values.redacted(word)!r} is not in {here!r} but next to the config; write cwd: . there"
+    return ""
