@@ -183,8 +183,9 @@ class SecretMissing(ServerError):
         self.field = field
         self.reference = reference
         kind = reference.partition(":")[0] if ":" in reference else ""
-        step = _SECRET_STEPS.get(kind, _SECRET_STEPS[""])
-        super().__init__(server, f"{field}: secret {reference!r} {reason}; {step}")
+        # The reasons of the keyring name their own step.
+        step = "" if kind == "keyring" else f"; {_SECRET_STEPS.get(kind, _SECRET_STEPS[''])}"
+        super().__init__(server, f"{field}: secret {reference!r} {reason}{step}")
 
 
 class ConnectFailed(ServerError):

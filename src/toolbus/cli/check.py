@@ -1,6 +1,5 @@
 """`toolbus check`: what is wrong with a server, in plain words, and what to do about it."""
 
-import os.path
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,7 +10,7 @@ from rich.text import Text
 
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED
-from toolbus.cli.screen import Screen, one_line, quoted, visible
+from toolbus.cli.screen import Screen, near, one_line, quoted, visible
 from toolbus.cli.session import checked, configured, opened
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig, ServerConfig
@@ -117,7 +116,7 @@ async def _checked(settings: Settings, servers: Sequence[str]) -> int:
     ok = all(finding.ok for finding in findings.values())
     if screen.as_json:
         found = {alias: _json(finding) for alias, finding in findings.items()}
-        screen.json({"ok": ok, "servers": found})
+        screen.json({"ok": ok, "file": config.file, "servers": found})
     else:
         _show_all(screen, list(findings.values()), config.file)
     return 0 if ok else FAILED
@@ -261,7 +260,7 @@ def _json(finding: Finding) -> JSON:
 def _show_all(screen: Screen, findings: Sequence[Finding], file: str | None) -> None:
     for finding in findings:
         _show(screen, finding)
-    where = f" of {os.path.relpath(file)}" if file else ""
+    where = f" of {near(file)}" if file else ""
     down = sum(not finding.ok for finding in findings)
     up = len(findings) - down
     counts = ", ".join(f"{count} {word}" for count, word in ((up, "ready"), (down, "failed")) if count)

@@ -80,9 +80,9 @@ async def stdio_peer(
 async def _spawned(config: ServerConfig, values: Resolved, child: "_Child") -> asyncio.SubprocessTransport:
     env = _environment(config, values)
     child.witness.withheld = os.environ.keys() - env.keys()
-    program = _program(config.alias, values, env)
     if not _is_folder(values.cwd):
         raise ConnectFailed(config.alias, "spawn", f"the folder {values.cwd!r} (cwd) does not exist")
+    program = _program(config.alias, values, env)
     try:
         transport, _ = await asyncio.get_running_loop().subprocess_exec(
             lambda: child, program, *values.args, env=env, cwd=values.cwd, start_new_session=True
