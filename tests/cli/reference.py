@@ -130,10 +130,27 @@ JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms"
 list, `severity` is `error`, `warning` or `info` (a note). Errors are what you must fix, and the only reason
 for exit code 1; warnings say what does not work, and whom to tell; notes need nothing.
 """,
+    "add": """\
+The config in use is edited; its comments, order and layout stay. Without one, `toolbus.yaml` is written. A
+literal that looks like a secret goes into `.env`, readable by you alone, and a reference takes its place. A
+file that cannot be edited stays as it is, and what to paste is printed (exit code 2).
+
+JSON: `{"file", "server", "entry", "secrets": [{"key", "name"}], "trusted"}`
+""",
+    "remove": """\
+JSON: `{"file", "server", "trusted"}`
+""",
+    "enable": """\
+JSON: `{"file", "server", "enabled", "changed", "trusted"}`
+""",
+    "disable": """\
+JSON: as in enable
+""",
     "import": """\
 References such as `${TOKEN}` stay as they are. A literal secret is never copied into the config: a
 reference takes its place, and the output says which name to set; `--with-secrets` puts the value into
-`.env`, readable by you alone. The servers go to stdout, remarks to stderr.
+`.env`, readable by you alone, also for servers that were imported before. The servers go to stdout, remarks
+to stderr.
 
 The new file is trusted, unless it has servers of a file in the project that you did not trust before.
 

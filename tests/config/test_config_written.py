@@ -10,7 +10,8 @@ import pytest
 import yaml
 
 from toolbus.config import BusConfig, ServerConfig, load_config
-from toolbus.config.written import TEMPLATE, as_yaml, servers_in, with_servers
+from toolbus.config.edit import servers_in, with_servers
+from toolbus.config.written import TEMPLATE, as_yaml
 from toolbus.errors import ConfigError
 
 DEMO = ServerConfig(
@@ -19,6 +20,7 @@ DEMO = ServerConfig(
     command="python",
     args=("-m", "toolbus.demo.notes", "--db", "notes.db"),
 )
+YAML = Path("toolbus.yaml")
 NEW: dict[str, Any] = {"new": {"command": "npx", "args": ["-y", "pkg"]}}
 
 
@@ -108,7 +110,7 @@ def test_what_is_written_reads_back_as_it_was() -> None:
         read = yaml.safe_load(as_yaml(entries))
         assert read == {"servers": entries}
         assert list(read["servers"]) == list(entries)
-        assert yaml.safe_load(with_servers("servers:\n", entries)) == {"servers": entries}
+        assert yaml.safe_load(with_servers("servers:\n", YAML, entries)) == {"servers": entries}
 
 
 WRITTEN = """\
@@ -125,7 +127,7 @@ naming: auto  # last
 
 
 def test_servers_are_added_behind_the_last_one_and_nothing_else_changes() -> None:
-    after = with_servers(WRITTEN, {**NEW, "more": {"url": "https://x.test"}})
+    after = with_servers(WRITTEN, YAML, {**NEW, "more": {"url": "https://x.test"}})
 
     assert after == (
         "# mine\n"
@@ -143,7 +145,7 @@ def test_servers_are_added_behind_the_last_one_and_nothing_else_changes() -> Non
         "\n"
         "naming: auto  # last\n"
     )
-    assert (list(servers_in(WRITTEN)), list(servers_in(after))) == (["a"], ["a", "new", "more"])
+    assert (list(servers_in(WRITTEN, YAML)), list(servers_in(after, YAML))) == (["a"], ["a", "new", "more"])
 
 
 ADDED = "  new:\n    command: npx\n    args: [-y, pkg]\n"
@@ -181,34 +183,31 @@ ADDED = "  new:\n    command: npx\n    args: [-y, pkg]\n"
     ],
 )
 def test_every_block_layout_takes_new_servers(before: str, after: str) -> None:
-    assert with_servers(before, NEW) == after
+    assert with_servers(before, YAML, NEW) == after
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("servers: {a: {command: x}}\n", "its servers stand in braces"),
-        ('{"servers": {\n  "a": {"command": "x"}\n}}\n', "its servers stand in braces"),
-        ("naming: auto\n", "it has no mapping 'servers'"),
-        ("mcpServers:\n  a: {command: x}\n", "it has no mapping 'servers'"),
-        ("servers:\n  - {alias: a, command: x}\n", "it has no mapping 'servers'"),
-        ("", "it has no mapping 'servers'"),
+        ("servers:\n  - {alias: a, command: x}\n", "its servers are a list"),
         ("x-a: &a\n  b: {command: x}\nservers: *a\n", "its layout cannot be kept"),
         ("x-a: &a {command: x}\nservers:\n  b: *a\n", "its layout cannot be kept"),
-        ("servers:\n  a: {command: x}\nservers:\n  b: {command: s3cret}\n", "its layout cannot be kept"),
-        ("servers:\n  a: {command: s3cret\n", "it is not valid YAML"),
+        (
+            "servers: {a: {command: x}}\nmcpServers: {}\n",
+            "it has two lists of servers, servers and mcpServers",
+        ),
     ],
 )
 def test_a_layout_that_does_not_permit_it_is_left_to_the_person(text: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        with_servers(text, NEW)
+        with_servers(text, YAML, NEW)
 
-    assert caught.value.problem == f"servers cannot be added: {problem}; add them by hand"
+    assert caught.value.problem == f"cannot be edited: {problem}; edit it by hand"
 
 
 def test_an_alias_that_is_there_is_not_written_twice() -> None:
     with pytest.raises(ConfigError) as caught:
-        with_servers(WRITTEN, {"a": {"command": "z"}})
+        with_servers(WRITTEN, YAML, {"a": {"command": "z"}})
 
     assert (caught.value.server, caught.value.problem) == ("a", "is in the file already; rename one")
 
@@ -216,7 +215,7 @@ def test_an_alias_that_is_there_is_not_written_twice() -> None:
 def test_the_template_loads_with_one_server_to_try(tmp_path: Path) -> None:
     assert loaded(tmp_path, TEMPLATE).servers == {"demo_notes": DEMO}
     assert len(TEMPLATE.splitlines()) <= 30
-    assert list(loaded(tmp_path, with_servers(TEMPLATE, NEW)).servers) == ["demo_notes", "new"]
+    assert list(loaded(tmp_path, with_servers(TEMPLATE, YAML, NEW)).servers) == ["demo_notes", "new"]
 
 
 def commented_examples() -> list[tuple[int, int]]:

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from toolbus.cli.edit_commands import register
 from toolbus.cli.options import Settings, with_settings
 from toolbus.cli.parameters import (
     Args,
@@ -310,6 +311,9 @@ def import_(
     from toolbus.cli.importing import run
 
     return run(settings, source, write=write, with_secrets=with_secrets)
+
+
+register(app)
 
 
 @app.command()

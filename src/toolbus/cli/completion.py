@@ -31,7 +31,16 @@ def argument_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def server_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Servers of the config that begin so; the config is only parsed."""
+    """Servers of the config that are on and begin so; the config is only parsed."""
+    return _aliases(ctx, incomplete, with_those_off=False)
+
+
+def all_server_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The same, with those that are switched off."""
+    return _aliases(ctx, incomplete, with_those_off=True)
+
+
+def _aliases(ctx: typer.Context, incomplete: str, *, with_those_off: bool) -> list[str]:
     from toolbus.config.dialects import container
     from toolbus.config.entry import is_switched_off
     from toolbus.config.place import Place
@@ -47,7 +56,7 @@ def server_names(ctx: typer.Context, incomplete: str) -> list[str]:
         return [
             alias
             for alias, entry in entries.items()
-            if alias.startswith(incomplete) and not is_switched_off(entry, place)
+            if alias.startswith(incomplete) and (with_those_off or not is_switched_off(entry, place))
         ]
     except (OSError, ConfigError):
         return []

@@ -12,13 +12,15 @@ from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.screen import Screen, visible
 from toolbus.cli.trust import is_trusted, trust_own
+from toolbus.config.edit import servers_in, with_servers
+from toolbus.config.edit_tree import NotEditable
 from toolbus.config.editors import EDITORS, Imported, Source, found_files, imported
 from toolbus.config.env_file import add_secrets, env_values
 from toolbus.config.literals import Secret, names_referred_to
 from toolbus.config.place import is_mapping
 from toolbus.config.project import DOTENV
 from toolbus.config.save import save
-from toolbus.config.written import as_yaml, servers_in, with_servers
+from toolbus.config.written import as_yaml
 from toolbus.errors import ConfigError
 from toolbus.records import JSON
 
@@ -76,7 +78,7 @@ def _sources(source: str | None) -> list[Source]:
 def _planned(sources: Sequence[Source], target: Path) -> Plan:
     """All servers that are not in the target yet; of two that differ, the second gets another name."""
     plan = Plan(target=target)
-    there: Mapping[str, JSON] = servers_in(_text(target)) if target.is_file() else {}
+    there: Mapping[str, JSON] = servers_in(_text(target), target) if target.is_file() else {}
     env = env_values(target.parent)
     taken = dict(env)
     for source in sources:
@@ -160,7 +162,10 @@ def _is_own(plan: Plan) -> bool:
 
 def _write(plan: Plan, with_secrets: bool) -> None:
     before = _text(plan.target) if plan.target.is_file() else None
-    after = as_yaml(plan.servers) if before is None else with_servers(before, plan.servers)
+    try:
+        after = as_yaml(plan.servers) if before is None else with_servers(before, plan.target, plan.servers)
+    except NotEditable as error:
+        raise Usage(f"{plan.target} {error.problem}") from None
     if with_secrets:
         add_secrets(plan.target.parent, plan.secrets)
     if plan.servers:

@@ -131,11 +131,15 @@ def _json(text: str, place: Place) -> JSON:
 
     if not text.strip():
         return None
-    plain = _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
     try:
-        return json.loads(plain, object_pairs_hook=mapping)
+        return json.loads(without_comments(text), object_pairs_hook=mapping)
     except json.JSONDecodeError as error:  # it holds the whole text, hence `from None`
         raise _malformed("JSON", error.msg, place, error.lineno) from None
+
+
+def without_comments(text: str) -> str:
+    """The text of a JSON file with spaces for its comments and trailing commas."""
+    return _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -19,12 +19,14 @@ def save(path: Path, content: bytes, *, mode: int | None = None) -> None:
     except FileNotFoundError:
         before = None
     if before is not None and not stat.S_ISREG(before.st_mode):
-        raise OSError(errno.EINVAL, "is not a regular file", str(path))
+        raise OSError(errno.EINVAL, "not a regular file; name another", str(path))
     if before is not None and not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, "is not writable; change its permissions", str(path))
-    handle, draft = tempfile.mkstemp(
-        dir=target.parent, prefix=f".{target.name}."
-    )  # readable by its owner only
+        raise PermissionError(errno.EACCES, "not writable; change its permissions", str(path))
+    try:
+        handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # its owner's alone
+    except OSError as error:
+        reason = f"cannot be written ({error.strerror}); check its folder"
+        raise OSError(error.errno, reason, str(path)) from error
     try:
         with open(handle, "wb") as file:
             file.write(content)

@@ -1,0 +1,276 @@
+"""Change one value in the text of a YAML or JSON document, and leave every other character as it is.
+
+JSON is read as the YAML that it is, for the positions of its values. What cannot be done in the layout at
+hand is a ConfigError; whoever calls compares what came out with what was wanted.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from toolbus.config.place import is_list, is_mapping
+from toolbus.config.read import without_comments
+from toolbus.config.written import dumped
+from toolbus.errors import ConfigError
+from toolbus.records import JSON
+
+if TYPE_CHECKING:
+    import yaml
+
+Steps: TypeAlias = tuple[str | int, ...]
+"""The way to a value: the keys of mappings, the places in lists."""
+
+_INDENT = 2
+_COMMENT = {True: r"//[^\n]*|/\*.*?\*/", False: r"#[^\n]*"}
+
+
+class NotEditable(ConfigError):
+    """A file has a layout that cannot be kept."""
+
+
+def add(text: str, steps: Steps, pairs: Mapping[str, JSON], *, is_json: bool) -> str:
+    """The text with new pairs behind the last one of the mapping at the end of the way."""
+    import yaml
+
+    key, holder = _found(_root(text, is_json), steps)
+    if isinstance(holder, yaml.SequenceNode):
+        raise by_hand("its servers are a list")
+    if not is_json and (not _is_flow(holder) or not holder.value):
+        return _into_block(text, key, holder, pairs)
+    for name, value in pairs.items():
+        text = _into_braces(text, _found(_root(text, is_json), steps)[1], name, value, is_json)
+    return text
+
+
+def replace(text: str, steps: Steps, value: JSON, *, is_json: bool) -> str:
+    """The text with another value at the end of the way."""
+    import yaml
+
+    _, node = _found(_root(text, is_json), steps)
+    if isinstance(node, yaml.CollectionNode) and not _is_flow(node):
+        raise by_hand("its layout cannot be kept")
+    start, end = node.start_mark.index, node.end_mark.index
+    return text[:start] + (" " if start == end else "") + _inline(value, is_json) + text[end:]
+
+
+def drop(text: str, steps: Steps, *, is_json: bool) -> str:
+    """The text without the value at the end of the way and the comments in it; those above it stay."""
+    key, holder = _found(_root(text, is_json), steps[:-1])
+    items = _items(holder)
+    for index, item in enumerate(items):
+        if _is_named(item, steps[-1]) or index == steps[-1]:
+            if is_json or _is_flow(holder):
+                return _without_braced(text, holder, items, index, is_json)
+            return _without_lines(text, key, items, index)
+    raise by_hand("its layout cannot be kept")
+
+
+def json_text(value: JSON) -> str:
+    """A new JSON document."""
+    return _lines(value, "\n", " " * _INDENT) + "\n"
+
+
+def by_hand(problem: str) -> NotEditable:
+    """The error for a layout that only a person can change."""
+    return NotEditable(f"cannot be edited: {problem}; edit it by hand")
+
+
+def _root(text: str, is_json: bool) -> "yaml.Node":
+    import yaml
+
+    # Tabs would be an error in YAML; in JSON they stand between values only.
+    loader = yaml.SafeLoader(without_comments(text).replace("\t", " ") if is_json else text)
+    try:
+        root = loader.get_single_node()
+    except yaml.YAMLError:  # it quotes the text around, hence `from None`
+        raise by_hand("its layout cannot be kept") from None
+    finally:
+        loader.dispose()
+    if root is None:
+        raise by_hand("it is empty")
+    return root
+
+
+def _found(root: "yaml.Node", steps: Steps) -> "tuple[yaml.Node, yaml.Node]":
+    """The value at the end of the way, after its key; the root is its own key."""
+    key = node = root
+    for step in steps:
+        for place, item in enumerate(_items(node)):
+            if _is_named(item, step) or place == step:
+                key, node = item
+                break
+        else:
+            raise by_hand("its layout cannot be kept")
+    return key, node
+
+
+def _items(node: "yaml.Node") -> "list[tuple[yaml.Node, yaml.Node]]":
+    """The pairs of a mapping; what a list holds, each as its own key."""
+    import yaml
+
+    if isinstance(node, yaml.MappingNode):
+        return list(node.value)
+    return [(item, item) for item in node.value] if isinstance(node, yaml.SequenceNode) else []
+
+
+def _is_named(item: "tuple[yaml.Node, yaml.Node]", step: str | int) -> bool:
+    return isinstance(step, str) and item[0] is not item[1] and item[0].value == step
+
+
+def _into_block(text: str, key: "yaml.Node", holder: "yaml.Node", pairs: Mapping[str, JSON]) -> str:
+    """New pairs behind the last one of a block."""
+    if not holder.value or holder.value == "null":
+        # `servers:`, `servers: {}` or `servers: null`: what stands for nothing goes.
+        start, end = holder.start_mark.index, holder.end_mark.index
+        text = text[:start].rstrip(" ") + text[end:] if end > start else text
+        column, line = key.start_mark.column + _INDENT, key.start_mark.line
+    else:
+        column = _items(holder)[0][0].start_mark.column
+        line = _last_line(holder)
+    lines = text.splitlines(keepends=True)
+    line = _with_its_comments(lines, line, column)
+    newline = _newline(text)
+    if not lines[line].endswith("\n"):
+        lines[line] += newline
+    new = [" " * column + shown + newline for shown in dumped(pairs).splitlines()]
+    return "".join([*lines[: line + 1], *new, *lines[line + 1 :]])
+
+
+def _into_braces(text: str, holder: "yaml.Node", name: str, value: JSON, is_json: bool) -> str:
+    """A new pair behind the last one between braces, on a line of its own if the others are."""
+    opening, closing = holder.start_mark.index, holder.end_mark.index - 1
+    newline, outer = _newline(text), _indent(text, opening)
+    if not holder.value:
+        unit = _unit(text)
+        if text[opening + 1 : closing].strip() or not unit:
+            return text[: opening + 1] + _pair(name, value, is_json) + text[closing:]
+        pair = _pair(name, value, is_json, newline + outer + unit, unit)
+        return text[: opening + 1] + newline + outer + unit + pair + newline + outer + text[closing:]
+    items = _items(holder)
+    start, end = items[0][0].start_mark.index, items[-1][1].end_mark.index
+    if "\n" not in text[opening:start]:
+        return text[:end] + ", " + _pair(name, value, is_json) + text[end:]
+    inner = _indent(text, start)
+    before = text[items[-1][1].start_mark.index : end]
+    is_short = before.startswith("{") and "\n" not in before  # so is the new one
+    pair = _pair(name, value, is_json, newline + inner, "" if is_short else inner.removeprefix(outer))
+    gap = text[end:closing]
+    has_comma = "," in re.sub(_COMMENT[is_json], "", gap, flags=re.DOTALL)
+    rest = gap.partition("\n")[0].rstrip("\r") if "\n" in gap else ""
+    return (
+        text[:end]
+        + ("" if has_comma else ",")
+        + rest
+        + newline
+        + inner
+        + pair
+        + ("," if has_comma else "")
+        + text[end + len(rest) :]
+    )
+
+
+def _without_braced(
+    text: str, holder: "yaml.Node", items: "Sequence[tuple[yaml.Node, yaml.Node]]", index: int, is_json: bool
+) -> str:
+    opening, closing = holder.start_mark.index, holder.end_mark.index - 1
+    if len(items) == 1:
+        return text[: opening + 1] + text[closing:]
+    start, end = items[index][0].start_mark.index, items[index][1].end_mark.index
+    is_last = index + 1 == len(items)
+    following = closing if is_last else items[index + 1][0].start_mark.index
+    own_line = re.match(rf"[ \t]*(,?)[ \t]*(?:{_COMMENT[is_json]})?[ \t]*\r?\n", text[end:following])
+    line_start = text.rfind("\n", 0, start) + 1
+    if own_line is None or text[line_start:start].strip():
+        before = items[index - 1][1].end_mark.index
+        return text[:before] + text[end:] if is_last else text[:start] + text[following:]
+    kept = text[:line_start]
+    if is_last and not own_line[1]:
+        # The one above is the last one now.
+        above = items[index - 1][1].end_mark.index
+        kept = kept[:above] + kept[above:].replace(",", "", 1)
+    return kept + text[end + own_line.end() :]
+
+
+def _without_lines(
+    text: str, key: "yaml.Node", items: "Sequence[tuple[yaml.Node, yaml.Node]]", index: int
+) -> str:
+    lines = text.splitlines(keepends=True)
+    start, node = items[index]
+    first = start.start_mark.line
+    last = _with_its_comments(lines, max(_last_line(node), first), start.start_mark.column)
+    below = last + 1 < len(lines) and not lines[last + 1].strip()
+    # One of two blank lines goes, and one that stood between this and its neighbor.
+    if index == 0 and len(items) > 1 and below:
+        last += 1
+    elif index and not lines[first - 1].strip() and (below or index + 1 == len(items)):
+        first -= 1
+    rest = lines[:first] + lines[last + 1 :]
+    if len(items) == 1:
+        colon = text.index(":", key.end_mark.index) - text.rfind("\n", 0, key.end_mark.index)
+        line = key.start_mark.line
+        rest[line] = f"{rest[line][:colon]} {'[]' if start is node else '{}'}{rest[line][colon:]}"
+    return "".join(rest)
+
+
+def _with_its_comments(lines: Sequence[str], line: int, column: int) -> int:
+    """The last of the comments below the line that stand deeper than the column, and so belong to it."""
+    while line + 1 < len(lines) and re.match(rf" {{{column + 1},}}#", lines[line + 1]):
+        line += 1
+    return line
+
+
+def _is_flow(node: "yaml.Node") -> bool:
+    style: Any = getattr(node, "flow_style", None)
+    return style is True
+
+
+def _last_line(node: "yaml.Node") -> int:
+    """The line with the last word of the node: the end of a mapping lies behind the comments below it."""
+    import yaml
+
+    while isinstance(node, yaml.CollectionNode) and node.value and not _is_flow(node):
+        last: JSON = node.value[-1]
+        node = last[1] if isinstance(node, yaml.MappingNode) else last
+    end = node.end_mark
+    return end.line - 1 if end.column == 0 and end.line > node.start_mark.line else end.line
+
+
+def _newline(text: str) -> str:
+    return "\r\n" if "\r\n" in text else "\n"
+
+
+def _indent(text: str, at: int) -> str:
+    """What the line begins with."""
+    start = text.rfind("\n", 0, at) + 1
+    return text[start : start + len(text[start:]) - len(text[start:].lstrip(" \t"))]
+
+
+def _unit(text: str) -> str:
+    """How far the first indented line of the document goes in."""
+    found = re.search(r"\n([ \t]+)\S", text)
+    return found[1] if found else ""
+
+
+def _inline(value: JSON, is_json: bool) -> str:
+    if is_json or isinstance(value, bool):
+        return json.dumps(value, ensure_ascii=False)
+    return dumped(value, flow=True)
+
+
+def _pair(name: str, value: JSON, is_json: bool, line: str = "", unit: str = "") -> str:
+    """A key and its value: on one line without a unit of indentation, else each line begins with `line`."""
+    if not is_json:
+        return dumped({name: value}, flow=True)[1:-1]
+    return f"{json.dumps(name, ensure_ascii=False)}: {_lines(value, line, unit)}"
+
+
+def _lines(value: JSON, line: str, unit: str) -> str:
+    """JSON over several lines; a list of plain values stays on one."""
+    if is_mapping(value) and value and unit:
+        pairs = [_pair(str(key), inner, True, line + unit, unit) for key, inner in value.items()]
+        return "{" + ",".join(f"{line}{unit}{pair}" for pair in pairs) + f"{line}}}"
+    if is_list(value) and unit and any(is_mapping(one) or is_list(one) for one in value):
+        inner = [_lines(one, line + unit, unit) for one in value]
+        return "[" + ",".join(f"{line}{unit}{one}" for one in inner) + f"{line}]"
+    return json.dumps(value, ensure_ascii=False)
