@@ -18,7 +18,7 @@ PACKAGE = "toolbus"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 # Which part may import which. A part is a file or folder directly below src/toolbus.
-BASE = {"errors", "records", "visible", "writable", "questions"}
+BASE = {"display", "errors", "records", "visible", "writable", "questions"}
 STAGES = BASE | {"events", "config", "catalog", "shape", "connect", "discover", "call", "interactions"}
 BUS = {"home", "tool", "registry", "servers", "shaping", "content", "later", "bus"}
 FACE = BASE | {
@@ -39,10 +39,11 @@ FACES = {"agent", "adapters", "extension", "gateway", "console"}
 ALLOWED: dict[str, set[str]] = {
     "visible": set(),
     "writable": set(),
-    "errors": {"visible"},
+    "display": {"visible"},
+    "errors": {"display", "visible"},
     "forms": set(),
     "questions": {"forms", "visible"},
-    "records": {"questions"},
+    "records": {"display", "errors", "questions"},
     "interactions": {"questions", "records"},
     "templates": {"errors"},
     "home": {"errors"},
