@@ -18,7 +18,7 @@ PACKAGE = "toolbus"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
 # Which part may import which. A part is a file or folder directly below src/toolbus.
-BASE = {"errors", "records", "stderr", "visible", "writable", "questions"}
+BASE = {"display", "errors", "records", "stderr", "visible", "writable", "questions"}
 STAGES = BASE | {"events", "config", "catalog", "shape", "connect", "discover", "call", "interactions"}
 BUS = {"home", "tool", "registry", "servers", "shaping", "content", "later", "bus"}
 FACE = BASE | {
@@ -40,10 +40,11 @@ ALLOWED: dict[str, set[str]] = {
     "visible": set(),
     "writable": set(),
     "stderr": {"visible"},
-    "errors": {"stderr", "visible"},
+    "display": {"visible"},
+    "errors": {"display", "stderr", "visible"},
     "forms": set(),
     "questions": {"forms", "visible"},
-    "records": {"questions"},
+    "records": {"display", "errors", "questions"},
     "interactions": {"questions", "records"},
     "templates": {"errors"},
     "home": {"errors"},

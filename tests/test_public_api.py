@@ -46,6 +46,7 @@ EXPECTED = {
     "TaskHandle",
     "Text",
     "Tool",
+    "ToolFailed",
     "ToolNotFound",
     "ToolResult",
     "ToolSpec",

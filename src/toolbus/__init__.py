@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         ServerNotFound,
         ShaperFailed,
         ToolbusError,
+        ToolFailed,
         ToolNotFound,
     )
     from toolbus.interactions import Interactions, Sampled, Sampling
@@ -76,6 +77,7 @@ _HOMES = {
         "ServerError",
         "ServerNotFound",
         "ShaperFailed",
+        "ToolFailed",
         "ToolNotFound",
         "ToolbusError",
     ],
@@ -137,6 +139,7 @@ __all__ = [
     "TaskHandle",
     "Text",
     "Tool",
+    "ToolFailed",
     "ToolNotFound",
     "ToolResult",
     "ToolSpec",

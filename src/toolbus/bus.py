@@ -17,6 +17,7 @@ from toolbus.catalog import Catalog
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, bus_config, load_server
 from toolbus.connect import Session
 from toolbus.content import Content
+from toolbus.display import counted
 from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolbusError, ToolNotFound
 from toolbus.events import CatalogChanged, Emit, Hub, Listening, OnLog, Warned
 from toolbus.home import Home
@@ -67,6 +68,14 @@ class Toolbus(Content, Later):
         self._home: Home | None = None
         self._closed = False
         self._changing = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        servers = counted(len(self._config.servers), "server")
+        if not self.running:
+            return f"<Toolbus {servers}, {'closed' if self._closed else 'not started'}>"
+        states = Counter(status.state for status in self.servers.values())
+        told = ", ".join(f"{number} {state}" for state, number in states.items())
+        return f"<Toolbus {servers}{told and f': {told}'}; {counted(len(self._catalog), 'tool')}>"
 
     # Lifetime
 

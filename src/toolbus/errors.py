@@ -5,6 +5,7 @@
     │   └── ConfigNotTrusted   a config that was only found, and the user did not agree to it yet
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           no tool of that name in the catalog (a LookupError too)
+    ├── ToolFailed             a tool reported an error, and you asked for an exception
     ├── ArgumentsError         arguments that cannot be sent (a TypeError too)
     ├── ShaperFailed           your shaper is broken; the catalog stays as it was
     ├── ExtraMissing           a part of toolbus needs packages that are not installed (an ImportError too)
@@ -20,7 +21,8 @@
         ├── ResourceTooLarge   a resource is larger than the config allows
         └── LinkLost           the connection ended; what was under way may have taken effect
 
-A tool that reports failure is no error here: that is a `ToolResult` with `is_error`.
+A tool that reports failure is no error here: that is a `ToolResult` with `is_error`, until you call its
+`raise_for_error()`.
 Messages are one line, built from the facts, which stay readable as attributes.
 """
 
@@ -29,6 +31,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Literal
 
+from toolbus.display import shortened
 from toolbus.stderr import telling_line
 from toolbus.visible import cleaned
 
@@ -120,6 +123,16 @@ class ToolNotFound(ToolbusError, LookupError):
         hint = f"; did you mean {' or '.join(map(repr, self.close_matches))}?" if self.close_matches else ""
         missing = f"; not connected: {', '.join(self.down)}" if self.down and not likely else ""
         super().__init__(f"no tool named {name!r} among {len(known)}{reason}{missing}{hint}{remark}")
+
+
+class ToolFailed(ToolbusError):
+    """A tool reported an error; raised by `ToolResult.raise_for_error` alone. `text` is all that it said."""
+
+    def __init__(self, tool: str | None, text: str) -> None:
+        self.tool = tool
+        self.text = text
+        who = "the tool" if tool is None else f"tool {tool!r}"
+        super().__init__(f"{who} reported an error: {shortened(text, 300) or 'without a message'}")
 
 
 class ArgumentsError(ToolbusError, TypeError):

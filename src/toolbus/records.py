@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from toolbus.display import mime_bundle, result_line
+from toolbus.errors import ToolFailed
 from toolbus.questions import Pending
 
 JSON: TypeAlias = Any
@@ -250,7 +252,7 @@ class Embedded:
 Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ToolResult:
     """What a tool said, nothing lost; a tool that failed says so in `is_error`."""
 
@@ -260,11 +262,32 @@ class ToolResult:
     meta: JSONObject = field(default_factory=dict[str, JSON])
     pending: Pending | None = None
     """Set if there is no result yet: the call waits for an answer, and can be resumed."""
+    tool: str | None = field(default=None, compare=False)
+    """The public name of the tool, if the call failed."""
 
     @property
     def text(self) -> str:
         """The text blocks, joined by line breaks."""
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+    def raise_for_error(self) -> "ToolResult":
+        """Itself; raises `ToolFailed` if the tool reported an error."""
+        if self.is_error:
+            raise ToolFailed(self.tool, self.text)
+        return self
+
+    def __repr__(self) -> str:
+        others = [type(block).__name__.lower() for block in self.content if not isinstance(block, Text)]
+        state = "error" if self.is_error else "pending" if self.pending else ""
+        return result_line(self.text, self.structured, others, state)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """For notebooks: text, and pictures as pictures."""
+        text = f"[error] {self.text}" if self.is_error and self.text else self.text
+        blocks = (block for block in self.content if isinstance(block, Image | Embedded))
+        return mime_bundle(
+            text, repr(self), [(b.mime_type, b.data) for b in blocks if b.mime_type and b.data]
+        )
 
     def noting(self, **facts: JSON) -> "ToolResult":
         """The same result with facts of ours in its meta, under `toolbus`."""
@@ -275,6 +298,7 @@ class ToolResult:
             is_error=self.is_error,
             meta={**self.meta, "toolbus": ours},
             pending=self.pending,
+            tool=self.tool,
         )
 
     @classmethod
@@ -283,9 +307,9 @@ class ToolResult:
         return cls(content=(Text(text=str(pending)),), pending=pending)
 
     @classmethod
-    def failure(cls, message: str) -> "ToolResult":
+    def failure(cls, message: str, tool: str | None = None) -> "ToolResult":
         """The result that tells a model why there is none."""
-        return cls(content=(Text(text=f"MCP error: {message}"),), is_error=True)
+        return cls(content=(Text(text=f"MCP error: {message}"),), is_error=True, tool=tool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

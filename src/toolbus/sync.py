@@ -66,6 +66,9 @@ class SyncTool:
         """Run the tool. Never raises: what goes wrong is a result with `is_error`."""
         return self.tool.execute_sync(**arguments)
 
+    def __repr__(self) -> str:
+        return repr(self.tool).replace("<Tool", "<SyncTool", 1)
+
 
 class SyncToolbus:
     """`Toolbus` with methods that wait."""
@@ -92,6 +95,9 @@ class SyncToolbus:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._halt = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return repr(self.bus).replace("<Toolbus", "<SyncToolbus", 1)
 
     def __enter__(self) -> Self:
         self.start()

@@ -6,10 +6,11 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import Any, Protocol, cast
 
+from toolbus.display import signature
 from toolbus.errors import BusClosed, ToolbusError
 from toolbus.events import Reason
 from toolbus.records import JSON, Origin, Progress, ToolResult, ToolSpec
-from toolbus.shape import Dialect, converted
+from toolbus.shape import Dialect, converted, declared
 
 logger = logging.getLogger("toolbus")
 
@@ -93,20 +94,20 @@ class Tool:
         try:
             return await self.runner.run(self.spec, arguments, on_progress, keep=self.reads_on)
         except ToolbusError as error:
-            return ToolResult.failure(str(error))
+            return ToolResult.failure(str(error), self.name)
         except Exception as error:  # a hook of the user: `execute` never raises, whatever happens
             logger.exception("calling %r raised", self.name)
-            return ToolResult.failure(f"{type(error).__name__}: {error}")
+            return ToolResult.failure(f"{type(error).__name__}: {error}", self.name)
 
     def execute_sync(self, /, **arguments: JSON) -> ToolResult:
         """As `execute`, from a thread without a loop; RuntimeError where waiting would never end."""
         try:
             return self.runner.wait(self.execute(**arguments))
         except ToolbusError as error:
-            return ToolResult.failure(str(error))
+            return ToolResult.failure(str(error), self.name)
 
     def __deepcopy__(self, memo: object) -> "Tool":
         return self  # a way to a live bus, which has no copy; frameworks copy what they are given
 
     def __repr__(self) -> str:
-        return f"Tool({self.name!r}, from {self.origin!s})"
+        return f"<Tool {signature(self.name, *declared(self.spec.input_schema))}>"

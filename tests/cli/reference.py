@@ -90,6 +90,9 @@ where a list is asked for; single values lie on top of `--args`; where the schem
 is JSON is taken as JSON. `@FILE` is what the file holds (as base64 if the tool asks for that), `@@` a
 literal `@`. Blobs never overwrite a file.
 
+A result is printed once: structured content that repeats the text, or the other way round, is left out. A
+terminal is spared base64, which is described by type and size; a pipe and `--json` get it.
+
 JSON: `{"name", "server", "tool", "is_error", "text", "content": [...], "structured", "elapsed_ms"}`. A
 block of `content` has its `type` (`text`, `image`, `audio`, `resource_link`, `embedded`) and its facts; a
 blob is `data` in base64, or with `--out` the `path` of its file. A call that was suspended by a question is

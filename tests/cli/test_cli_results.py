@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import Done, scripted, together, toolbus, write_config
+from tests.cli.terminal import terminal
 from tests.servers.everyday import PNG, WAV
 
 pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
@@ -49,6 +50,14 @@ RESULTS: dict[str, Any] = {
         "structuredContent": {"a": "\u00fc", "b": [1, 2]},
     },
     "wrapped": {"content": [{"type": "text", "text": "5"}], "structuredContent": {"result": 5}},
+    "items": {
+        "content": [{"type": "text", "text": '{\n  "a": 1\n}'}, {"type": "text", "text": '{"a": 2}'}],
+        "structuredContent": {"result": [{"a": 1}, {"a": 2}]},
+    },
+    "pictured": {
+        "content": [{"type": "text", "text": f"data:image/png;base64,{coded(PNG)}"}],
+        "structuredContent": {"preview": coded(PNG)},
+    },
     "nothing": {"content": []},
 }
 COMMANDS = {
@@ -87,6 +96,17 @@ def test_blobs_are_described_and_their_bytes_never_shown(runs: dict[str, Done]) 
         "}",
     ]
     assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_items_that_are_also_structured_content_are_shown_once(runs: dict[str, Done]) -> None:
+    assert runs["items"].stdout.splitlines() == ["{", '  "a": 1', "}", '{"a": 2}']
+
+
+def test_a_terminal_shows_no_base64_and_a_pipe_gets_it(folder: Path, runs: dict[str, Done]) -> None:
+    with terminal("call", "s_pictured", folder=folder) as screen:
+        screen.until("[data: image/png, 70 B]", '"preview": "[base64: image/png, 70 B]"')
+        assert screen.ended() == 0
+    assert runs["pictured"].stdout.count(coded(PNG)) == 2
 
 
 def test_json_has_every_block_and_a_blob_in_base64(runs: dict[str, Done]) -> None:

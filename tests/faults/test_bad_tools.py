@@ -52,6 +52,13 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     "deeper": (bad(inputSchema=nested(150)), "inputSchema is nested deeper than 100 levels"),
     "output": (bad(outputSchema=[]), "outputSchema is no object"),
 }
+NO_OBJECT: dict[str, Any] = {
+    "text": {"type": "string", "description": "A word."},
+    "list": {"type": ["array", "null"], "items": {}},
+    "choice": {"anyOf": [{"type": "string"}, {"type": "integer"}]},
+    "value": {"enum": ["a", 1]},
+    "both": {"allOf": [{"type": "object"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"const": None}}},
+}
 IGNORED: dict[str, tuple[dict[str, Any], str]] = {
     "title": (bad(annotations={"title": 5}), "annotations.title"),
     "hint": (bad(annotations={"destructiveHint": "no"}), "annotations.destructiveHint"),
@@ -61,6 +68,25 @@ IGNORED: dict[str, tuple[dict[str, Any], str]] = {
     "half inside": (bad(inputSchema={"properties": {"a": {"description": "\ud83d"}}}), "inputSchema"),
     "meta": (bad(_meta={"a": "\ud800", "b": 1}), "_meta.a"),
     "infinite": (bad(_meta={"a": float("inf")}), "_meta.a"),
+    "true": (bad(inputSchema=True), "inputSchema (true)"),
+    **{
+        name: (
+            bad(inputSchema=schema),
+            "inputSchema (it takes no object, which the arguments of a call always are)",
+        )
+        for name, schema in NO_OBJECT.items()
+    },
+    "no type": (
+        bad(inputSchema={"properties": {"a": {"type": "banana"}}}),
+        "inputSchema/properties/a/type ('banana')",
+    ),
+    "no type at all": (bad(inputSchema={"type": "banana"}), "inputSchema/type ('banana')"),
+    "no properties": (bad(inputSchema={"properties": []}), "inputSchema/properties ([])"),
+    "no names": (bad(inputSchema={"type": "object", "required": "x"}), "inputSchema/required ('x')"),
+    "no choice": (
+        bad(inputSchema={"properties": {"a": {"items": {"anyOf": {}}}}}),
+        "inputSchema/properties/a/items/anyOf ({})",
+    ),
     "all": (bad(title=5, description=5, _meta=5, annotations=5), "description, title, annotations, _meta"),
 }
 

@@ -132,6 +132,16 @@ async def test_no_server_passes_for_the_bus(alias: str) -> None:
                 await bus.add_server(alias, added)
 
 
+async def test_a_model_gets_no_base64_as_text_and_a_program_does() -> None:
+    picture = "iVBORw0KGgo" + "Ab1/" * 200
+    async with Toolbus({"servers": {"day": {"server": everyday()}}}) as bus:
+        raw = await bus.call("day_echo", {"text": f"here: {picture}"})
+        result = await tool(bus, "day_echo").execute(text=f"here: {picture}")
+
+    assert raw.text == f"here: {picture}"
+    assert result.text == "here: [base64: image/png, 608 B]"
+
+
 async def test_what_was_kept_is_gone_with_the_bus() -> None:
     async with Toolbus({"servers": {"day": {"server": everyday(), "budget": 500}}}) as bus:
         await tool(bus, "day_big").execute(size=5000)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.properties import modest
 from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
-from toolbus.shape.render import rendered, rendered_text, without_base64
+from toolbus.shape.render import once, rendered, rendered_text, without_base64
 
 # The same examples on every run, and no judgement of how busy the machine is.
 PICTURE = Image(data=b"p" * 4200, mime_type="image/png")
@@ -95,6 +95,41 @@ def test_structured_content_is_never_given_twice() -> None:
     twice = result(Text(text=json.dumps(value, indent=2)), PICTURE, structured=value)
     assert rendered(twice, images=True) == (Text(text=json.dumps(value, indent=2)), PICTURE)
     assert rendered(twice, images=True, structured="always") == (PICTURE, Text(text='{"b":[1,2],"a":true}'))
+
+
+@pytest.mark.parametrize(
+    ("texts", "structured"),
+    [
+        (["5"], {"result": 5}),
+        (["hello"], {"result": "hello"}),
+        (['{\n  "a": 1.0\n}', '{"a": 2}'], {"result": [{"a": 1}, {"a": 2}]}),
+        (["one", "two"], {"result": ["one", "two"]}),
+        (['{"a": [1, 2]}'], {"result": {"a": [1, 2]}}),
+    ],
+)
+def test_a_wrapper_around_the_text_is_not_given_beside_it(texts: list[str], structured: JSON) -> None:
+    content = tuple(Text(text=text) for text in texts)
+    assert rendered(result(*content, structured=structured), structured="always") == content
+    assert once(result(*content, structured=structured)) == result(*content)
+
+
+def test_text_beside_a_copy_of_the_structured_content_stays() -> None:
+    value = {"n": 7}
+    said, copied = Text(text="seven"), Text(text='{ "n": 7 }')
+    assert once(result(said, copied, PICTURE, structured=value)) == result(said, PICTURE, structured=value)
+    other = result(said, structured=value)
+    assert once(other) is other
+
+
+def test_a_small_file_in_base64_is_described_too() -> None:
+    small = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(92))).decode()
+    escaped = small.replace("/", "\\/")
+    assert without_base64(f'{{"data": "{small}"}}') == '{"data": "[base64: image/png, 100 B]"}'
+    assert without_base64(f'"{escaped}" x').startswith('"[base64: image/png, 10')
+    wrapped = base64.encodebytes(b"%PDF-1.7" + bytes(range(256))).decode()
+    assert without_base64(f"{wrapped}done") == "[base64: application/pdf, 264 B]\ndone"
+    key = "/9j/short"
+    assert without_base64(key) is key
 
 
 def test_an_empty_result_says_so_and_an_error_keeps_its_text() -> None:

@@ -81,7 +81,7 @@ class Caller:
         if result.pending is not None:
             # As they were given, so that hooks and overrides see the same again when it is resumed.
             return replace(result, pending=replace(result.pending, arguments=dict(call.arguments)))
-        return result
+        return replace(result, tool=call.spec.name) if result.is_error else result
 
     async def _sent(self, call: Call) -> ToolResult:
         """The way to the server, inside of the hooks."""

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from toolbus.call.kept import CAPACITY, READ_RESULT, Kept
 from toolbus.records import JSON, Block, Budget, Embedded, Origin, ResourceLink, Text, ToolResult
 from toolbus.shape.budget import allowed, fitted_blocks
-from toolbus.shape.render import rendered
+from toolbus.shape.render import described_text, rendered
 from toolbus.visible import cleaned, cleaned_json
 
 MOST_FILES = 20
@@ -31,7 +31,7 @@ class Results:
         self.has_kept = False
 
     def for_model(self, result: ToolResult, origin: Origin, budget: Budget, *, keep: bool) -> ToolResult:
-        """The result of a tool, clean and within its budget."""
+        """The result of a tool, clean, within its budget, and without base64 in its texts."""
         clean, had_kept = without_hidden(result), self.has_kept
         if clean is not result and self._warn is not None:
             self._warn(
@@ -40,7 +40,7 @@ class Results:
         fitting = self.fitted(clean, budget, keep=keep)
         if self.has_kept is not had_kept and self._on_first_kept is not None:
             self._on_first_kept()
-        return fitting
+        return described_text(fitting)
 
     def fitted(self, result: ToolResult, budget: Budget, *, keep: bool = True) -> ToolResult:
         """The result itself if it is short enough; else what fits, and in its meta where the rest is.

@@ -4,14 +4,14 @@ import base64
 import json
 import mimetypes
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, assert_never
 
 from toolbus.cli.screen import Screen, visible
-from toolbus.config.place import is_list
-from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult, same_json
-from toolbus.shape.render import size
+from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
+from toolbus.shape.render import once, size, without_base64
+from toolbus.visible import rewritten_json
 
 # What mimetypes does not know, or knows by a name nobody uses.
 _ENDINGS = {"audio/wav": ".wav", "audio/x-wav": ".wav", "image/webp": ".webp", "text/markdown": ".md"}
@@ -38,21 +38,23 @@ def as_json(result: ToolResult, files: Saved) -> list[JSON]:
 
 
 def show(screen: Screen, result: ToolResult, files: Saved) -> None:
-    """Print a result: text as it is, structured content pretty, blobs described."""
+    """Print a result once: text as it is, structured content pretty, blobs described."""
     from rich.text import Text as Line
 
     style = "red" if result.is_error else ""
-    redundant = _repeats_structured(result)
+    # Base64 helps no eye; who reads from a pipe may want it.
+    shown: Callable[[str], str] = without_base64 if screen.out.is_terminal else str
+    single = once(result)
     for index, block in enumerate(result.content):
         if isinstance(block, Text):
-            if not redundant:
-                screen.print(Line(visible(block.text), style=style))
+            if block in single.content:
+                screen.print(Line(visible(shown(block.text)), style=style))
         else:
             screen.print(Line(visible(_described(block, files.get(index))), style="cyan"))
             if isinstance(block, Embedded) and block.text is not None:
-                screen.print(Line(visible(block.text)))
-    if result.structured is not None and (redundant or not _is_wrapped_text(result)):
-        _show_json(screen, result.structured)
+                screen.print(Line(visible(shown(block.text))))
+    if single.structured is not None:
+        _show_json(screen, rewritten_json(single.structured, lambda v: shown(v) if isinstance(v, str) else v))
     if not result.content and result.structured is None:
         screen.print(Line("(the tool returned nothing)", style="dim"))
 
@@ -63,31 +65,6 @@ def _show_json(screen: Screen, value: JSON) -> None:
 
     text = visible(json.dumps(value, indent=2, ensure_ascii=False))
     screen.print(pretty.JSON(text, ensure_ascii=False) if screen.out.is_terminal else Line(text))
-
-
-def _repeats_structured(result: ToolResult) -> bool:
-    """Whether the text is only the structured content once more, as JSON; most servers send both."""
-    if result.structured is None or not result.text:
-        return False
-    try:
-        return same_json(json.loads(result.text), result.structured)
-    except ValueError:
-        return False
-
-
-def _is_wrapped_text(result: ToolResult) -> bool:
-    """Whether the structured content is only the text in a wrapper: `{"result": "..."}`."""
-    match result.structured:
-        case {"result": value, **rest} if not rest:
-            items = value if is_list(value) else [value]
-            texts = [block.text for block in result.content if isinstance(block, Text)]
-            return texts in ([_shown(item) for item in items], [_shown(value)])
-        case _:
-            return False
-
-
-def _shown(value: JSON) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _blob(block: Block) -> bytes | None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
+from toolbus.connect.schemas import arguments_schema
 from toolbus.records import JSON, NOTHING, RECEIVED, Change, JSONObject, Origin, Quarantined, ToolSpec
 from toolbus.visible import cleaned, cleaned_schema
 from toolbus.writable import DEEPEST, unwritable
@@ -33,11 +34,12 @@ def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
     name = item.get("name")
     if not isinstance(name, str) or not name.strip():
         return Quarantined(tool="(no name)", reason="it has no name")
+    ignored: list[str] = []
+    item = _with_object(item, ignored)
     for key in _SCHEMAS:
         if not isinstance(item.get(key), dict) and (key == "inputSchema" or item.get(key) is not None):
             found = "is missing" if item.get(key) is None else "is no object"
             return Quarantined(tool=_shown(name), reason=f"{key} {found}")
-    ignored: list[str] = []
     item = _typed(item, _OPTIONAL, ignored)
     annotations: JSONObject = item.get("annotations") or NOTHING
     if annotations:
@@ -52,17 +54,26 @@ def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
                 return Quarantined(tool=name, reason=f"{key} {fault}")
         annotations = _writable(annotations, ignored, "annotations.")
         meta = _writable(meta, ignored, "_meta.")
+    input_schema = arguments_schema(item["inputSchema"], ignored)
     return ToolSpec(
         name=name,
         origin=Origin(server, name),
         description=item.get("description") or "",
         title=item.get("title") or annotations.get("title"),
-        input_schema=item["inputSchema"],
+        input_schema=input_schema,
         output_schema=item.get("outputSchema"),
         annotations=annotations,
         meta=meta,
         history=(Change(shaper=RECEIVED, fields=tuple(ignored)),) if ignored else (),
     )
+
+
+def _with_object(item: JSONObject, ignored: list[str]) -> JSONObject:
+    """The definition with an object for an input schema that is only `true`, which takes everything."""
+    if item.get("inputSchema") is not True:
+        return item
+    ignored.append("inputSchema (true)")
+    return {**item, "inputSchema": {"type": "object"}}
 
 
 def _typed(given: JSONObject, kinds: Mapping[str, type], ignored: list[str], at: str = "") -> JSONObject:

@@ -7,9 +7,10 @@ it is there. The raw result is the `ToolResult` itself.
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Literal, TypeAlias, assert_never
 
-from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult, same_json
+from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
 
 Shown: TypeAlias = Text | Image | Audio
 Structured: TypeAlias = Literal["auto", "always", "never"]
@@ -43,20 +44,27 @@ _BEGINNINGS = {
     "UEsDB": "application/zip",
     "H4sI": "application/gzip",
 }
+# What begins as a file does is known by that, however short it is.
+_LINE_END = r"(?:\r?\n|(?:\\r)?\\n)"
+_FILE = re.compile(
+    rf"(?<![\\A-Za-z0-9+/_-])(?P<escapes>)(?P<run>(?:{'|'.join(map(re.escape, _BEGINNINGS))})"
+    r"(?:[A-Za-z0-9+/_-]|\\/){56,}+={0,2}"
+    # Wrapped: lines of one length, and a last one that no word would be.
+    rf"(?:{_LINE_END}[A-Za-z0-9+/]{{60,100}}+)*+(?:{_LINE_END}(?:[A-Za-z0-9+/]{{24,99}}+|[A-Za-z0-9+/]{{1,23}}+=)={{0,2}})?+)"
+)
 
 
 def rendered(
     result: ToolResult, *, images: bool = False, audio: bool = False, structured: Structured = "auto"
 ) -> tuple[Shown, ...]:
     """The blocks for a model, in the order of the result; structured content comes last, as compact JSON."""
+    if structured == "always":
+        result = once(result)
     with_structured = _gives_structured(result, structured)
-    content = result.content
-    if with_structured and _repeats_structured(result):
-        content = tuple(block for block in content if not isinstance(block, Text))
     # Blank text is left out: it says nothing, and some providers refuse a message that has it.
     shown = [
         part
-        for block in content
+        for block in result.content
         for part in _given(block, images=images, audio=audio)
         if not isinstance(part, Text) or part.text.strip()
     ]
@@ -72,11 +80,57 @@ def rendered_text(result: ToolResult, *, structured: Structured = "auto") -> str
     return ToolResult(content=rendered(result, structured=structured)).text
 
 
+def once(result: ToolResult) -> ToolResult:
+    """The result without what it says a second time; most servers send structured content as text, too.
+
+    Text that is the structured content as JSON goes; structured content that is only the text in a wrapper,
+    `{"result": ...}`, goes. The very same object if nothing is said twice.
+    """
+    if result.structured is None:
+        return result
+    said = [_read(block.text) for block in result.content if isinstance(block, Text)]
+    match result.structured:
+        case {"result": value, **rest} if not rest and (said == [value] or (said and said == value)):
+            return replace(result, structured=None)
+        case _:
+            pass
+    content = tuple(
+        block
+        for block in result.content
+        if not isinstance(block, Text) or _read(block.text) != result.structured
+    )
+    return result if len(content) == len(result.content) else replace(result, content=content)
+
+
+def _read(text: str) -> JSON:
+    """What a text says: JSON, or itself."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def described_text(result: ToolResult) -> ToolResult:
+    """The result with base64 in its texts described; the very same object if there is none."""
+    content = tuple(_described_block(block) for block in result.content)
+    same = all(a is b for a, b in zip(content, result.content, strict=True))
+    return result if same else replace(result, content=content)
+
+
+def _described_block(block: Block) -> Block:
+    if not isinstance(block, Text | Embedded) or block.text is None:
+        return block
+    text = without_base64(block.text)
+    return block if text is block.text else replace(block, text=text)
+
+
 def without_base64(text: str) -> str:
-    """The text with `data:` addresses and long base64 described; the same object where there are none."""
+    """The text with `data:` addresses and base64 described; the same object where there is none."""
     shown = _DATA_URI.sub(_described_uri, text) if "data:" in text else text
     if any(_BLOCK.match(shown, at) for at in range(0, len(shown), _STRIDE)):
         shown = _BASE64.sub(_described_run, shown)
+    if any(start in shown for start in _BEGINNINGS):
+        shown = _FILE.sub(_described_run, shown)
     return text if shown == text else shown
 
 
@@ -92,7 +146,8 @@ def size(count: float) -> str:
 def _given(block: Block, *, images: bool, audio: bool) -> Iterator[Shown]:
     match block:
         case Text():
-            yield _with_text(block, without_base64(block.text))
+            text = without_base64(block.text)
+            yield block if text is block.text else replace(block, text=text)
         case Image():
             yield block if images else _line("image", block.mime_type, size(len(block.data)))
         case Audio():
@@ -120,12 +175,6 @@ def _embedded(block: Embedded, *, images: bool, audio: bool) -> Iterator[Shown]:
         yield Audio(data=block.data, mime_type=mime)
 
 
-def _with_text(block: Text, text: str) -> Text:
-    if text is block.text:
-        return block
-    return Text(text=text, annotations=block.annotations, meta=block.meta)
-
-
 def _line(kind: str, *facts: str | None) -> Text:
     """One line, whatever line breaks a server put into a name."""
     said = ", ".join(" ".join(fact.split()) for fact in facts if fact and not fact.isspace())
@@ -139,14 +188,6 @@ def _gives_structured(result: ToolResult, structured: Structured) -> bool:
         isinstance(block, Text | Embedded) and block.text and not block.text.isspace()
         for block in result.content
     )
-
-
-def _repeats_structured(result: ToolResult) -> bool:
-    """Whether the text is only the structured content once more, as JSON; most servers send both."""
-    try:
-        return same_json(json.loads(result.text), result.structured)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _compact(value: JSON) -> str:
