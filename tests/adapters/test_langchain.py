@@ -11,8 +11,8 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from tests.adapters.contract import Contract, Harness, Stage
 from tests.conftest import Place
-from tests.servers.everyday import WAV, everyday
-from tests.wire import ToolCall
+from tests.servers.everyday import PNG, WAV, everyday
+from tests.wire import Provider, ToolCall
 from toolbus import Toolbus
 from toolbus.adapters.langchain import live, messages, tools
 from toolbus.records import PromptResult
@@ -71,6 +71,50 @@ class TestLangChain(Contract):
         await stage.bus.add_server("marked", entry)
         extras = {tool.name: tool.extras for tool in tools(stage.bus, "marked", dialect="anthropic")}
         assert (extras["marked_add"], extras["marked_echo"]) == (cached, None)
+
+    async def test_arguments_that_are_no_json_are_told_to_the_model(self, stage: Stage) -> None:
+        alone = [ToolCall("desk_add", '{"a": 1, "b')]
+        beside = [ToolCall("desk_add", "one"), ToolCall("desk_add", {"a": 1, "b": 2})]
+        said, asked = await stage.play([alone, beside, "It is 3."])
+        assert said == "It is 3."
+        [first] = asked[1].new
+        assert first.text.startswith("MCP error: the arguments are no valid JSON (Unterminated string")
+        second, third = sorted(given.text for given in asked[2].new)
+        assert (second, third.endswith("(Expecting value: line 1 column 1 (char 0)): one")) == ("3", True)
+
+    def test_arguments_that_are_no_json_are_told_without_a_loop_too(
+        self, web_ports: dict[str, int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        config = {"servers": {"desk": Place("http", "modern", web_ports).config()}}
+        with Provider([[ToolCall("desk_add", "{")], [ToolCall("desk_ad")], "Sorry."]) as provider:
+            for name, value in provider.environment.items():
+                monkeypatch.setenv(name, value)
+            with SyncToolbus(config) as bus:
+                state = agent_with(middleware=[live(bus)]).invoke(GO)
+        assert state["messages"][-1].text == "Sorry."
+        assert "no valid JSON" in provider.asked[1].new[0].text
+        assert "did you mean 'desk_add'" in provider.asked[2].new[0].text
+
+    async def test_an_unknown_name_is_told_with_the_nearest_one(self, stage: Stage) -> None:
+        def shout(text: str) -> str:
+            """Say it loudly."""
+            return text.upper()
+
+        with stage.model([[ToolCall("desk_ad"), ToolCall("shoot")], "Sorry."]) as provider:
+            await agent_with([shout], middleware=[live(stage.bus)]).ainvoke(GO)
+        first, second = (given.text for given in provider.asked[1].new)
+        assert "did you mean 'desk_add'" in first
+        assert "did you mean 'shout'" in second
+
+    async def test_over_chat_completions_pictures_follow_the_results(self, stage: Stage) -> None:
+        calls = [ToolCall("desk_many"), ToolCall("desk_add", {"a": 1, "b": 2})]
+        _, asked = await stage.play([calls, "Seen."])
+        assert [message["role"] for message in asked[1].body["messages"]] == [
+            *("user", "assistant", "tool", "tool", "user")
+        ]
+        many, _ = asked[1].new
+        assert (many.images, asked[1].images) == ((), (PNG,))
+        assert "first\n[image: image/png, in the next message]" in many.text
 
     async def test_the_artifact_holds_what_the_model_is_not_told(self, stage: Stage) -> None:
         toolbox = {tool.name: tool for tool in tools(stage.bus)}

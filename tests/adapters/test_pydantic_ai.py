@@ -2,11 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import pytest
+from jsonschema import Draft202012Validator
+from mcp.server import Server
+from mcp_types import ListToolsResult, Tool
 from openai import AsyncOpenAI
 from pydantic_ai import (
     Agent,
@@ -29,13 +32,42 @@ from tests.adapters.studio import REPORT, REVIEW, heard
 from tests.conftest import Place
 from tests.servers.everyday import PNG
 from tests.servers.gallery import PDF, gallery
+from tests.shape import corpus
 from tests.wire import Asked, Provider, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.declared import declared
+from toolbus.adapters.declared import declared, json_schema
 from toolbus.adapters.pydantic_ai import messages, toolset
 from toolbus.records import PromptResult
 from toolbus.shape import Dialect
 from toolbus.sync import SyncToolbus
+
+JSON_SCHEMA = set(Draft202012Validator.VALIDATORS) | {"description", "title", "default", "format"}
+NULLS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "word": {"type": ["string", "null"], "description": "A word."},
+        "one": {"enum": ["a", "b", None]},
+        "many": {"type": "array", "items": {"type": ["string", "integer", "null"]}},
+        "nullable": {"type": "boolean"},
+    },
+}
+
+
+def catalog(tools: list[Tool]) -> Server[Any]:
+    """A server that has these tools."""
+
+    async def listed(_: object, __: object) -> ListToolsResult:
+        return ListToolsResult(tools=tools)
+
+    return Server("catalog", on_list_tools=listed)
+
+
+def keywords(schema: Any) -> Iterator[str]:
+    """Every keyword of a schema and of those within it; the names of properties are none."""
+    yield from schema
+    inner = [*schema.get("properties", {}).values(), *schema.get("anyOf", [])]
+    for each in [*inner, *([schema["items"]] if "items" in schema else [])]:
+        yield from keywords(each)
 
 
 class PydanticAI(Harness):
@@ -176,9 +208,37 @@ class TestPydanticAI(Contract):
             async with Agent(model("some"), toolsets=[tools]) as agent:
                 await agent.run("Go.")
         assert {"desk_add", "desk_many"} <= set(provider.asked[0].tools)
-        expected = [declared(tool, dialect).parameters for tool in stage.bus.tools()]
+        expected = [json_schema(declared(tool, dialect).parameters) for tool in stage.bus.tools()]
         assert [tool.parameters_json_schema for tool in seen] == expected
         assert {tool.strict for tool in seen} == {strict}
+
+    async def test_google_gets_null_as_json_schema_has_it(self, stage: Stage) -> None:
+        await stage.bus.add_server("odd", {"server": catalog([Tool(name="ask", input_schema=NULLS)])})
+        with stage.model(["Hello."]) as provider:
+            async with Agent(GoogleModel("gemini-3-pro"), toolsets=[toolset(stage.bus, "odd")]) as agent:
+                await agent.run("Go.")
+        null = {"type": "null"}
+        assert provider.asked[0].tools["odd_ask"]["parameters_json_schema"]["properties"] == {
+            "word": {"anyOf": [{"type": "string"}, null], "description": "A word."},
+            "one": {"anyOf": [{"type": "string", "enum": ["a", "b"]}, null]},
+            "many": {"type": "array", "items": {"anyOf": [{"type": "string"}, {"type": "integer"}, null]}},
+            "nullable": {"type": "boolean"},
+        }
+
+    @pytest.mark.skipif(corpus.absent() is not None, reason=str(corpus.absent()))
+    async def test_real_tools_reach_google_as_json_schema(self, stage: Stage) -> None:
+        tools = [
+            Tool(name=f"t{number}", description=spec.description, input_schema=dict(spec.input_schema))
+            for number, spec in enumerate(corpus.specs())
+        ]
+        await stage.bus.add_server("real", {"server": catalog(tools)})
+        with stage.model(["Hello."]) as provider:
+            async with Agent(GoogleModel("gemini-3-pro"), toolsets=[toolset(stage.bus, "real")]) as agent:
+                await agent.run("Go.")
+        sent = [tool["parameters_json_schema"] for tool in provider.asked[0].tools.values()]
+        assert len(sent) > 500
+        unknown = {key for schema in sent for key in keywords(schema)} - JSON_SCHEMA
+        assert unknown == set()
 
     @pytest.mark.parametrize("model", [OpenAIResponsesModel, AnthropicModel, GoogleModel])
     async def test_a_prompt_reaches_the_models_of_all_providers(

@@ -1,11 +1,16 @@
 """The adapter for smolagents, with an agent that calls tools; test_smolagents_code.py has the other kind."""
 
 import asyncio
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, ClassVar
 
 import pytest
+from mcp.server.mcpserver import MCPServer
+from mcp_types import ImageContent
+from PIL import Image as Pillow
 from smolagents import ChatMessage, LogLevel, OpenAIModel, ToolCallingAgent  # pyright: ignore[reportMissingTypeStubs]  it has none
 from smolagents.agents import ToolOutput  # pyright: ignore[reportMissingTypeStubs]  it has none
 from smolagents.memory import MemoryStep  # pyright: ignore[reportMissingTypeStubs]  it has none
@@ -142,7 +147,26 @@ class TestSmolagents(Contract):
     async def test_a_picture_of_a_prompt_that_cannot_be_opened_is_a_line(self) -> None:
         broken = PromptMessage(role="user", content=Image(data=PNG[:20], mime_type="image/png"))
         [message] = messages(PromptResult(messages=(broken,)))
-        assert message.content == [{"type": "text", "text": "[image: image/png, 20 B]"}]
+        text = "[image: image/png, 20 B] is not shown: it could not be opened"
+        assert message.content == [{"type": "text", "text": text}]
+
+    async def test_a_picture_with_a_wrong_checksum_is_shown_and_a_broken_one_is_named(
+        self, stage: Stage
+    ) -> None:
+        spoilt = PNG[:29] + b"\0\0\0\0" + PNG[33:]  # the checksum of its first chunk
+        album: MCPServer = MCPServer("album")
+
+        @album.tool(structured_output=False)
+        def look() -> list[ImageContent]:
+            """Two pictures."""
+            both = (b64encode(data).decode() for data in (spoilt, PNG[:20]))
+            return [ImageContent(data=data, mime_type="image/png") for data in both]
+
+        await stage.bus.add_server("album", {"server": album})
+        _, asked = await stage.play([[ToolCall("album_look")], "Seen."])
+        [image] = asked[1].images
+        assert Pillow.open(BytesIO(image)).size == (1, 1)
+        assert "[image: image/png, 20 B] is not shown: it could not be opened" in str(asked[1].body)
 
     async def test_runs_at_the_same_time_see_only_their_own_pictures(self, own_stage: Stage) -> None:
         def script(asked: Asked) -> str | list[ToolCall]:

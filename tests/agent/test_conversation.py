@@ -135,6 +135,21 @@ async def test_bytes_go_along_under_the_name_and_type_that_are_given() -> None:
     ]
 
 
+async def test_what_was_read_of_a_resource_is_a_file_too(bus: Toolbus) -> None:
+    agent = Agent(ScriptedModel(["One."]))
+    agent.add_file(await bus.read_resource("desk", "memo://greeting"))
+    agent.add_file(await bus.read_resource("library", "memo://picture"))
+    [archive] = await bus.read_resource("library", "memo://archive")
+    agent.add_file(archive, name="own.zip")
+    await final(agent.send())
+    assert prompt(agent) == [
+        "[resource: memo://greeting, text/plain]\nhello",
+        "[resource: memo://picture, image/png, 70 B]",
+        picture(),
+        "[resource: own.zip, application/zip, 5 B]",
+    ]
+
+
 async def test_a_file_that_is_added_after_a_send_goes_with_the_next() -> None:
     agent = Agent(ScriptedModel(["One.", "Two."]))
     first = agent.send("First.")

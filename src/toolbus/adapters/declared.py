@@ -33,3 +33,24 @@ def declared(tool: Tool, dialect: Dialect) -> Declared:
         parameters=next((function[key] for key in keys if function.get(key)), nothing),
         options={key: value for key, value in function.items() if key not in told},
     )
+
+
+def json_schema(schema: JSON) -> JSON:
+    """A schema of Google's dialect as JSON Schema: null is a type there, not the keyword `nullable`."""
+    if not isinstance(schema, dict):
+        return schema
+    node = cast(dict[str, JSON], schema)
+    changed = {key: value for key, value in node.items() if key != "nullable"}
+    takes_null = node.get("nullable") is True
+    if "properties" in node:
+        changed["properties"] = {name: json_schema(inner) for name, inner in node["properties"].items()}
+    if "items" in node:
+        changed["items"] = json_schema(node["items"])
+    if "anyOf" in node:
+        takes_null = takes_null or any(option.get("nullable") is True for option in node["anyOf"])
+        changed["anyOf"] = [json_schema({**option, "nullable": False}) for option in node["anyOf"]]
+    if not takes_null:
+        return changed
+    told = {"description": changed.pop("description")} if "description" in changed else {}
+    options: list[JSON] = changed.pop("anyOf", None) or [changed]
+    return {"anyOf": [*options, {"type": "null"}], **told}

@@ -5,19 +5,27 @@ from typing import Any, TypeAlias
 
 from pydantic import PrivateAttr
 
-from toolbus.adapters.calls import facts, unseen
+from toolbus.adapters.calls import facts, parsed, unseen
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
+from toolbus.adapters.langchain_pictures import with_pictures_beside
 from toolbus.adapters.media import Document, encoded, taken
 from toolbus.adapters.offer import Bus, Offer, Servers, Source
 from toolbus.adapters.prompts import Part, Turn, turns
+from toolbus.errors import ToolNotFound
 from toolbus.records import JSON, PromptResult, Text, ToolResult
-from toolbus.shape import Dialect
+from toolbus.shape import Dialect, rendered_text
 from toolbus.tool import Tool
 
 with needs("langchain"):
-    from langchain.agents.middleware import AgentMiddleware, ModelRequest, ModelResponse
-    from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+    from langchain.agents.middleware import (
+        AgentMiddleware,
+        AgentState,
+        ModelRequest,
+        ModelResponse,
+        hook_config,
+    )
+    from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, InvalidToolCall, ToolMessage
     from langchain_core.tools import StructuredTool, ToolException
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command
@@ -93,6 +101,8 @@ class LiveTools(AgentMiddleware[Any, Any, Any]):
     def __init__(self, offer: Offer[BusTool]) -> None:
         super().__init__()
         self._offer = offer
+        self._own: list[str] = []
+        """The names of the agent's own tools."""
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
@@ -108,32 +118,49 @@ class LiveTools(AgentMiddleware[Any, Any, Any]):
         """Let the model see what there is now."""
         return await handler(self._with_tools(request))
 
+    @hook_config(can_jump_to=["model"])
+    def after_model(self, state: AgentState[Any], runtime: Any) -> dict[str, Any] | None:
+        """Tell the model of calls whose arguments are no JSON; LangChain would end the run without a word."""
+        called = state["messages"][-1]
+        if not isinstance(called, AIMessage) or not called.invalid_tool_calls:
+            return None
+        told: dict[str, Any] = {"messages": [*map(_refused, called.invalid_tool_calls)]}
+        return told if called.tool_calls else {**told, "jump_to": "model"}
+
     def wrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Answer]
     ) -> Answer:
         """Run the tool, which the agent itself does not know."""
-        return handler(self._with_tool(request))
+        found = self._with_tool(request)
+        return found if isinstance(found, ToolMessage) else handler(found)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Answer]]
     ) -> Answer:
         """Run the tool, which the agent itself does not know."""
-        return await handler(self._with_tool(request))
+        found = self._with_tool(request)
+        return found if isinstance(found, ToolMessage) else await handler(found)
 
     def _with_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         self._offer.refresh()
         # What the agent was built with comes first: a tool of its own may bear the name of one of these.
         own = {tool.get("name") if isinstance(tool, dict) else tool.name for tool in request.tools}
+        self._own = sorted(filter(None, own))
         return request.override(
-            tools=[*request.tools, *(tool.for_request() for tool in self._offer if tool.name not in own)]
+            messages=with_pictures_beside(request.model, request.messages),
+            tools=[*request.tools, *(tool.for_request() for tool in self._offer if tool.name not in own)],
         )
 
-    def _with_tool(self, request: ToolCallRequest) -> ToolCallRequest:
+    def _with_tool(self, request: ToolCallRequest) -> ToolCallRequest | ToolMessage:
+        """The request with its tool, or what the model is told if there is none."""
         if request.tool is not None:
             return request
         name = request.tool_call["name"]
         found = next((tool for tool in self._offer if tool.name == name), None)
-        return request if found is None else request.override(tool=found)
+        if found is not None:
+            return request.override(tool=found)
+        unknown = ToolNotFound(name, [*self._own, *(tool.name for tool in self._offer)])
+        return _failed(request.tool_call["id"], name, ToolResult.failure(str(unknown)))
 
 
 class Failed(ToolException):
@@ -146,6 +173,17 @@ class Failed(ToolException):
 
 def _told(error: ToolException) -> Content:
     return error.content if isinstance(error, Failed) else str(error)
+
+
+def _refused(call: InvalidToolCall) -> ToolMessage:
+    given = parsed(call["args"])
+    if not isinstance(given, ToolResult):  # LangChain has another reason
+        given = ToolResult.failure(call["error"] or "the call cannot be read")
+    return _failed(call["id"], call["name"], given)
+
+
+def _failed(call: str | None, name: str | None, result: ToolResult) -> ToolMessage:
+    return ToolMessage(rendered_text(result), tool_call_id=call or "", name=name, status="error")
 
 
 def _answer(tool: Tool, result: ToolResult) -> tuple[Content, dict[str, JSON]]:

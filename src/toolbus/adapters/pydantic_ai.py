@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias
 
 from toolbus.adapters.approval import Approve, asks, checked
 from toolbus.adapters.calls import facts, parsed, unseen
-from toolbus.adapters.declared import declared
+from toolbus.adapters.declared import declared, json_schema
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PICTURES, SOUNDS, Document, documents, taken
 from toolbus.adapters.offer import Bus, Offer, Servers, Source, tools_of
@@ -135,7 +135,8 @@ def definition(tool: Tool, dialect: Dialect) -> ToolDefinition:
     return ToolDefinition(
         name=said.name,
         description=said.description,
-        parameters_json_schema=said.parameters,
+        # The framework sends it to Google as JSON Schema, not as the `parameters` that the dialect is for.
+        parameters_json_schema=json_schema(said.parameters) if dialect == "google" else said.parameters,
         strict=said.options.get("strict", loose),
         defer_loading=said.options.get("defer_loading") is True,
         metadata={**facts(tool), KEY: options_of(tool)},

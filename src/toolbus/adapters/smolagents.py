@@ -1,7 +1,6 @@
 """Tools and prompts of a bus for smolagents: `ToolCallingAgent(tools(bus), model)`, or `live(agent, bus)`."""
 
 import asyncio
-import io
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from toolbus.adapters.media import PICTURES, told
 from toolbus.adapters.offer import Bus, Offer, Servers, Source
 from toolbus.adapters.prompts import Part, turns
 from toolbus.adapters.smolagents_inputs import Inputs, as_function, as_json, description, identifier
+from toolbus.adapters.smolagents_pictures import opened
 from toolbus.errors import ToolbusError
 from toolbus.records import JSON, Image, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered, rendered_text
@@ -140,8 +140,7 @@ def answer(tool: Tool, result: ToolResult) -> Answer | Record:
 
 def pictures(result: ToolResult) -> list[Pillow.Image]:
     """The images that can be opened; the text has a line for each image, opened or not."""
-    images = (block for block in rendered(result, images=True) if isinstance(block, Image))
-    return [picture for image in images if (picture := _opened(image)) is not None]
+    return [picture for image in _images(result) if (picture := opened(image)) is not None]
 
 
 class BusTools(Offer[BusTool]):
@@ -197,29 +196,33 @@ class LiveTools(BusTools):
             call.cancel()
 
     def _show(self, step: ActionStep) -> None:
-        """After a step: put its pictures where the model sees them."""
+        """After a step: put its pictures where the model sees them, and say which could not be opened."""
         results, self._results = self._results, []
-        shown = [picture for result in results for picture in pictures(result)]
+        found = [(image, opened(image)) for result in results for image in _images(result)]
+        shown = [picture for _, picture in found if picture is not None]
         if shown:
             step.observations_images = [*(step.observations_images or []), *shown]
+        if missing := [_not_opened(image) for image, picture in found if picture is None]:
+            step.observations = "\n".join([step.observations or "", *missing]).lstrip("\n")
 
 
 def _waited(tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
     return tool.execute_sync(**arguments)
 
 
-def _opened(image: Image) -> Pillow.Image | None:
-    try:
-        return Pillow.open(io.BytesIO(image.data)).copy()
-    except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError):
-        return None  # not a format that Pillow knows, or broken
+def _images(result: ToolResult) -> list[Image]:
+    return [block for block in rendered(result, images=True) if isinstance(block, Image)]
+
+
+def _not_opened(image: Image) -> str:
+    return f"{told(image).text} is not shown: it could not be opened"
 
 
 def _content(part: Part) -> dict[str, Any]:
     if isinstance(part, Image):
-        picture = _opened(part)
+        picture = opened(part)
         if picture is not None:
             return {"type": "image", "image": picture}
-        part = told(part)
+        part = Text(text=_not_opened(part))
     assert isinstance(part, Text), f"{type(part).__name__} where none was asked for"
     return {"type": "text", "text": part.text}

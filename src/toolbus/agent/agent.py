@@ -17,7 +17,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import UsageLimits
 
 from toolbus.agent.approval import Approve, checked
-from toolbus.agent.conversation import Conversation, Outgoing
+from toolbus.agent.conversation import Conversation, File, Outgoing
 from toolbus.agent.hearing import Hearing
 from toolbus.agent.limits import LimitReached, Limits, reached
 from toolbus.agent.models import failed, model_of
@@ -214,10 +214,8 @@ class Agent:
         """Go on from a saved conversation; ValueError if the file holds none."""
         self._conversation.load(Path(path).read_bytes())
 
-    def add_file(
-        self, file: str | Path | bytes, *, name: str | None = None, mime_type: str | None = None
-    ) -> None:
-        """Let a file go along with the next message."""
+    def add_file(self, file: File, *, name: str | None = None, mime_type: str | None = None) -> None:
+        """Let a file go along with the next message: a path, bytes, or what `read_resource` returned."""
         self._conversation.add_file(file, name, mime_type)
 
     async def add_resource(self, server: str, uri: str) -> None:

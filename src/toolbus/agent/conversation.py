@@ -2,8 +2,9 @@
 
 import mimetypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeAlias
 
 from pydantic_ai.messages import (
     ModelMessage,
@@ -22,6 +23,9 @@ from toolbus.records import Block, Embedded, PromptMessage
 
 # Bytes of these types are given as they are, also where they could be read as text.
 _FILES = SHOWN | SOUNDS
+
+File: TypeAlias = str | Path | bytes | Embedded | Sequence[Embedded]
+"""A path, what a file holds, or what a resource holds, as `read_resource` returns it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,8 +81,12 @@ class Conversation:
         if not said.kept:
             self._waiting = [*said.along, *self._waiting]
 
-    def add_file(self, file: str | Path | bytes, name: str | None, mime_type: str | None) -> None:
+    def add_file(self, file: File, name: str | None, mime_type: str | None) -> None:
         """Let a file go along: text as text, anything else as what it is."""
+        if not isinstance(file, str | Path | bytes):
+            blocks = [file] if isinstance(file, Embedded) else file
+            self.add([_renamed(block, name, mime_type) for block in blocks])
+            return
         data = file if isinstance(file, bytes) else Path(file).read_bytes()
         called = name or ("file" if isinstance(file, bytes) else Path(file).name)
         kind = mime_type or mimetypes.guess_type(called)[0]
@@ -112,6 +120,10 @@ class Conversation:
     def load(self, data: bytes) -> None:
         """Go on from saved messages; ValueError if they are none."""
         self.messages = ModelMessagesTypeAdapter.validate_json(data)
+
+
+def _renamed(block: Embedded, name: str | None, mime_type: str | None) -> Embedded:
+    return replace(block, uri=name or block.uri, mime_type=mime_type or block.mime_type)
 
 
 def _is_partial(message: ModelMessage) -> bool:
