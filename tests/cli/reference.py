@@ -33,6 +33,8 @@ that ends in the next step. Without a terminal there is no colour, no spinner, a
 | 2 | wrong usage or config |
 | 130, 143 | ended by Ctrl-C, by SIGTERM; no process is left |
 
+With `-v` the log goes to stderr, with what servers log themselves (`notifications/message`).
+
 With `--json` there is one document on stdout and nothing else (`watch` and `chat`: one per line and
 event). A command that could not do its work prints `{"error": {"type": ..., "message": ...}}` there, too.
 

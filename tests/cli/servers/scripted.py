@@ -9,7 +9,8 @@ that hangs; `waits` whether it answers nothing before the first `go`; `stays`
 whether it stays when its input ends, and ignores SIGTERM; `stderr` and `stdout` what it says at the start;
 `control` a FIFO to tell it, while it runs, `go`, `grow NAME` or `die`; `resources`, `templates` and `prompts`
 what it lists besides, `contents` URI -> what is read there, `messages` prompt -> its messages (else the
-arguments); `asks` tool -> what it asks the user (the answer is its result, as JSON text).
+arguments); `asks` tool -> what it asks the user (the answer is its result, as JSON text); `logs` what it
+logs before it calls a tool, reads a resource or fills in a prompt: level -> data.
 """
 
 import json
@@ -73,6 +74,9 @@ class Scripted:
 
     def _answer(self, message: Message) -> None:
         params: Message = message.get("params") or {}
+        if message["method"] in ("tools/call", "resources/read", "prompts/get"):
+            for level, data in self._script.get("logs", {}).items():
+                self._send({"method": "notifications/message", "params": {"level": level, "data": data}})
         match message["method"]:
             case "initialize":
                 offers = {"resources", "prompts"} & set(self._script)
