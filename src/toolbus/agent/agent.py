@@ -216,6 +216,10 @@ class Agent:
         """Go on from a saved conversation; ValueError if the file holds none."""
         self._conversation.load(Path(path).read_bytes())
 
+    def clear(self) -> None:
+        """Forget what was said, and what was to go along with the next message."""
+        self._conversation = Conversation()
+
     def add_file(
         self, file: str | Path | bytes, *, name: str | None = None, mime_type: str | None = None
     ) -> None:
