@@ -33,6 +33,8 @@ that ends in the next step. Without a terminal there is no colour, no spinner, a
 | 2 | wrong usage or config |
 | 130, 143 | ended by Ctrl-C, by SIGTERM; no process is left |
 
+With `-v` the log goes to stderr, with what servers log themselves (`notifications/message`).
+
 With `--json` there is one document on stdout and nothing else (`watch` and `chat`: one per line and
 event). A command that could not do its work prints `{"error": {"type": ..., "message": ...}}` there, too.
 
@@ -126,6 +128,16 @@ JSON: `{"servers": {...} as in tools, "prompts": [{"server", "name", "title", "d
 """,
     "prompt": """\
 JSON: `{"server", "name", "description", "messages": [{"role", "content"}]}`, with content as in call.
+""",
+    "chat": """\
+Without `--model` it takes the first model that you have a key for (`ANTHROPIC_API_KEY`, `OPENAI_API_KEY`,
+`GOOGLE_API_KEY`, `DEEPSEEK_API_KEY`), else one of a local server. Keys come from the environment, or from the
+`.env` beside the config; a key from there is not passed on to servers.
+
+In the dialog, `/help` lists the commands: `/tools`, `/servers`, `/model NAME` to go on with another model,
+`/clear` to forget what was said, `/save FILE` and `/load FILE` to go on another day, `/quit`. Prompts of
+servers are commands, too: `/name key=value`, or `/server/name` where two servers have one of that name. You
+are asked for required arguments that you leave out.
 """,
     "check": """\
 JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "problems":

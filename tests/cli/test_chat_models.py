@@ -2,6 +2,7 @@
 
 import json
 import socket
+import sys
 import time
 import typing
 from collections.abc import Generator
@@ -67,8 +68,9 @@ def test_without_a_model_it_says_where_it_looked_and_how_to_name_one(folder: Pat
     assert done.stderr == (
         "toolbus: no model to chat with: none of ANTHROPIC_API_KEY, OPENAI_API_KEY, GOOGLE_API_KEY, "
         "GEMINI_API_KEY, DEEPSEEK_API_KEY is set, and no local server answers (Ollama at 127.0.0.1:11434, "
-        "LM Studio at 127.0.0.1:1234, vLLM at 127.0.0.1:8000, llama.cpp at 127.0.0.1:8080); set a key, "
-        "start a server, or name a model: --model openai:gpt-5.1\n"
+        "LM Studio at 127.0.0.1:1234, vLLM at 127.0.0.1:8000, llama.cpp at 127.0.0.1:8080); set a key "
+        "in the environment or in a .env beside the config, start a server, or name a model: "
+        "--model openai:gpt-5.1\n"
     )
 
 
@@ -86,6 +88,30 @@ def test_a_key_that_is_set_brings_a_model(folder: Path, keys: list[str], wire: s
         done = chat(folder, **env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "Hello to you.\n", "")
     assert [(asked.wire, asked.model) for asked in provider.asked] == [(wire, model)]
+
+
+def test_a_key_in_dotenv_brings_a_model_and_no_server_gets_it(folder: Path) -> None:
+    seen = "import os, sys; open('seen', 'w').write(str('OPENAI_API_KEY' in os.environ)); sys.exit(3)"
+    spy = {"command": sys.executable, "args": ["-c", seen], "cwd": str(folder), "inherit_env": "all"}
+    with Provider(["Hello to you."]) as provider:
+        env = provider.environment
+        (folder / ".env").write_text(f"OPENAI_API_KEY={env['OPENAI_API_KEY']}-of-dotenv\n")
+        write_config(folder, {"own": scripted(folder, "own"), "spy": spy})
+        done = chat(folder, OPENAI_BASE_URL=env["OPENAI_BASE_URL"])
+    assert (done.returncode, done.stdout) == (0, "Hello to you.\n")
+    (asked,) = provider.asked
+    assert asked.model == "gpt-5.1"
+    assert asked.headers["authorization"] == f"Bearer {env['OPENAI_API_KEY']}-of-dotenv"
+    assert (folder / "seen").read_text() == "False"
+
+
+def test_a_model_that_lacks_its_key_says_what_to_do_in_a_terminal(folder: Path) -> None:
+    done = chat(folder, "--model", "openai:gpt-5.1")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "toolbus: model 'openai:gpt-5.1': OPENAI_API_KEY is not set; set it in the environment or in a .env "
+        "beside the config, or name another model\n"
+    )
 
 
 def test_the_variable_names_a_model_and_the_option_another_one(folder: Path) -> None:

@@ -213,7 +213,8 @@ def test_commands_show_tools_and_servers_save_and_help(tmp_path: Path) -> None:
             ("/tools", "own  ready", "own_look", "own_write"),
             ("/servers", "own  ready"),
             ("/help", "/tools", "/servers", "/save", "FILE: write the conversation", "/quit"),
-            ("/sing", "no command '/sing'; there are /tools, /servers, /save, /help, /quit"),
+            ("/tolls", "no command '/tolls'; did you mean /tools? /help lists them"),
+            ("/qqqq", "no command '/qqqq'; /help lists them"),
             ("/save", "/save FILE: name one file"),
             ("/save toolbus.yaml", "'toolbus.yaml' is there already"),
             ("/save no/such/folder", "not saved: No such file or directory"),
@@ -244,3 +245,69 @@ def test_json_without_a_prompt_on_a_terminal_is_wrong_usage(tmp_path: Path) -> N
     with terminal("chat", "--json", folder=tmp_path) as screen:
         screen.until("--json is for one answer: give a prompt")
         assert screen.ended() == 2
+
+
+def said(asked: Asked) -> list[Any]:
+    """What the user said, as the model was told it at that turn."""
+    messages = [message["content"] for message in asked.body["input"] if message.get("role") == "user"]
+    return [text if isinstance(text, str) else text[0]["text"] for text in messages]
+
+
+def test_a_conversation_is_forgotten_and_taken_up_again(tmp_path: Path) -> None:
+    with Provider(["A.", "B.", "C."]) as provider, dialog(tmp_path, provider) as screen:
+        for line, shown in (
+            ("One.", "A."),
+            ("/save talk.json", "saved as talk.json"),
+            ("/clear", "what was said is forgotten"),
+            ("Two.", "B."),
+            ("/load", "/load FILE: name one file"),
+            ("/load none.json", "not loaded: No such file or directory: 'none.json'"),
+            ("/load toolbus.yaml", "not loaded: 'toolbus.yaml' holds no conversation"),
+            ("/load talk.json", "going on from 2 messages of talk.json"),
+            ("Three.", "C."),
+        ):
+            screen.press(f"{line}\r")
+            screen.until(shown, "> ")
+        screen.press("/quit\r")
+        assert screen.ended() == 0
+    assert [said(asked) for asked in provider.asked] == [["One."], ["Two."], ["One.", "Three."]]
+
+
+def test_another_model_is_told_what_was_said(tmp_path: Path) -> None:
+    with Provider(["A.", "B."]) as provider, dialog(tmp_path, provider) as screen:
+        for line, shown in (
+            ("One.", "A."),
+            ("/model nobody:knows", "model 'nobody:knows': unknown; name it as provider:model"),
+            ("/model", f"{MODEL}; /model NAME goes on with another one"),
+            ("/model openai:gpt-5", "going on with openai:gpt-5"),
+            ("Two.", "B."),
+        ):
+            screen.press(f"{line}\r")
+            screen.until(shown, "> ")
+        screen.press("/quit\r")
+        assert screen.ended() == 0
+    assert [asked.model for asked in provider.asked] == ["gpt-5.1", "gpt-5"]
+    assert said(provider.asked[1]) == ["One.", "Two."]
+
+
+def test_a_prompt_of_a_server_is_a_command(tmp_path: Path) -> None:
+    tone = {"name": "tone", "required": True, "description": "How."}
+    reply = {"name": "reply", "description": "Write a reply.", "arguments": [tone, {"name": "to"}]}
+    with Provider(["A.", "B."]) as provider, dialog(tmp_path, provider, prompts=[reply]) as screen:
+        for line, shown in (
+            ("/help", "/reply tone= [to=]  Write a reply."),
+            ("/repyl", "no command '/repyl'; did you mean /reply?"),
+            ("/reply tne=kind", "tne: no such argument; did you mean 'tone'?"),
+            ("/reply kind", "'kind' is not KEY=VALUE"),
+            ("/reply tone='very kind' to=Ann", "A."),
+        ):
+            screen.press(f"{line}\r")
+            screen.until(shown, "> ")
+        screen.press("/own/reply\r")
+        screen.until("tone (How.): ")
+        screen.press("rude\r")
+        screen.until("B.", "> ")
+        screen.press("/quit\r")
+        assert screen.ended() == 0
+    kind, rude = '{"tone": "very kind", "to": "Ann"}', '{"tone": "rude"}'
+    assert said(provider.asked[1]) == [kind, rude]

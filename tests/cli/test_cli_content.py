@@ -378,3 +378,25 @@ def test_a_server_of_either_era_is_read_and_prompted(tmp_path: Path, era: str) -
         *("user:", "resource code://guide, text/plain", "Be kind."),
         *("assistant:", "Gladly."),
     ]
+
+
+def test_with_v_what_a_server_logs_is_shown(tmp_path: Path) -> None:
+    own = scripted(
+        tmp_path,
+        "own",
+        tools=[{"name": "x"}],
+        resources=[],
+        contents={"x://a": [{"uri": "x://a", "text": "a"}]},
+        prompts=[{"name": "p"}],
+        logs={"info": "looking\x1b[31m", "error": {"code": 5}, "debug": "detail"},
+    )
+    write_config(tmp_path, {"own": own})
+    for words in (["call", "own_x"], ["read", "own", "x://a"], ["prompt", "own/p"]):
+        quiet, told = toolbus(*words, folder=tmp_path), toolbus(*words, "-v", folder=tmp_path)
+        assert (quiet.returncode, quiet.stderr) == (0, "")
+        assert told.stdout == quiet.stdout
+        lines = [line.partition(" ")[2] for line in told.stderr.splitlines() if "toolbus.server" in line]
+        assert lines == [
+            "toolbus.server INFO server 'own': looking\\x1b[31m",
+            "toolbus.server ERROR server 'own': {\"code\": 5}",
+        ]

@@ -62,6 +62,16 @@ def test_five_servers_over_both_transports_in_both_eras_and_one_is_broken(demo: 
         assert line in demo.text.stdout.splitlines()
 
 
+def test_without_a_folder_to_keep_it_in_nothing_of_the_demo_remains(tmp_path: Path) -> None:
+    folder, temporary = tmp_path / "work", tmp_path / "temporary"
+    folder.mkdir()
+    temporary.mkdir()
+    done = toolbus("demo", folder=folder, env={"TMPDIR": str(temporary)})
+    assert done.returncode == 0
+    assert "what they made is removed (--out DIR keeps it)" in done.stdout
+    assert list(temporary.iterdir()) == list(folder.iterdir()) == []
+
+
 def test_the_picture_is_a_png(demo: Demo) -> None:
     (call,) = demo.call("pictures_plot")
     (image,) = [block for block in call["content"] if block["type"] == "image"]

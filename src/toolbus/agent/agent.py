@@ -214,6 +214,10 @@ class Agent:
         """Go on from a saved conversation; ValueError if the file holds none."""
         self._conversation.load(Path(path).read_bytes())
 
+    def clear(self) -> None:
+        """Forget what was said, and what was to go along with the next message."""
+        self._conversation = Conversation()
+
     def add_file(self, file: File, *, name: str | None = None, mime_type: str | None = None) -> None:
         """Let a file go along with the next message: a path, bytes, or what `read_resource` returned."""
         self._conversation.add_file(file, name, mime_type)

@@ -1,6 +1,7 @@
 """From what a user says to a model: a name that pydantic-ai knows, a model, or the URL of a local server."""
 
 import json
+import os
 import urllib.request
 from collections.abc import Mapping
 from typing import Any, cast
@@ -15,6 +16,7 @@ from pydantic_ai.exceptions import (
     UserError,
 )
 from pydantic_ai.models import Model, infer_model
+from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
 from toolbus.agent.failures import ModelFailed
 from toolbus.config.redact import shown_url
@@ -25,16 +27,29 @@ LOOKING = 2.0
 _ADVICE = " To try Pydantic AI "
 
 
-def model_of(model: str | Model) -> Model:
-    """The model; `http://localhost:11434/v1#qwen3` is one on a server that speaks as OpenAI does."""
+def model_of(model: str | Model, keys: Mapping[str, str] | None = None) -> Model:
+    """The model; `http://localhost:11434/v1#qwen3` is one on a server that speaks as OpenAI does.
+
+    `keys` are by variable, such as `OPENAI_API_KEY`; a variable of the environment goes before them.
+    """
     if isinstance(model, Model):
         return model
     if model.startswith(("http://", "https://")):
         return _at_url(model)
     try:
-        return infer_model(model)
+        return infer_model(model, lambda provider: _provider(provider, keys or {}))
     except (UserError, ImportError, ValueError) as error:
         raise ModelFailed(model, _line(error).partition(_ADVICE)[0]) from error
+
+
+def _provider(name: str, keys: Mapping[str, str]) -> Provider[Any]:
+    base = name.partition("-")[0].upper()
+    variables = [f"{base}_API_KEY", *(["GEMINI_API_KEY"] if base == "GOOGLE" else [])]
+    key = next((keys[variable] for variable in variables if keys.get(variable)), None)
+    if key is None or any(os.environ.get(variable) for variable in variables):
+        return infer_provider(name)
+    made: Any = infer_provider_class(name)  # they all take the key, but have no common signature
+    return made(api_key=key)
 
 
 def served(url: str) -> list[str]:

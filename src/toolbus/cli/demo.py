@@ -12,7 +12,7 @@ import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -39,15 +39,14 @@ POEM = "The rain\nfalls on the roof\nand on the road.\n"
 
 
 def run(settings: Settings, out: Path | None) -> int:
-    """Show it all; what it makes is kept in `out`, or in a new folder."""
+    """Show it all; what it makes is kept in `out`, or removed at the end."""
     return run_async(lambda: _shown(settings, out))
 
 
 async def _shown(settings: Settings, out: Path | None) -> int:
     screen = Screen(settings)
     async with AsyncExitStack() as stack:
-        # Not removed at the end: there is a picture in it to look at.
-        folder = out or Path(mkdtemp(prefix="toolbus-demo-"))
+        folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="toolbus-demo-")))
         (folder / "files").mkdir(parents=True, exist_ok=True)
         (folder / "files" / "rain.txt").write_text(POEM, encoding="utf-8")
         with screen.moving("starting two servers over HTTP"):
@@ -59,7 +58,7 @@ async def _shown(settings: Settings, out: Path | None) -> int:
         show = _Show(screen)
         bus = await stack.enter_async_context(opened(screen, config, config.servers, show.hear))
         show.table(bus)
-        await _calls(show, bus, folder)
+        await _calls(show, bus, out)
         await _a_new_tool(show, bus)
         await _a_crash(show, bus, worker)
         await _mistakes(show, bus)
@@ -69,7 +68,8 @@ async def _shown(settings: Settings, out: Path | None) -> int:
     if screen.as_json:
         screen.json(show.report)
     me = "toolbus" if shutil.which("toolbus") else sys.argv[0]
-    screen.print(Text(f"\nAll servers are stopped; what they made is in {folder}", style="dim"))
+    kept = f"is in {out}" if out else "is removed (--out DIR keeps it)"
+    screen.print(Text(f"\nAll servers are stopped; what they made {kept}", style="dim"))
     screen.print(
         Text(f"Now yours: {me} init writes a config, {me} import takes over an editor's.", style="bold")
     )
@@ -95,12 +95,12 @@ def _config(folder: Path, worker: str, pictures: str) -> BusConfig:
     )
 
 
-async def _calls(show: "_Show", bus: "Toolbus", folder: Path) -> None:
+async def _calls(show: "_Show", bus: "Toolbus", out: Path | None) -> None:
     show.title("Calls, each to another server")
     await show.call(bus, "notes_add", {"text": "buy tea", "tags": ["shop", "soon"]})
     await show.call(bus, "notes_search", {"words": "tea"})
     await show.call(bus, "files_read", {"path": "rain.txt"})
-    await show.call(bus, "pictures_plot", {"values": [3, 1, 4, 1, 5, 9, 2, 6]}, out=folder)
+    await show.call(bus, "pictures_plot", {"values": [3, 1, 4, 1, 5, 9, 2, 6]}, out=out)
     show.title("A tool that takes its time tells how far it is")
     await show.call(bus, "worker_count_words", {"seconds": 2})
 

@@ -41,7 +41,7 @@ async def _filled(settings: Settings, name: str, given: Mapping[str, Sequence[st
         if named and not _found(bus, name):
             await awaken(screen, bus, config)
         prompt = _only(bus, name)
-        arguments = _arguments(prompt, given)
+        arguments = checked_arguments(prompt, given)
         with screen.moving(f"filling in {prompt.name}"):
             result = await bus.get_prompt(prompt.server, prompt.name, arguments)
     _print(screen, prompt, result, out)
@@ -68,7 +68,7 @@ def _only(bus: "Toolbus", name: str) -> Prompt:
     return found[0]
 
 
-def _arguments(prompt: Prompt, given: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def checked_arguments(prompt: Prompt, given: Mapping[str, Sequence[str]]) -> dict[str, str]:
     """What to fill in; `Usage` says what is wrong with it, or missing, before anything is sent."""
     known = [argument.name for argument in prompt.arguments]
     for key, values in given.items():

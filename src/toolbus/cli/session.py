@@ -1,6 +1,7 @@
 """A bus for the length of one command: the right servers up, and none left when it is over."""
 
 import asyncio
+import logging
 import signal
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager, suppress
@@ -9,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
-from toolbus.cli.screen import Screen, one_line
+from toolbus.cli.screen import Screen, escaped_json, one_line
 from toolbus.config import BusConfig, find_config, found_config, usable_config
 from toolbus.config.find import at_home, named_config
 from toolbus.errors import ConfigError, ServerNotFound
-from toolbus.events import Event, StateChanged
+from toolbus.events import Event, Logged, StateChanged
 from toolbus.interactions import Interactions
 
 if TYPE_CHECKING:
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
 NOT_YET = ("idle", "connecting")
 UNATTENDED = Interactions(declares_elicitation=True)
 """For commands without a person: all declare the same, because some servers list tools by that."""
+LEVELS = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "notice": logging.INFO,
+    "warning": logging.WARNING,
+}
+logger = logging.getLogger("toolbus.server")
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
@@ -149,6 +157,13 @@ def with_only(config: BusConfig, servers: Collection[str]) -> BusConfig:
     return config.model_copy(update={"servers": changed})
 
 
+def _log(event: Logged) -> None:
+    """What a server reports goes into the log, which `-v` shows."""
+    text = event.data if isinstance(event.data, str) else escaped_json(event.data)
+    source = f" ({event.logger})" if event.logger else ""
+    logger.log(LEVELS.get(event.level, logging.ERROR), "server %r%s: %s", event.server, source, text)
+
+
 class _Starting:
     """Waits for servers, and tells which are being waited for."""
 
@@ -170,6 +185,8 @@ class _Starting:
                 self._waiting.pop(event.server, None)
             if self._waiting:
                 self._moving.say(one_line("starting " + ", ".join(map(self._shown, self._waiting))))
+        if isinstance(event, Logged):
+            _log(event)
         if self._on_event is not None:
             self._on_event(event)
 

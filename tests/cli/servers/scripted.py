@@ -10,7 +10,8 @@ whether it stays when its input ends, and ignores SIGTERM; `stderr` and `stdout`
 `control` a FIFO to tell it, while it runs, `go`, `grow NAME` or `die`; `resources`, `templates` and `prompts`
 what it lists besides, `contents` URI -> what is read there, `messages` prompt -> its messages (else the
 arguments); `lists_declared` whether it lists a tool named for the capabilities that the client declares;
-`asks` tool -> what it asks the user (the answer is its result, as JSON text).
+`asks` tool -> what it asks the user (the answer is its result, as JSON text); `logs` what it logs before it
+calls a tool, reads a resource or fills in a prompt: level -> data.
 """
 
 import json
@@ -74,6 +75,9 @@ class Scripted:
 
     def _answer(self, message: Message) -> None:
         params: Message = message.get("params") or {}
+        if message["method"] in ("tools/call", "resources/read", "prompts/get"):
+            for level, data in self._script.get("logs", {}).items():
+                self._send({"method": "notifications/message", "params": {"level": level, "data": data}})
         match message["method"]:
             case "initialize":
                 if self._script.get("lists_declared"):

@@ -89,8 +89,12 @@ class Backstage:
         self.soon(hold())
         return _waited(entered)
 
-    def turn(self, agent: Agent, prompt: str) -> "Turn":
-        """Say something to the agent."""
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Have work done, and wait for what comes of it."""
+        return _waited(self.soon(work))
+
+    def turn(self, agent: Agent, prompt: str | None) -> "Turn":
+        """Say something to the agent, or have it go on from what it was given."""
         return Turn(self, agent, prompt)
 
     def attend(self, turn: "Turn") -> None:
@@ -126,7 +130,7 @@ class Asked:
 class Turn:
     """One run of an agent, followed from the main thread."""
 
-    def __init__(self, stage: Backstage, agent: Agent, prompt: str) -> None:
+    def __init__(self, stage: Backstage, agent: Agent, prompt: str | None) -> None:
         self._stage = stage
         self._events: SimpleQueue[RunEvent | Asked | None] = SimpleQueue()
         self._open: set[Asked] = set()
@@ -157,7 +161,7 @@ class Turn:
         finally:
             self._open.discard(asked)
 
-    async def _heard(self, agent: Agent, prompt: str) -> RunResult[str]:
+    async def _heard(self, agent: Agent, prompt: str | None) -> RunResult[str]:
         run = agent.send(prompt)
         async for event in run:
             self._events.put(event)

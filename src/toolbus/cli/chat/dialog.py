@@ -3,15 +3,19 @@
 import shlex
 from collections.abc import Callable
 from copy import copy
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolbus.agent import Agent
 from toolbus.cli.chat.keyboard import Keyboard
+from toolbus.cli.chat.models import shown
+from toolbus.cli.chat.prompts import asked_arguments, by_command, described
 from toolbus.cli.chat.turns import Turns
-from toolbus.cli.outcome import told
+from toolbus.cli.outcome import Usage, told
 from toolbus.cli.screen import Screen
-from toolbus.cli.tools import show_server
+from toolbus.cli.tools import counted, show_server
+from toolbus.errors import ToolbusError
+from toolbus.records import Prompt
 
 if TYPE_CHECKING:
     from toolbus.bus import Toolbus
@@ -28,7 +32,12 @@ class Dialog:
     """Reads lines, and does what they say."""
 
     def __init__(
-        self, screen: Screen, keyboard: Keyboard, turns: Turns, agent: Agent, bus: "Toolbus"
+        self,
+        screen: Screen,
+        keyboard: Keyboard,
+        turns: Turns,
+        bus: "Toolbus",
+        change_model: Callable[[str], None],
     ) -> None:
         self._screen = screen
         # What is shown here is no answer of the model: to stderr with it.
@@ -36,19 +45,24 @@ class Dialog:
         self._aside.out = screen.err
         self._keyboard = keyboard
         self._turns = turns
-        self._agent = agent
         self._bus = bus
+        self._change_model = change_model
+        self._model = ""
         self._own_files: set[Path] = set()
         self._commands: dict[str, tuple[str, Callable[[str], None]]] = {
             "/tools": ("the servers and their tools", self._tools),
             "/servers": ("the servers, and how they are", self._servers),
+            "/model": ("NAME: go on with another model", self._other_model),
+            "/clear": ("forget what was said", self._clear),
             "/save": ("FILE: write the conversation to a file, as JSON", self._save),
+            "/load": ("FILE: go on from a conversation that was saved", self._load),
             "/help": ("this list", self._help),
             "/quit": ("end the chat; so does Ctrl-D", self._quit),
         }
 
     def run(self, model: str) -> int:
         """Until the end; gives the exit code."""
+        self._model = model
         tools, servers = len(self._bus.catalog), len(self._bus.servers)
         self._screen.note(f"{model} with {tools} tools of {servers} servers; /help says what else there is")
         interrupted = False
@@ -74,18 +88,34 @@ class Dialog:
         if not line.strip():
             return
         if not line.startswith("/"):
-            self._ask(line)
+            self._ask(lambda: self._turns.take(line))
             return
         word, _, rest = line.strip().partition(" ")
+        prompts = by_command(self._bus.prompts(), self._commands)
         if word in self._commands:
             self._commands[word][1](rest.strip())
+        elif word in prompts:
+            self._use(prompts[word], rest)
         else:
-            self._screen.note(f"no command {word!r}; there are {', '.join(self._commands)}")
+            close = get_close_matches(word, [*self._commands, *prompts], n=1)
+            meant = f"did you mean {close[0]}? " if close else ""
+            self._screen.note(f"no command {word!r}; {meant}/help lists them")
 
-    def _ask(self, prompt: str) -> None:
+    def _use(self, prompt: Prompt, rest: str) -> None:
+        """A prompt of a server; required arguments that are not given are asked for."""
+        try:
+            arguments = asked_arguments(prompt, shlex.split(rest), self._keyboard)
+        except (Usage, ValueError, OSError) as error:
+            self._screen.note(str(error))
+        except EOFError:
+            self._screen.note("\nnothing was sent")
+        else:
+            self._ask(lambda: self._turns.use(prompt, arguments))
+
+    def _ask(self, take: Callable[[], None]) -> None:
         """A turn; one that ends early does not end the chat."""
         try:
-            self._turns.take(prompt)
+            take()
         except KeyboardInterrupt:
             self._screen.note(
                 "stopped; what was said in this turn is forgotten, what tools did is not undone"
@@ -105,20 +135,56 @@ class Dialog:
         for alias, status in self._bus.servers.items():
             show_server(self._aside, alias, status, [])
 
-    def _save(self, rest: str) -> None:
+    def _other_model(self, rest: str) -> None:
+        if not rest:
+            self._screen.note(f"{self._model}; /model NAME goes on with another one")
+            return
+        try:
+            self._change_model(rest)
+        except ToolbusError as error:
+            told(error, as_json=False)
+            return
+        self._model = shown(rest)
+        self._screen.note(f"going on with {self._model}")
+
+    def _clear(self, rest: str) -> None:
+        self._turns.agent.clear()
+        self._screen.note("what was said is forgotten; what tools did is not undone")
+
+    def _named_file(self, command: str, rest: str) -> Path | None:
         try:
             words = shlex.split(rest)
         except ValueError:  # a quote without its other half
             words = []
-        if len(words) != 1:
-            self._screen.note("/save FILE: name one file, in quotes if there are spaces in it")
+        if len(words) == 1:
+            return Path(words[0]).expanduser()
+        self._screen.note(f"{command} FILE: name one file, in quotes if there are spaces in it")
+        return None
+
+    def _load(self, rest: str) -> None:
+        path = self._named_file("/load", rest)
+        if path is None:
             return
-        path = Path(words[0]).expanduser()
+        try:
+            self._turns.agent.load(path)
+        except OSError as error:
+            self._screen.note(f"not loaded: {error.strerror or error}: {str(path)!r}")
+        except ValueError:
+            self._screen.note(f"not loaded: {str(path)!r} holds no conversation; /save writes one")
+        else:
+            self._own_files.add(path)
+            count = counted(len(self._turns.agent.history), "message")
+            self._screen.note(f"going on from {count} of {path}")
+
+    def _save(self, rest: str) -> None:
+        path = self._named_file("/save", rest)
+        if path is None:
+            return
         if path.exists() and path not in self._own_files:
             self._screen.note(f"{str(path)!r} is there already; name another file")
             return
         try:
-            self._agent.save(path)
+            self._turns.agent.save(path)
         except OSError as error:
             self._screen.note(f"not saved: {error.strerror or error}: {str(path)!r}")
             return
@@ -128,6 +194,8 @@ class Dialog:
     def _help(self, rest: str) -> None:
         for name, (about, _) in self._commands.items():
             self._screen.note(f"  {name:9} {about}")
+        for line in described(by_command(self._bus.prompts(), self._commands)):
+            self._screen.note(f"  {line}")
         self._screen.note("Ctrl-C stops a turn. A line that begins with a space is never a command.")
 
     def _quit(self, rest: str) -> None:

@@ -5,13 +5,18 @@ A look at local servers takes less than a second, all of them together. A key is
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
 from threading import Thread
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
+from toolbus.config import BusConfig, Secrets
+from toolbus.config.lookup import Missing
+from toolbus.config.project import DOTENV
 from toolbus.config.redact import shown_url, spellings, url_secrets
 from toolbus.errors import ToolbusError
 
@@ -30,10 +35,25 @@ LOCAL = {
     "llama.cpp": "http://127.0.0.1:8080/v1",
 }
 """Where servers that speak as OpenAI does listen unless told otherwise."""
+KEY = "_API_KEY"
 LOOKING = 0.8
 """Seconds that all of them together get to answer."""
 LONGEST = 1_000_000
 """Bytes of a list of models; on these ports anything may listen."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A model, and the keys that are not in the environment."""
+
+    model: str
+    keys: Mapping[str, str] = field(repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What must not be printed: keys, and the credentials of an address."""
+        exported = [value for name, value in os.environ.items() if name.upper().endswith(KEY)]
+        return spellings([*exported, *self.keys.values(), *url_secrets(self.model)])
 
 
 class NoModel(ToolbusError):
@@ -43,15 +63,25 @@ class NoModel(ToolbusError):
         places = ", ".join(f"{name} at {urlsplit(url).netloc}" for name, url in LOCAL.items())
         super().__init__(
             f"no model to chat with: none of {', '.join(KEYS)} is set, and no local server answers "
-            f"({places}); set a key, start a server, or name a model: --model openai:gpt-5.1"
+            f"({places}); set a key in the environment or in a .env beside the config, start a server, "
+            "or name a model: --model openai:gpt-5.1"
         )
 
 
-def chosen(named: str | None) -> str:
+def keys_of(config: BusConfig) -> dict[str, str]:
+    """The keys in the `.env` beside the config, by variable; never put into the environment, which servers
+    may inherit."""
+    values = Secrets(None, config.folder, config.reviewed).variables(DOTENV)
+    if isinstance(values, Missing):
+        return {}
+    return {name: value for name, value in values.items() if name.upper().endswith(KEY) and value}
+
+
+def chosen(named: str | None, keys: Mapping[str, str]) -> str:
     """The model to use, as `Agent` takes it; raises `NoModel`."""
     if named:
         return named
-    by_key = (model for variable, model in KEYS.items() if os.environ.get(variable))
+    by_key = (model for variable, model in KEYS.items() if os.environ.get(variable) or keys.get(variable))
     model = next(by_key, None) or answering(LOCAL)
     if model is None:
         raise NoModel
@@ -94,7 +124,16 @@ def shown(model: str) -> str:
     return f"{shown_url(url)}#{name}" if name else shown_url(url)
 
 
-def secrets_of(model: str) -> tuple[str, ...]:
-    """What must not be printed: every key in the environment, and the credentials of an address."""
-    keys = [value for name, value in os.environ.items() if name.upper().endswith("_API_KEY")]
-    return spellings([*keys, *url_secrets(model)])
+def advice(reason: str) -> str | None:
+    """What to do in a terminal about a model that cannot be used; None if the reason says enough.
+
+    Providers tell programmers which class to make.
+    """
+    if missing := re.search(r"[Ss]et the `(\w+)` environment variable", reason):
+        where = "in the environment or in a .env beside the config"
+        return f"{missing[1]} is not set; set it {where}, or name another model"
+    if needed := re.search(r"[Ii]nstall the `([\w-]+)` package.*(pip install \S+)`", reason):
+        return f"needs the {needed[1]} package; {needed[2]}"
+    if reason.startswith(("Unknown model", "Unknown provider")) and "Did you mean" not in reason:
+        return "unknown; name it as provider:model, such as openai:gpt-5.1, or by the URL of a local server"
+    return None

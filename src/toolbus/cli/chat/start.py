@@ -4,7 +4,7 @@ import os
 import sys
 import warnings
 
-from toolbus.cli.chat.models import chosen
+from toolbus.cli.chat.models import Choice, chosen, keys_of
 from toolbus.cli.chat.wanted import Wanted
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
@@ -26,8 +26,9 @@ def run(settings: Settings, wanted: Wanted) -> int:
         # Here, and not above: no other command, and no mistake, waits for pydantic-ai.
         from toolbus.cli.chat.talk import talk
     with screen.moving("looking for a model"):
-        model = chosen(wanted.model)
-    return talk(screen, config, wanted, model, prompt)
+        keys = keys_of(config)
+        model = chosen(wanted.model, keys)
+    return talk(screen, config, wanted, Choice(model=model, keys=keys), prompt)
 
 
 def _hush(settings: Settings) -> None:

@@ -1,16 +1,17 @@
 """A chat from its first word to its last: servers up, turns one after another, all closed again."""
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from toolbus.agent import Agent, ModelFailed
-from toolbus.agent.models import model_of
+from toolbus.agent.models import Model, model_of
 from toolbus.cli.chat.asking import Asking
 from toolbus.cli.chat.backstage import backstage
 from toolbus.cli.chat.dialog import Dialog
 from toolbus.cli.chat.jsonlines import JsonLines
 from toolbus.cli.chat.keyboard import Keyboard
-from toolbus.cli.chat.models import secrets_of, shown
+from toolbus.cli.chat.models import Choice, advice, shown
 from toolbus.cli.chat.turns import Turns, without_secrets
 from toolbus.cli.chat.view import Shown, View
 from toolbus.cli.chat.wanted import Wanted
@@ -25,27 +26,42 @@ if TYPE_CHECKING:
     from toolbus.bus import Toolbus
 
 
-def talk(screen: Screen, config: BusConfig, wanted: Wanted, model: str, prompt: str | None) -> int:
+def talk(screen: Screen, config: BusConfig, wanted: Wanted, choice: Choice, prompt: str | None) -> int:
     """Answer the prompt, or without one whatever a person asks; gives the exit code."""
-    secrets = secrets_of(model)
-    try:
-        the_model = model_of(model)
-    except ModelFailed as error:
-        raise without_secrets(error, secrets) from None
+    model = _made(choice)
     with backstage() as stage:
         person = Interactions(elicit=stage.elicit) if at_terminal(screen) else UNATTENDED
         bus = stage.held(opened(screen, config, config.servers, interactions=person))
         _check(screen, config, bus)
-        stage.held(the_model)  # its HTTP client
-        agent = stage.held(Agent(the_model, tools=[bus], approve=wanted.approve))
+
+        def agent_with(model: Model) -> Agent:
+            stage.held(model)  # its HTTP client
+            return stage.held(Agent(model, tools=[bus], approve=wanted.approve))
+
         keyboard = Keyboard() if sys.stdin is not None and sys.stdin.isatty() else None
         asking = Asking(screen, keyboard if at_terminal(screen) else None)
-        turns = Turns(stage, agent, _view(screen, wanted, is_dialog=prompt is None), asking, secrets)
+        view = _view(screen, wanted, is_dialog=prompt is None)
+        turns = Turns(stage, agent_with(model), view, asking, choice.secrets)
         if prompt is not None:
             turns.take(prompt)
             return 0
         assert keyboard is not None, "without a prompt there is a terminal"
-        return Dialog(screen, keyboard, turns, agent, bus).run(shown(model))
+
+        def change(name: str) -> None:
+            other = replace(choice, model=name)
+            turns.change(agent_with(_made(other)), other.secrets)
+
+        return Dialog(screen, keyboard, turns, bus, change).run(shown(choice.model))
+
+
+def _made(choice: Choice) -> Model:
+    """The model; `ModelFailed` says what to do in a terminal."""
+    try:
+        return model_of(choice.model, choice.keys)
+    except ModelFailed as error:
+        plain = without_secrets(error, choice.secrets)
+        reason = advice(str(plain).removeprefix(f"model {plain.model!r}: "))
+        raise ModelFailed(plain.model, reason) if reason else plain from None
 
 
 def _view(screen: Screen, wanted: Wanted, *, is_dialog: bool) -> View:

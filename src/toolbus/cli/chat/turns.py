@@ -1,10 +1,13 @@
 """One turn after another: a prompt goes to the agent, what happens is shown, a person is asked."""
 
+from collections.abc import Mapping
+
 from toolbus.agent import Agent, ApprovalAsked, ModelFailed, RunResult
 from toolbus.cli.chat.asking import Asking
 from toolbus.cli.chat.backstage import Asked, Backstage, Turn
 from toolbus.cli.chat.view import View
 from toolbus.config.redact import redacted
+from toolbus.records import Prompt
 
 
 class Turns:
@@ -14,14 +17,39 @@ class Turns:
         self, stage: Backstage, agent: Agent, view: View, asking: Asking, secrets: tuple[str, ...]
     ) -> None:
         self._stage = stage
-        self._agent = agent
+        self.agent = agent
         self._view = view
         self._asking = asking
         self._secrets = secrets
 
+    def change(self, agent: Agent, secrets: tuple[str, ...]) -> None:
+        """Go on with another agent, which is told what was said."""
+        agent.history = self.agent.history
+        self.agent, self._secrets = agent, secrets
+
     def take(self, prompt: str) -> None:
         """Answer a prompt; raises what ended the turn early. Ctrl-C ends it."""
-        turn = self._stage.turn(self._agent, prompt)
+        self._forget_unsent()
+        self._take(prompt)
+
+    def use(self, prompt: Prompt, arguments: Mapping[str, str]) -> None:
+        """Answer a prompt of a server, filled in."""
+        self._forget_unsent()
+        self._view.begin()
+        try:
+            self._stage.wait(self.agent.use_prompt(prompt.server, prompt.name, arguments))
+        finally:
+            self._view.pause()
+        self._take(None)
+
+    def _forget_unsent(self) -> None:
+        """A prompt of a server whose turn failed must not go along with what is said next."""
+        said = self.agent.history
+        self.agent.clear()
+        self.agent.history = said
+
+    def _take(self, prompt: str | None) -> None:
+        turn = self._stage.turn(self.agent, prompt)
         with turn.interrupts_waiting():
             try:
                 result = self._followed(turn)
