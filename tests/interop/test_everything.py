@@ -274,6 +274,28 @@ async def test_it_asks_a_person_a_model_and_for_folders(entry: dict[str, Any]) -
     assert "file:///srv/tea" in roots.text
 
 
+async def test_a_tool_that_is_only_called_as_a_task_is_followed_to_its_end_and_may_ask(
+    entry: dict[str, Any],
+) -> None:
+    said: list[str | None] = []
+    asked: list[Elicitation] = []
+
+    def elicit(question: Elicitation) -> Answer:
+        asked.append(question)
+        return question.accept({"interpretation": "snake"})
+
+    config = {"servers": {"all": entry | {"required": True}}}
+    async with Toolbus(config, interactions=Interactions(elicit=elicit)) as bus:
+        result = await bus.call(
+            "all/simulate-research-query",
+            {"topic": "python", "ambiguous": True},
+            on_progress=lambda done, total, message: said.append(message),
+        )
+    assert "# Research Report: python (snake)" in result.text
+    assert [question.tool for question in asked] == ["simulate-research-query"]
+    assert "Gathering sources..." in said
+
+
 async def test_what_is_not_handled_is_not_declared_so_it_does_not_offer_it(entry: dict[str, Any]) -> None:
     async with bus_of(entry) as bus:
         assert "all/trigger-sampling-request" not in bus.catalog

@@ -3,8 +3,9 @@
 Run it: `python scripted.py modern|legacy SCRIPT_JSON`. It has the tools `act`, `wait` (which takes `slow`
 seconds) and `log` (all it was sent). The script may hold `call` and `task` (answers to calls and to
 tasks/get, one after another, the last one again and again), `error` (to calls), `ask` (what it asks in a
-call of the legacy era), `times` (how often), `at_once` (whether the call is answered before the question),
-`dies_of`, `fails_unanswered`.
+call of the legacy era), `tasks_only` (whether `act` has to be a task of the legacy era, whose results are
+`result`, one after another), `times` (how often it asks), `at_once` (whether the call is answered before the
+question), `dies_of`, `fails_unanswered`.
 """
 
 import json
@@ -14,7 +15,7 @@ import time
 from typing import Any, cast
 
 Message = dict[str, Any]
-TOOLS = [{"name": name, "inputSchema": {"type": "object"}} for name in ("act", "wait", "log")]
+TOOLS: list[Message] = [{"name": name, "inputSchema": {"type": "object"}} for name in ("act", "wait", "log")]
 
 
 class Scripted:
@@ -27,6 +28,11 @@ class Scripted:
         self.given: dict[str, int] = {}
         self.asked: dict[str, tuple[Any, int]] = {}
         """The questions that are open: the request they belong to, and how many more follow."""
+        self.capabilities: Message = {"tools": {}, "resources": {"subscribe": True}}
+        self.tools: list[Message] = TOOLS
+        if script.get("tasks_only"):
+            self.capabilities["tasks"] = {"requests": {"tools": {"call": {}}}, "cancel": {}}
+            self.tools = [{**TOOLS[0], "execution": {"taskSupport": "required"}}, *TOOLS[1:]]
 
     def serve(self) -> None:
         for line in sys.stdin:
@@ -40,7 +46,7 @@ class Scripted:
                 self.take(message["id"], message["method"], message.get("params") or {})
 
     def take(self, number: Any, method: str, params: Message) -> None:
-        capabilities = {"tools": {}, "resources": {"subscribe": True}}
+        capabilities = self.capabilities
         match method:
             case "server/discover" if self.era == "modern":
                 self.result(number, {"supportedVersions": ["2026-07-28"], "capabilities": capabilities})
@@ -49,13 +55,15 @@ class Scripted:
                 version = {"protocolVersion": "2025-11-25", "serverInfo": info}
                 self.result(number, {**version, "capabilities": capabilities})
             case "tools/list":
-                self.result(number, {"tools": TOOLS})
+                self.result(number, {"tools": self.tools})
             case "resources/list":
                 self.result(number, {"resources": []})
             case "resources/templates/list":
                 self.result(number, {"resourceTemplates": []})
+            case "tasks/result":
+                self.say({"id": number, **self.following("result")})
             case "tools/call" | "resources/read":
-                self.call(number, params.get("name", "read"))
+                self.call(number, params.get("name", "read"), is_task="task" in params)
             case "tasks/get":
                 self.result(number, self.following("task"))
             case "server/discover":
@@ -63,8 +71,10 @@ class Scripted:
             case _:
                 self.result(number, {})
 
-    def call(self, number: Any, name: str) -> None:
-        if name == "log":
+    def call(self, number: Any, name: str, *, is_task: bool) -> None:
+        if is_task is not (name == "act" and "tasks" in self.capabilities):
+            self.say({"id": number, "error": {"code": -32601, "message": "a task, or not?"}})
+        elif name == "log":
             self.done(number, json.dumps(self.sent))
         elif name == "wait":
             threading.Timer(self.script.get("slow", 2), self.done, (number, "waited")).start()

@@ -85,6 +85,8 @@ class Following:
                     return self._waiting(state.id, fresh)
                 if fresh:
                     await self._answer(state.id, fresh, {})
+                elif not state.requests:
+                    await self._listen(state.id)
                 return None
             case "working":
                 return None
@@ -100,6 +102,16 @@ class Following:
         )
         self._answered.update(asked)
         if self._deadline is not None:  # the time in which a person thought is the server's own
+            self._deadline += _now() - began
+
+    async def _listen(self, task: str) -> None:
+        """Let a server of the legacy era ask what it wants to know."""
+        began = _now()
+        await self._asked(
+            lambda session, timeout: requests.listen_to_task(session, self._errand, task, timeout),
+            repeatable=True,
+        )
+        if self._deadline is not None:  # as above
             self._deadline += _now() - began
 
     async def _look(self, task: str) -> TaskState:

@@ -7,7 +7,7 @@ What is not a plain first call is handed to the SDK's own. A page of tools is gi
 records are made of it directly.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from typing import Any, Protocol, cast
 
 import mcp_types as types
@@ -17,7 +17,7 @@ from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value
 from pydantic import TypeAdapter
 
 from toolbus.connect.errand import CURRENT
-from toolbus.connect.rounds import SUSPENDING, TaskResult, look
+from toolbus.connect.rounds import SUSPENDING, Started, TaskResult, look
 from toolbus.connect.sieve import Sieve
 
 _answer: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
@@ -32,11 +32,17 @@ class CheckOutput(Protocol):
 
 
 def make_lean(
-    client: Client, sieve: Sieve, check_output: CheckOutput, server: str, handled: frozenset[str]
+    client: Client,
+    sieve: Sieve,
+    check_output: CheckOutput,
+    server: str,
+    handled: frozenset[str],
+    tasks_only: Set[str],
 ) -> None:
     """Have the client's calls go the short way; `check_output` sees every result that is no failure.
 
-    `handled` names the requests of a server that somebody here answers.
+    `handled` names the requests of a server that somebody here answers, `tasks_only` the tools that a server
+    of the legacy era has to make a task of.
     """
     session = client.session
     thorough = cast("Callable[..., Awaitable[Any]]", session.call_tool)
@@ -67,14 +73,14 @@ def make_lean(
                 "method": "tools/call",
                 "params": {"name": name, "arguments": arguments},
             }
+            if name in tasks_only:
+                request["params"]["task"] = {}
             options: CallOptions = {}
             stamp(request, options)
             if progress_callback is not None:
                 options["on_progress"] = progress_callback
             raw = await sieve.send_raw_request("tools/call", request["params"], options)
-            if raw.get("resultType") == "task":
-                return TaskResult.model_validate(raw)
-            result = _answer.validate_python(raw, by_name=False)
+            result = _read(raw, as_task=name in tasks_only)
             if isinstance(result, types.CallToolResult) and not result.is_error:
                 await check_output(name, result)
         if isinstance(result, types.InputRequiredResult):
@@ -85,6 +91,16 @@ def make_lean(
     session.validate_tool_result = check_output
     session.get_prompt = _looking(session.get_prompt, server, handled)
     session.read_resource = _looking(session.read_resource, server, handled)
+
+
+def _read(raw: dict[str, Any], *, as_task: bool) -> Any:
+    """What a server answered to a call: a result, a question or a task; `Started` in the legacy era."""
+    if as_task and isinstance(raw.get("task"), dict):
+        # Though it may be done by now: the result is there for who asks for it.
+        raise Started({**raw["task"], "status": "working"})
+    if raw.get("resultType") == "task":
+        return TaskResult.model_validate(raw)
+    return _answer.validate_python(raw, by_name=False)
 
 
 def _looking(ask: Callable[..., Awaitable[Any]], server: str, handled: frozenset[str]) -> Any:

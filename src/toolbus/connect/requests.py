@@ -1,6 +1,7 @@
 """What is asked of a server besides its tools: resources, prompts, completion, tasks."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 import mcp_types as types
 
@@ -8,7 +9,7 @@ from toolbus.connect import wire
 from toolbus.connect.errand import Errand
 from toolbus.connect.lean import sent_raw
 from toolbus.connect.session import Session
-from toolbus.errors import ResourceTooLarge
+from toolbus.errors import CallTimeout, ResourceTooLarge
 from toolbus.questions import Answer
 from toolbus.records import JSON, Completion, Embedded, JSONObject, PromptResult, TaskState
 
@@ -96,8 +97,21 @@ async def tell_roots(session: Session) -> None:
 
 
 async def task_state(session: Session, task: str, timeout: float) -> TaskState:
-    """How a task is doing."""
-    return session.task_state(f"task {task!r}", await _of_task(session, "tasks/get", task, {}, timeout))
+    """How a task is doing; in the legacy era the result of one that is over is asked for as well."""
+    raw = await _of_task(session, "tasks/get", task, {}, timeout)
+    state = session.task_state(f"task {task!r}", raw)
+    if session.era == "legacy" and state.status in ("completed", "failed"):
+        # Also the result of one that failed: it says why, as a result or as an error.
+        result = await _of_task(session, "tasks/result", task, {}, timeout)
+        return session.task_state(f"task {task!r}", {**raw, "status": "completed", "result": result})
+    return state
+
+
+async def listen_to_task(session: Session, errand: Errand, task: str, timeout: float) -> None:
+    """In the legacy era: wait for the result of a task, because a server asks only meanwhile."""
+    if session.era == "legacy":
+        with session.errands.under_way(errand), suppress(CallTimeout):
+            await _of_task(session, "tasks/result", task, {}, timeout)
 
 
 async def responses(

@@ -74,9 +74,11 @@ class Session:
         """Set when the server no longer takes our credentials."""
         self.outputs: dict[str, OutputCheck] = {}
         """How to check the output of the tools that say what it looks like."""
+        self.tasks_only: set[str] = set()
+        """The tools that a server of the legacy era calls only as a task."""
         self.used = asyncio.get_running_loop().time()
         """When the last request was sent, by the clock of the loop."""
-        make_lean(client, sieve, self._check_output, config.alias, answering.handled)
+        make_lean(client, sieve, self._check_output, config.alias, answering.handled, self.tasks_only)
         answering.serve(client.session, self.errands, self.clocks)
 
     @property

@@ -166,11 +166,12 @@ def task_state(raw: dict[str, JSON]) -> TaskState:
         keep_unknown_blocks(said)
         result = tool_result(types.CallToolResult.model_validate(said, by_name=False))
     error = task.error.get("message") if task.error else None
+    poll = task.poll_interval if task.poll_interval_ms is None else task.poll_interval_ms
     return TaskState(
         id=task.task_id,
         status=task.status,
         message=cleaned(task.status_message) if task.status_message else None,
-        poll_after=POLL_AFTER if task.poll_interval_ms is None else task.poll_interval_ms / 1000,
+        poll_after=POLL_AFTER if poll is None else poll / 1000,
         requests=requests_json(task.input_requests or {}),
         result=result,
         error=cleaned(str(error)) if error else None,
@@ -186,7 +187,7 @@ inputs: TypeAdapter[dict[str, types.InputRequest]] = TypeAdapter(dict[str, types
 
 
 class _Task(BaseModel):
-    """The wire format of the tasks extension, which the SDK leaves to others."""
+    """The wire format of the tasks extension, which the SDK leaves to others; and that of the legacy era."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -194,6 +195,8 @@ class _Task(BaseModel):
     status: Literal["working", "input_required", "completed", "failed", "cancelled"]
     status_message: str | None = None
     poll_interval_ms: float | None = Field(default=None, allow_inf_nan=False)
+    poll_interval: float | None = Field(default=None, allow_inf_nan=False)
+    """What the legacy era calls the same."""
     input_requests: dict[str, types.InputRequest] | None = None
     result: dict[str, JSON] | None = None
     error: dict[str, JSON] | None = None

@@ -136,6 +136,7 @@ async def _tools_page(session: Session, kind: Kind, cursor: str | None, timeout:
     items = page.get("tools")
     if not isinstance(items, list):
         raise CallRejected(session.server, "the list of tools", INTERNAL_ERROR, "the answer holds no list")
+    _learn_tasks(session, cast("list[Any]", items))
     following = page.get("nextCursor")
     records = [tool_spec(session.server, item) for item in cast("list[Any]", items)]
     if session.era == "modern":
@@ -143,6 +144,20 @@ async def _tools_page(session: Session, kind: Kind, cursor: str | None, timeout:
         if headed:
             records = await _with_headers(session, records, headed, cursor, timeout)
     return records, following if isinstance(following, str) else None
+
+
+def _learn_tasks(session: Session, items: list[Any]) -> None:
+    """Note the tools that a server of the legacy era runs as tasks only, if it says that it has tasks."""
+    tasks = session.client.server_capabilities.tasks
+    offered = tasks and tasks.requests and tasks.requests.tools and tasks.requests.tools.call is not None
+    for item in items if offered and session.era == "legacy" else ():
+        match item:
+            case {"name": str() as name, "execution": {"taskSupport": "required"}}:
+                session.tasks_only.add(name)
+            case {"name": str() as name}:
+                session.tasks_only.discard(name)
+            case _:
+                pass
 
 
 async def _with_headers(
