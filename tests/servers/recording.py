@@ -1,12 +1,18 @@
-"""A plain MCP server over HTTP that records what it was sent; it can redirect, refuse and speak TLS."""
+"""A plain MCP server over HTTP that records what it was sent; it can redirect, refuse and speak TLS.
+
+Run it as a process that keeps no stream open: `python recording.py modern|legacy PORT_FILE PORT`.
+"""
 
 import json
+import socket
 import ssl
+import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 JSON = {"content-type": "application/json"}
@@ -49,6 +55,14 @@ class Recording:
         self.redirects: dict[str, str] = {}
         """Path without query -> Location."""
         self.port = 0
+        self.listening: socket.socket | None = None
+        self.gate: Event | None = None
+        """What a call waits for before it is answered."""
+
+    def stop_listening(self) -> None:
+        """Take no more connections; what is under way goes on."""
+        assert self.listening is not None
+        self.listening.close()
 
     @property
     def url(self) -> str:
@@ -98,6 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.reply(status, self.record.bodies.get(status, b""), **JSON)
         elif "id" not in message:
             self.reply(202)
+        elif method == "tools/call" and self.record.gate is not None:
+            self.record.gate.wait(60)
+            self.respond(message["id"], self.record.results["tools/call"], {})
         elif method == "tools/call" and self.record.closes:
             self.record.called = message["id"]
             self.record.came.append(time.monotonic())
@@ -126,15 +143,20 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None: ...  # noqa: A002
 
 
+def _server(record: Recording, port: int = 0) -> ThreadingHTTPServer:
+    server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"record": record}))
+    server.daemon_threads = True
+    return server
+
+
 @contextmanager
 def recording(tls: ssl.SSLContext | None = None) -> Generator[Recording]:
     """Serve on a free port of loopback until the block ends."""
     record = Recording()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"record": record}))
-    server.daemon_threads = True
+    server = _server(record)
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
-    record.port = server.server_port
+    record.port, record.listening = server.server_port, server.socket
     thread = Thread(target=server.serve_forever)
     thread.start()
     try:
@@ -143,3 +165,25 @@ def recording(tls: ssl.SSLContext | None = None) -> Generator[Recording]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _run(era: str, port_file: str, port: str) -> None:
+    record = Recording()
+    if era == "modern":
+        fresh: dict[str, Any] = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
+        record.results = {method: {**result, **fresh} for method, result in RESULTS.items()}
+        discover: dict[str, Any] = {
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {"tools": {}},
+            **fresh,
+        }
+        record.results["server/discover"] = discover
+    server = _server(record, int(port))
+    partial = Path(port_file + ".partial")
+    partial.write_text(str(server.server_port))
+    partial.rename(port_file)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    _run(*sys.argv[1:])

@@ -6,24 +6,30 @@ so no logger of the SDK or the HTTP library can print them.
 
 import base64
 import ssl
+import time
 import urllib.request
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
-from urllib.parse import unquote_to_bytes, urlsplit
+from urllib.parse import unquote_to_bytes
 
 import httpx2
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.connect.jsonrpc import WireError
+from toolbus.connect.witness import Line, Witness
 from toolbus.errors import ConnectFailed
 
 # Connections are kept for less time than common servers keep theirs (5 s), so that a request is
 # not sent on one that is just being closed.
 LIMITS = httpx2.Limits(max_connections=None, max_keepalive_connections=None, keepalive_expiry=4.0)
 MOST_REDIRECTS = 5
+LOOK_EVERY = 5.0
+"""Seconds of silence after which a server is looked for (see `liveness.py`)."""
+LOOK_EVERY_TLS = 30.0
+"""A TLS server may log a connection that ends before its handshake."""
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
 
 
@@ -33,6 +39,7 @@ class Web:
 
     client: httpx2.AsyncClient
     door: "Door"
+    line: Line
 
     @asynccontextmanager
     async def sent(
@@ -43,6 +50,7 @@ class Web:
         Raises `WireError`, which says whether the request may have reached the server.
         """
         request = self.client.build_request(method, url, headers=dict(headers), content=content)
+        self.line.busy += 1
         try:
             response = await self.client.send(request, stream=True)
             for _ in range(MOST_REDIRECTS):
@@ -65,6 +73,9 @@ class Web:
             # One broken connection of many is not the end of the session.
             reason = f"the connection failed: {str(error) or type(error).__name__}"
             raise WireError(reason, sent=True, lost=False) from error
+        finally:
+            self.line.busy -= 1
+            self.line.used = time.monotonic()
 
 
 def refused(response: httpx2.Response) -> WireError:
@@ -98,23 +109,34 @@ def phrase(status: int) -> str:
 
 
 @asynccontextmanager
-async def web(config: ServerConfig, values: Resolved) -> AsyncGenerator[Web]:
+async def web(config: ServerConfig, values: Resolved, witness: Witness) -> AsyncGenerator[Web]:
     """An HTTP client for one server."""
     assert values.url is not None
-    door = Door(_network(config, values.url), values)
+    proxy = _proxy(httpx2.URL(values.url))
+    door = Door(_network(config, values.url, proxy), values)
+    witness.line = line = line_of(values.url, proxy)
     # No read limit here: an event stream may be silent for long. Each request has its own bound.
     timeout = httpx2.Timeout(config.timeouts.connect, read=None)
     async with httpx2.AsyncClient(transport=door, timeout=timeout) as client:
-        yield Web(client, door)
+        yield Web(client, door, line)
 
 
-def _network(config: ServerConfig, url: str) -> httpx2.AsyncHTTPTransport:
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    bypass = urllib.request.proxy_bypass(host)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]  # missing in typeshed
-    proxy = None if bypass else urllib.request.getproxies().get(parts.scheme)
+def _proxy(url: httpx2.URL) -> str | None:
+    bypass = urllib.request.proxy_bypass(url.host)  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]  # missing in typeshed
+    return None if bypass else urllib.request.getproxies().get(url.scheme)
+
+
+def line_of(url: str, proxy: str | None) -> Line:
+    """Where the server of a URL listens, and how often it is looked for."""
+    parts = httpx2.URL(url)
+    is_tls = parts.scheme == "https"
+    every = LOOK_EVERY_TLS if is_tls else LOOK_EVERY
+    return Line(parts.host, parts.port or (443 if is_tls else 80), None if proxy else every)
+
+
+def _network(config: ServerConfig, url: str, proxy: str | None) -> httpx2.AsyncHTTPTransport:
     # Whom to trust takes 50 ms to load, at every connect: not for plain HTTP, and once for all others.
-    verify = _trust(config) if parts.scheme == "https" or proxy else False
+    verify = _trust(config) if url.startswith("https:") or proxy else False
     return httpx2.AsyncHTTPTransport(verify=verify, limits=LIMITS, proxy=proxy)
 
 

@@ -80,12 +80,7 @@ def make_lean(
             if progress_callback is not None:
                 options["on_progress"] = progress_callback
             raw = await sieve.send_raw_request("tools/call", request["params"], options)
-            if name in tasks_only and isinstance(raw.get("task"), dict):
-                # Though it may be done by now: the result is there for who asks for it.
-                raise Started({**raw["task"], "status": "working"})
-            if raw.get("resultType") == "task":
-                return TaskResult.model_validate(raw)
-            result = _answer.validate_python(raw, by_name=False)
+            result = _read(raw, as_task=name in tasks_only)
             if isinstance(result, types.CallToolResult) and not result.is_error:
                 await check_output(name, result)
         if isinstance(result, types.InputRequiredResult):
@@ -96,6 +91,16 @@ def make_lean(
     session.validate_tool_result = check_output
     session.get_prompt = _looking(session.get_prompt, server, handled)
     session.read_resource = _looking(session.read_resource, server, handled)
+
+
+def _read(raw: dict[str, Any], *, as_task: bool) -> Any:
+    """What a server answered to a call: a result, a question or a task; `Started` in the legacy era."""
+    if as_task and isinstance(raw.get("task"), dict):
+        # Though it may be done by now: the result is there for who asks for it.
+        raise Started({**raw["task"], "status": "working"})
+    if raw.get("resultType") == "task":
+        return TaskResult.model_validate(raw)
+    return _answer.validate_python(raw, by_name=False)
 
 
 def _looking(ask: Callable[..., Awaitable[Any]], server: str, handled: frozenset[str]) -> Any:

@@ -32,6 +32,7 @@ from toolbus.connect.callbacks import Attendant, Callbacks
 from toolbus.connect.errand import Errand
 from toolbus.connect.establish import Learned, established, root
 from toolbus.connect.interactions import Answering
+from toolbus.connect.liveness import look_after
 from toolbus.connect.session import Session
 from toolbus.errors import (
     AuthRequired,
@@ -338,7 +339,7 @@ class Link:
 
     async def _attended(self, session: Session) -> bool:
         """Be ready, once the attendant has listed what there is, until the session is over or idle."""
-        attending = asyncio.create_task(self._attendant.attend(session))
+        attending = asyncio.create_task(look_after(session, self._attendant))
         began = time.monotonic()
         try:
             await self._attendant.opened(session)

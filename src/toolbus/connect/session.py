@@ -28,7 +28,7 @@ from toolbus.connect.lean import make_lean, sent_raw
 from toolbus.connect.output import OutputCheck
 from toolbus.connect.rounds import Started, Suspended, Unanswered, wanting
 from toolbus.connect.sieve import Sieve
-from toolbus.connect.witness import Witness
+from toolbus.connect.witness import Line, Witness
 from toolbus.errors import (
     ArgumentsError,
     AuthRequired,
@@ -99,6 +99,11 @@ class Session:
     def gone(self) -> asyncio.Event:
         """Set when the connection is over."""
         return self._witness.gone
+
+    @property
+    def line(self) -> Line | None:
+        """Where a web server listens; None for others."""
+        return self._witness.line
 
     @property
     def busy(self) -> bool:

@@ -22,7 +22,7 @@ async def sse_peer(
     """Open the event stream; give the conversation over it."""
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
     async with (
-        web(config, values) as client,
+        web(config, values, witness) as client,
         client.sent("GET", client.door.url, headers) as response,
     ):
         events = _events(config.alias, response)

@@ -37,7 +37,7 @@ async def streamable_http(
     config: ServerConfig, values: Resolved, witness: Witness, warn: Callable[[str], None]
 ) -> AsyncGenerator[Peer]:
     """A conversation over streamable HTTP; on the way out the server's session is ended."""
-    async with web(config, values) as client:
+    async with web(config, values, witness) as client:
         witness.phase = "handshake"
         peer = _StreamablePeer(client, witness, warn)
         try:

@@ -23,6 +23,20 @@ STDERR_SHOWN = 10
 
 
 @dataclass(slots=True)
+class Line:
+    """Where a web server listens, and whether anything is under way there."""
+
+    host: str
+    port: int
+    every: float | None
+    """Seconds of silence after which it is looked for; None if that would only reach a proxy."""
+    busy: int = 0
+    """How many requests and streams are open."""
+    used: float = field(default_factory=time.monotonic)
+    """When the last one ended."""
+
+
+@dataclass(slots=True)
 class Witness:
     """One per incarnation of a connection, filled by the transport."""
 
@@ -40,6 +54,8 @@ class Witness:
     """Whether the server has already forgotten us, so that there is nobody to say goodbye to."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the connection is over, however that came."""
+    line: Line | None = None
+    """Set for a web server."""
     _stirred: float = field(default_factory=time.monotonic)
     _worked: float = 0.0
 
