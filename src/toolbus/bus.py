@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 
 from toolbus.call import READ_RESULT, Call, Caller, Hook, OnInput, OtherTools, Progress, without_hidden
 from toolbus.catalog import Catalog
-from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, found_config, load_config, load_server
+from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, bus_config, load_server
 from toolbus.connect import Session
 from toolbus.content import Content
 from toolbus.errors import BusClosed, ConfigError, ShaperFailed, ToolbusError, ToolNotFound
@@ -48,7 +48,7 @@ class Toolbus(Content, Later):
         interactions: Interactions = NOBODY,
     ) -> None:
         """Read the config, by default the one that is found and trusted; nothing is started yet."""
-        self._config = found_config() if config is None else load_config(config)
+        self._config = bus_config(config)
         self._get_secret = get_secret
         self._own_shapers = tuple(shapers)
         self._shaping = Shaping(self._config, self._own_shapers)
@@ -360,9 +360,9 @@ class Toolbus(Content, Later):
     async def reload(self, config: Source) -> None:
         """Take another config: connect what is new, disconnect what is gone, leave the rest untouched.
 
-        If a required server cannot be connected it raises, and all stays as it was.
+        If a required server cannot be connected, or no entry is right, it raises, and all stays as it was.
         """
-        new = load_config(config)
+        new = bus_config(config)
         await self._at_home(self._apply(lambda _: new.servers, new))
 
     async def _apply(

@@ -43,14 +43,26 @@ class ConfigError(ToolbusError, ValueError):
     """The config is wrong; `file`, `server` and `key` say where."""
 
     def __init__(
-        self, problem: str, *, file: str | None = None, server: str | None = None, key: str | None = None
+        self,
+        problem: str,
+        *,
+        file: str | None = None,
+        server: str | None = None,
+        key: str | None = None,
+        mistakes: "Sequence[ConfigError]" = (),
     ) -> None:
         self.problem = problem
         self.file = file
         self.server = server
         self.key = key
+        self._mistakes = tuple(mistakes)
         where = [file, f"server {server!r}" if server is not None else None, key]
         super().__init__(": ".join([part for part in where if part] + [problem]))
+
+    @property
+    def mistakes(self) -> "tuple[ConfigError, ...]":
+        """Each mistake by itself if the error lists several; else this error alone."""
+        return self._mistakes or (self,)
 
 
 class ConfigNotTrusted(ConfigError):

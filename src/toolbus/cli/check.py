@@ -16,7 +16,7 @@ from toolbus.cli.screen import Screen, one_line, visible
 from toolbus.cli.session import checked, configured, opened
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig, ServerConfig
-from toolbus.errors import ConnectFailed, SecretMissing, ToolbusError
+from toolbus.errors import ConfigError, ConnectFailed, SecretMissing, ToolbusError
 from toolbus.events import Event, StateChanged, Warned
 from toolbus.records import JSON, Inventory, ServerStatus, ToolSpec
 from toolbus.shape import DIALECTS, Definition, converted, spelt
@@ -132,7 +132,7 @@ def _finding(bus: "Toolbus", config: BusConfig, alias: str) -> Finding:
 def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
     alias = finding.config.alias
     warnings = [_warning(event) for event in heard.warnings[alias]]
-    failure = [_failure(finding.error)] if finding.error else []
+    failure = _failures(finding.error) if finding.error else []
     # A server whose tools cannot be listed is connected, and of no use.
     unlisted = [note for note in finding.inventory.notes if note.startswith("tools could not be listed")]
     warnings = [
@@ -147,6 +147,11 @@ def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
     return replace(finding, problems=problems, seconds=heard.seconds(alias))
 
 
+def _failures(error: ToolbusError) -> list[Problem]:
+    mistakes = error.mistakes if isinstance(error, ConfigError) else [error]
+    return [_failure(mistake) for mistake in mistakes]
+
+
 def _failure(error: ToolbusError) -> Problem:
     match error:
         case ConnectFailed():
@@ -155,6 +160,12 @@ def _failure(error: ToolbusError) -> Problem:
                 message=f"{error.phase} failed: {error.cause}",
                 fix=error.hint or ("see what it says on stderr" if error.stderr else NEXT[error.phase]),
                 stderr=error.stderr,
+            )
+        case ConfigError():
+            message, _, fix = error.problem.partition("; ")
+            where = f"{error.key}: " if error.key else ""
+            return Problem(
+                severity="error", message=where + message, fix=fix or "correct its entry in the config"
             )
         case SecretMissing():
             message, _, fix = error.problem.partition("; ")
@@ -172,6 +183,9 @@ def _warning(event: Warned) -> Problem:
             f"tool {event.tool!r}: {event.message}",
             "tell the author of the server; the others work",
         )
+    elif event.message.startswith("unknown key"):
+        message, _, hint = event.message.partition("; ")
+        fix = hint or "nothing to do, unless it is misspelled"
     elif event.message.startswith("include:"):
         message, fix = event.message, "correct the pattern: it is matched with the server's own names"
     else:

@@ -47,6 +47,8 @@ async def _shown(config: BusConfig, expanded: bool) -> JSON:
 
 def _as_written(server: ServerConfig) -> JSON:
     """Every value as it stands in the file; a literal that is a credential is hidden."""
+    if server.mistake is not None:
+        return {"problem": str(server.mistake)}
     values = _said(server)
     if server.auth is not None:
         values["auth"] = {"type": server.auth.type, "token": server.auth.token}

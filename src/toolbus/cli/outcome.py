@@ -28,8 +28,10 @@ class Usage(Exception):
 def told(error: BaseException, *, as_json: bool) -> int:
     """Print the error to stderr, with `as_json` also as the one document on stdout; gives the exit code."""
     message, code = _described(error)
-    details = error.details if isinstance(error, Usage) else ()
-    print("\n".join([f"toolbus: {visible(message)}", *map(visible, details)]), file=sys.stderr)
+    headline, details = message, error.details if isinstance(error, Usage) else ()
+    if isinstance(error, ConfigError) and len(error.mistakes) > 1:
+        headline, details = f"{len(error.mistakes)} mistakes in the config:", tuple(map(str, error.mistakes))
+    print("\n".join([f"toolbus: {visible(headline)}", *map(visible, details)]), file=sys.stderr)
     if as_json:
         kind = (
             "Usage" if code == WRONG_USAGE and not isinstance(error, ToolbusError) else type(error).__name__

@@ -80,6 +80,8 @@ class _Project:
         self._dotenv = self._variables(str(self._folder / DOTENV))
 
     def facts(self, server: ServerConfig) -> dict[str, JSON]:
+        if server.mistake is not None:
+            return {"mistake": str(server.mistake)}
         shown = without_literals(server)
         words = [shown[key] for key in shown if key == "command" or key.startswith("args[")]
         own = self._variables(env_file_path(server, self._folder))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen, one_line
-from toolbus.config import BusConfig, find_config, found_config, load_config
+from toolbus.config import BusConfig, find_config, found_config, usable_config
 from toolbus.errors import ConfigError, ServerNotFound
 from toolbus.events import Event, StateChanged
 from toolbus.interactions import NOBODY, Interactions
@@ -52,7 +52,7 @@ def configured(settings: Settings) -> BusConfig:
     from toolbus.cli.trust import agreeing
 
     if settings.config is not None:
-        return load_config(settings.config)
+        return usable_config(settings.config)
     with _no_config_told():
         return found_config(agreeing(settings))
 
@@ -60,7 +60,7 @@ def configured(settings: Settings) -> BusConfig:
 def written(settings: Settings) -> BusConfig:
     """The same, agreed to or not: to look at, not to use."""
     with _no_config_told():
-        return load_config(settings.config or find_config())
+        return usable_config(settings.config or find_config())
 
 
 @contextmanager

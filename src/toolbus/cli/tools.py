@@ -109,9 +109,10 @@ def rows_of(tools: Iterable[ToolSpec]) -> list[list[Text]]:
 
 
 def _remarks(stock: Inventory, server: ServerConfig) -> list[str]:
-    """Why tools that one might look for are not there."""
+    """What is odd about its entry, and why tools that one might look for are not there."""
     missed = unmatched(stock.tools, server.include) if stock.tools else []
     return [
+        *server.warnings,
         *stock.notes,
         *(f"left out: {bad.tool}: {bad.reason}" for bad in stock.quarantined),
         *(f"include: no tool matches {pattern!r}" for pattern in missed),

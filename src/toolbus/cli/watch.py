@@ -23,7 +23,7 @@ from toolbus.cli.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import checked, configured, opened, with_only
 from toolbus.cli.session import run as run_async
 from toolbus.cli.tools import STYLES
-from toolbus.config import BusConfig, load_config
+from toolbus.config import BusConfig, usable_config
 from toolbus.config.trust import trusted_config, watched_files
 from toolbus.errors import ToolbusError
 from toolbus.events import (
@@ -83,7 +83,7 @@ async def _reloaded(bus: "Toolbus", config: BusConfig, view: "_View", servers: S
     file = Path(config.file or "")
     try:
         # One that was only found is taken again only if the user agrees to the change: `toolbus trust`.
-        fresh = load_config(file) if config.reviewed is None else trusted_config(file)
+        fresh = usable_config(file) if config.reviewed is None else trusted_config(file)
         await bus.reload(with_only(fresh, servers or fresh.servers))
     except ToolbusError as error:
         view.say("config", f"kept as it was: {str(error).removeprefix(f'{file}: ')}", "red")

@@ -2,10 +2,10 @@
 
 from toolbus.config.context import ContextSource
 from toolbus.config.expand import Resolved, Secrets, resolved
-from toolbus.config.load import find_config, load_config, load_server
+from toolbus.config.load import find_config, load_config, load_server, usable_config
 from toolbus.config.lookup import GetSecret
 from toolbus.config.model import Auth, BusConfig, ServerConfig, Timeouts, Transport
-from toolbus.config.trust import found_config
+from toolbus.config.trust import bus_config, found_config
 
 __all__ = [
     "Auth",
@@ -17,9 +17,11 @@ __all__ = [
     "ServerConfig",
     "Timeouts",
     "Transport",
+    "bus_config",
     "find_config",
     "found_config",
     "load_config",
     "load_server",
     "resolved",
+    "usable_config",
 ]

@@ -59,4 +59,4 @@ def _source(entry: JSON, place: Place, key: str) -> ContextSource:
     try:
         return ContextSource(**{str(name): value for name, value in fields.items()})
     except ConfigError as error:
-        raise place.error(error.problem, f"{key}.{error.key}") from None
+        raise place.relocated(error, lambda own: f"{key}.{own}") from None

@@ -3,11 +3,14 @@
 A dialect is a row in a table. The entries themselves are read in `toolbus.config.entry`.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
 
 from toolbus.config.context import is_context
-from toolbus.config.place import Place, is_list, is_mapping, near_miss
+from toolbus.config.place import Mistakes, Place, is_list, is_mapping, near_miss
+from toolbus.config.restricting import RESTRICTING, restricting_key
+from toolbus.errors import ConfigError
 from toolbus.records import JSON
 
 CONTAINERS: tuple[tuple[str, ...], ...] = (
@@ -32,6 +35,8 @@ SETTINGS = (
 _OURS = (("servers",), ("config", "servers"))
 # VS Code's own keys beside `servers`; `$schema` is for editors.
 _BESIDE_SERVERS = ("inputs", "sandbox", "$schema")
+_FILES_OF_EDITORS = ("mcp.json", ".mcp.json")
+_RESTRICTING = (*RESTRICTING, "enabled_servers", "tool_allowlist")
 
 _OTHERS = ", ".join(".".join(path) for path in CONTAINERS[1:])
 _EXPECTED = "expected 'servers: {NAME: {command: ...}}', or one of " + _OTHERS
@@ -43,13 +48,22 @@ class Container:
 
     entries: Mapping[str, JSON]
     settings: Mapping[str, JSON]
+    foreign: bool = False
+    """Whether the document is another host's, which has keys of its own."""
+    misnamed: Mapping[str, ConfigError] = field(default_factory=dict[str, ConfigError])
+    """Entries whose alias is wrong, by what they are called instead."""
+    mistakes: Mistakes = field(default_factory=Mistakes)
+    """What is wrong beside the entries."""
 
 
 def container(document: Mapping[JSON, JSON], place: Place) -> Container:
-    """The servers of the document; ConfigError when there is no container, or more than one."""
+    """The servers of the document; ConfigError when there is no container, or more than one.
+
+    Other mistakes are kept in what it returns.
+    """
     found = list(_containers(document))
     if not found and "serverName" in document:  # AIDK: the document is the one server
-        return Container(entries=_aliased([document], "server", place), settings={})
+        return _aliased([document], "server", place)
     if not found:
         wrong = next((hint for key in document if (hint := near_miss(key, _names()))), "")
         raise place.error(f"no servers found; {_EXPECTED}{wrong}")
@@ -57,12 +71,16 @@ def container(document: Mapping[JSON, JSON], place: Place) -> Container:
         both = " and ".join(repr(".".join(path)) for path, _ in found)
         raise place.error(f"more than one list of servers: {both}; keep one")
     path, holder = found[0]
-    if path == ("servers",):
-        _refuse_unknown_keys(document, place)
     settings = settings_in(document, holder)
     if path not in _OURS:
         settings = without_foreign(settings)
-    return Container(entries=_aliased(holder[path[-1]], ".".join(path), place), settings=settings)
+    foreign = path not in _OURS or _is_of_editor(document, place)
+    if path == ("servers",) and not foreign:
+        mistakes = _unknown_keys(document, place)
+    else:
+        mistakes = _misspelled_restrictions((document, holder), place)
+    aliased = _aliased(holder[path[-1]], ".".join(path), place)
+    return replace(aliased, settings=settings, foreign=foreign, mistakes=mistakes)
 
 
 def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
@@ -77,7 +95,7 @@ def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
 
 def entry_list(entries: JSON, place: Place) -> Container:
     """The same for a bare list of entries."""
-    return Container(entries=_aliased(entries, "servers", place), settings={})
+    return _aliased(entries, "servers", place)
 
 
 def has_container(document: Mapping[JSON, JSON]) -> bool:
@@ -106,17 +124,28 @@ def _names() -> list[str]:
     return [path[-1] for path in CONTAINERS if len(path) == 1]
 
 
-def _refuse_unknown_keys(document: Mapping[JSON, JSON], place: Place) -> None:
-    """In our own file a key nobody knows is a typing error; in a host's file it is the host's."""
+def _is_of_editor(document: Mapping[JSON, JSON], place: Place) -> bool:
+    """Whether a document with `servers` is VS Code's, whose files have the same shape as ours."""
+    return "inputs" in document or PurePath(place.file or "").name in _FILES_OF_EDITORS
+
+
+def _unknown_keys(document: Mapping[JSON, JSON], place: Place) -> Mistakes:
+    """In our own file a key nobody knows is a typing error."""
     known = ("servers", *SETTINGS, *_BESIDE_SERVERS)
-    for key in document:
-        # `x-` is the usual prefix for one's own keys, such as the anchors of a YAML file.
-        if key not in known and not str(key).startswith("x-"):
-            raise place.unknown_key(key, known)
+    # `x-` is the usual prefix for one's own keys, such as the anchors of a YAML file.
+    unknown = (key for key in document if key not in known and not str(key).startswith("x-"))
+    return Mistakes(place.unknown_key(key, known) for key in unknown)
 
 
-def _aliased(entries: JSON, key: str, place: Place) -> dict[str, JSON]:
-    """The entries by alias; ConfigError if one has none or two have the same."""
+def _misspelled_restrictions(levels: Iterable[Mapping[JSON, JSON]], place: Place) -> Mistakes:
+    """In a host's file a key is the host's, but one that may be a misspelled restriction is not ignored."""
+    keys = {str(key) for level in levels for key in level} - {*SETTINGS, *RESTRICTING}
+    meant = {key: restricting_key(key, _RESTRICTING) for key in sorted(keys)}
+    return Mistakes(place.unknown_restriction(key, word) for key, word in meant.items() if word)
+
+
+def _aliased(entries: JSON, key: str, place: Place) -> Container:
+    """The entries by alias; ConfigError if they are no entries at all."""
     if is_mapping(entries):
         pairs = list(entries.items())
     elif is_list(entries):
@@ -124,14 +153,18 @@ def _aliased(entries: JSON, key: str, place: Place) -> dict[str, JSON]:
     else:
         raise place.error("expected a mapping of servers, or a list of them with alias or name", key)
     result: dict[str, JSON] = {}
+    misnamed: dict[str, ConfigError] = {}
     for index, (alias, entry) in enumerate(pairs):
-        if not isinstance(alias, str) or not alias.strip():
-            where = f"{key}[{index}]" if is_list(entries) else key
-            raise place.error("a server needs an alias: a non-empty string", where)
-        if alias in result:
-            raise place.error(f"two servers have the alias {alias!r}; rename one", key)
         own = entry.get("alias") if is_mapping(entry) else None
-        if own is not None and own != alias:
-            raise place.error(f"{alias!r} calls itself otherwise; keep one alias", f"{key}.{alias}.alias")
-        result[alias] = entry
-    return result
+        position = f"{key}[{index}]"
+        if not isinstance(alias, str) or not alias.strip():
+            where = position if is_list(entries) else key
+            misnamed[position] = place.error("a server needs an alias: a non-empty string", where)
+        elif alias in result:
+            misnamed[position] = place.error(f"two servers have the alias {alias!r}; rename one", key)
+        elif own is not None and own != alias:
+            problem = f"{alias!r} calls itself otherwise; keep one alias"
+            misnamed[alias] = place.error(problem, f"{key}.{alias}.alias")
+        else:
+            result[alias] = entry
+    return Container(entries=result, settings={}, misnamed=misnamed)

@@ -1,6 +1,7 @@
 """One server entry, in the words of any host, becomes a ServerConfig.
 
-Each host's words are rows in a table; a word that nobody uses is an error with the nearest known one.
+Each host's words are rows in a table. A word that nobody uses is an error with the nearest known one; in
+another host's file only a warning, unless it may be a misspelled restriction.
 """
 
 import os.path
@@ -12,8 +13,9 @@ from urllib.parse import urlsplit
 
 from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport
 from toolbus.config.override import budget, tool_overrides
-from toolbus.config.place import Place, is_list, is_mapping
+from toolbus.config.place import Mistakes, Place, is_list, is_mapping, joined, near_miss
 from toolbus.config.reference import masked
+from toolbus.config.restricting import RESTRICTING, restricting_key
 from toolbus.errors import ConfigError
 from toolbus.records import DEFAULT_BUDGET, JSON, Budget
 
@@ -59,7 +61,13 @@ IGNORED = frozenset(
 )
 """Keys of known hosts without a meaning here: a file written for them is read all the same."""
 
-_FIELDS = tuple(ServerConfig.model_fields)
+KEYS = (
+    *(name for name, field in ServerConfig.model_fields.items() if not field.exclude),
+    *SPELLINGS,
+    *TRANSLATED,
+)
+"""Every key that means something in an entry."""
+_RESTRICTING = (*RESTRICTING, *(word for word, name in SPELLINGS.items() if name in RESTRICTING))
 _PLAIN = (str, bytes, int, float, list, tuple, set, date, time, PurePath, ServerConfig)
 _MILLISECONDS_FROM = 1000
 
@@ -70,6 +78,8 @@ class _Draft:
 
     fields: dict[str, JSON] = field(default_factory=dict[str, JSON])
     written: dict[str, str] = field(default_factory=dict[str, str])
+    mistakes: Mistakes = field(default_factory=Mistakes)
+    warnings: list[str] = field(default_factory=list[str])
 
     def put(self, key: str, name: str, value: JSON, place: Place) -> None:
         if name in self.fields and self.fields[name] != value:
@@ -88,35 +98,67 @@ class Defaults:
     budget: Budget = DEFAULT_BUDGET
     folder: Path | None = None
     """From where relative paths start."""
+    foreign: bool = False
+    """Whether the file is another host's: it may have keys that are only unknown here."""
 
 
 def server_config(alias: str, entry: JSON, *, place: Place, defaults: Defaults | None = None) -> ServerConfig:
-    """The entry as a ServerConfig, what is said for all under its own; ConfigError if it is wrong."""
+    """The entry as a ServerConfig, what is said for all under its own; ConfigError lists what is wrong."""
     if isinstance(entry, ServerConfig):
         return entry.model_copy(update={"alias": alias})
     defaults = defaults or Defaults()
-    draft = _draft(long_form(entry, place), place)
+    draft = _draft(long_form(entry, place), place, foreign=defaults.foreign)
+    config: ServerConfig | None = None
+    with draft.mistakes.collected():
+        config = _built(alias, draft, place, defaults)
+    # That there is no command follows from a key that is misspelled.
+    keyed = Mistakes(mistake for mistake in draft.mistakes if mistake.key is not None)
+    (keyed or draft.mistakes).raise_any()
+    assert config is not None, "it has no mistake"
+    return config
+
+
+def mistaken_config(alias: str, entry: JSON, mistake: ConfigError) -> ServerConfig:
+    """A server that cannot be used: it stays on the bus under its name, where it fails with the mistake."""
+    said: Mapping[JSON, JSON] = entry if is_mapping(entry) else {}
+    prefix = said.get("prefix")
+    return ServerConfig(
+        alias=alias,
+        transport="stdio",
+        required=said.get("required") is True,
+        prefix=prefix if isinstance(prefix, str) else None,  # names of other tools may depend on it
+        # Its frames hold the values of the entry.
+        mistake=mistake.with_traceback(None),
+    )
+
+
+def _built(alias: str, draft: _Draft, place: Place, defaults: Defaults) -> ServerConfig:
     fields: dict[str, JSON] = {
         "alias": alias,
         "mark": defaults.mark,
         "repair": defaults.repair,
         "budget": defaults.budget,
         **draft.fields,
+        "warnings": tuple(draft.warnings),
     }
-    fields["budget"] = budget(fields["budget"], place)
-    if "override" in fields:
-        fields["override"] = tool_overrides(fields["override"], place)
-    _settle_command(fields, place)
-    _settle_transport(fields, place, draft.written.get("transport", "transport"))
-    fields["timeouts"] = _merged_timeouts(defaults.timeouts, fields.get("timeouts", {}), place)
-    if "auth" in fields:
-        fields["auth"] = _auth(fields["auth"], place)
+    mistakes = draft.mistakes
+    # Each field is taken out first: one that is wrong is not complained about twice.
+    for name, settled in (("budget", budget), ("override", tool_overrides), ("auth", _auth)):
+        if name in fields:
+            with mistakes.collected():
+                fields[name] = settled(fields.pop(name), place)
+    with mistakes.collected():
+        _settle_command(fields, place)
+    with mistakes.collected():
+        _settle_transport(fields, place, draft.written.get("transport", "transport"))
+    with mistakes.collected():
+        fields["timeouts"] = _merged_timeouts(defaults.timeouts, fields.pop("timeouts", {}), place)
     if isinstance(verify := fields.get("verify"), str):
         fields["verify"] = os.path.join(defaults.folder or "", os.path.expanduser(verify))
     try:
         return ServerConfig(**fields)
     except ConfigError as error:
-        raise place.error(error.problem, _as_written(error.key, draft.written)) from None
+        raise place.relocated(error, lambda key: _as_written(key, draft.written)) from None
 
 
 def is_switched_off(entry: JSON, place: Place) -> bool:
@@ -160,28 +202,39 @@ def long_form(entry: JSON, place: Place) -> Mapping[JSON, JSON]:
     return {**entry, **inner}
 
 
-def _draft(entry: Mapping[JSON, JSON], place: Place) -> _Draft:
+def _draft(entry: Mapping[JSON, JSON], place: Place, *, foreign: bool) -> _Draft:
     """The entry with every word translated; null counts as not given."""
     draft = _Draft()
-    known = (*_FIELDS, *SPELLINGS, *TRANSLATED)
     for key, value in entry.items():
         if key in IGNORED or value is None:
             continue
-        if key not in known:
-            raise place.unknown_key(key, known)
-        if key in _ALLOWLISTS and not place.names(value, key):
-            raise place.error("is empty; name the tools, or leave it out to allow all", key)
-        if key == "disabled":
-            draft.put(key, "enabled", not is_switched_off(entry, place), place)
-        elif key == "timeout":
-            draft.put(key, "call", _seconds(value, place), place)
-        elif key not in TRANSLATED and not _is_left_empty(SPELLINGS.get(key, key), value):
-            name = SPELLINGS.get(key, key)
-            draft.put(key, name, _our_word(value) if name == "transport" else value, place)
+        with draft.mistakes.collected():
+            if key in KEYS:
+                _put(draft, key, value, entry, place)
+            elif foreign and (meant := restricting_key(key, _RESTRICTING)):
+                raise place.unknown_restriction(key, meant)
+            elif foreign:
+                draft.warnings.append(f"unknown key {str(key)!r} is ignored{near_miss(key, KEYS)}")
+            else:
+                raise place.unknown_key(key, KEYS)
     if (call := draft.fields.pop("call", None)) is not None:
-        own = place.mapping(draft.fields.get("timeouts", {}), "timeouts")
-        draft.fields["timeouts"] = {"call": call, **own}
+        own = draft.fields.get("timeouts", {})
+        if is_mapping(own):
+            draft.fields["timeouts"] = {"call": call, **own}
     return draft
+
+
+def _put(draft: _Draft, key: str, value: JSON, entry: Mapping[JSON, JSON], place: Place) -> None:
+    """Put a known key into the draft, under our name for it."""
+    if key in _ALLOWLISTS and not place.names(value, key):
+        raise place.error("is empty; name the tools, or leave it out to allow all", key)
+    if key == "disabled":
+        draft.put(key, "enabled", not is_switched_off(entry, place), place)
+    elif key == "timeout":
+        draft.put(key, "call", _seconds(value, place), place)
+    elif key not in TRANSLATED and not _is_left_empty(SPELLINGS.get(key, key), value):
+        name = SPELLINGS.get(key, key)
+        draft.put(key, name, _our_word(value) if name == "transport" else value, place)
 
 
 def _is_left_empty(name: str, value: JSON) -> bool:
@@ -213,11 +266,14 @@ def _settle_command(fields: dict[str, JSON], place: Place) -> None:
 def _settle_transport(fields: dict[str, JSON], place: Place, key: str) -> None:
     """The transport that is said, in our word for it, or the one that follows from the rest."""
     if "server" in fields and not is_server_object(fields["server"]):
+        del fields["server"]
+        fields["transport"] = _inferred_transport(fields)
         raise place.error("expected an MCP server object of this process; a file cannot hold one", "server")
     said = fields.get("transport")
     if said is None:
         fields["transport"] = _inferred_transport(fields)
     elif said not in TRANSPORTS.values() and (said != "memory" or "server" not in fields):
+        fields["transport"] = _inferred_transport(fields)
         allowed = "stdio, streamable-http (http, websocket), sse"
         raise place.error(f"unknown transport {said!r}; allowed: {allowed}", key)
 
@@ -236,15 +292,11 @@ def _inferred_transport(fields: Mapping[str, JSON]) -> Transport:
 
 
 def _merged_timeouts(base: Timeouts, own: JSON, place: Place) -> Timeouts:
-    values = place.mapping(own, "timeouts")
-    for key in values:
-        if key not in Timeouts.model_fields:
-            raise place.unknown_key(key, Timeouts.model_fields, "timeouts")
-    given = {key: value for key, value in values.items() if value is not None}
+    given = {str(key): value for key, value in place.mapping(own, "timeouts").items() if value is not None}
     try:
         return Timeouts(**{**base.model_dump(), **given})
     except ConfigError as error:
-        raise place.error(error.problem, f"timeouts.{error.key}") from None
+        raise place.relocated(error, lambda key: f"timeouts.{key}") from None
 
 
 def _auth(value: JSON, place: Place) -> Auth:
@@ -260,7 +312,10 @@ def _auth(value: JSON, place: Place) -> Auth:
     try:
         return Auth(**{str(key): inner for key, inner in value.items()})
     except ConfigError as error:
-        raise place.error(f"{error.problem}; {allowed}", f"auth.{error.key}") from None
+        wrong = [
+            place.error(f"{mistake.problem}; {allowed}", f"auth.{mistake.key}") for mistake in error.mistakes
+        ]
+        raise joined(wrong) from None
 
 
 def _as_written(key: str | None, written: Mapping[str, str]) -> str | None:

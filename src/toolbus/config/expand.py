@@ -45,9 +45,11 @@ class Resolved:
 async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     """The config with every reference filled in.
 
-    Raises SecretMissing for a reference without a value, ConfigError for a malformed reference or a value
+    Raises SecretMissing for a reference without a value, ConfigError for a mistake in the config or a value
     that cannot be used. Waits for `get_secret`, files and commands; each reference is looked up once.
     """
+    if config.mistake is not None:
+        raise config.mistake.with_traceback(None)  # the same one at each attempt
     known: dict[Reference, str] = {}
     sensitive: list[str] = []
     values: dict[str, str] = {}

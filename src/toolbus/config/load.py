@@ -1,10 +1,16 @@
-"""From a file, a mapping or a list, in any dialect, to a BusConfig that is complete and consistent."""
+"""From a file, a mapping or a list, in any dialect, to a BusConfig that is complete and consistent.
+
+One wrong entry costs that server, not the others: `config_in` keeps it with its mistake. Who loads a config
+by itself hears of all mistakes (`load_config`); a bus goes on with the rest (`usable_config`).
+"""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
-from toolbus.config.context import context_budget, context_sources
+from toolbus.config.context import ContextSource, context_budget, context_sources
 from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container
 from toolbus.config.entry import (
     Defaults,
@@ -12,11 +18,12 @@ from toolbus.config.entry import (
     is_server_object,
     is_switched_off,
     long_form,
+    mistaken_config,
     server_config,
 )
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
-from toolbus.config.place import Place, is_list, is_mapping, near_miss
+from toolbus.config.place import Mistakes, Place, is_list, is_mapping, joined, near_miss
 from toolbus.config.read import read_document
 from toolbus.errors import ConfigError
 from toolbus.records import JSON
@@ -25,13 +32,41 @@ FILE_NAMES = ("toolbus.yaml", "toolbus.yml", "toolbus.json", "toolbus.toml", ".m
 """Where a config is looked for in a folder; the first that exists is taken."""
 
 
-def load_config(source: "str | Path | Mapping[str, JSON] | Sequence[JSON] | BusConfig") -> BusConfig:
-    """The config that a path, a mapping or a list of server entries holds; ConfigError says what is wrong.
+Source: TypeAlias = str | Path | Mapping[str, JSON] | Sequence[JSON] | BusConfig
+
+
+def load_config(source: Source) -> BusConfig:
+    """The config that a path, a mapping or a list of server entries holds; ConfigError lists what is wrong.
 
     Servers that are switched off are left out, and not checked further. A BusConfig is returned as it is.
     """
-    if isinstance(source, BusConfig):
-        return source
+    return source if isinstance(source, BusConfig) else without_mistakes(_read(source))
+
+
+def usable_config(source: Source) -> BusConfig:
+    """The same, but a server whose entry is wrong is kept with its `mistake`, unless no other is left."""
+    return source if isinstance(source, BusConfig) else with_a_usable_server(_read(source))
+
+
+def without_mistakes(config: BusConfig) -> BusConfig:
+    """The config; ConfigError lists what is wrong with its servers."""
+    Mistakes(_mistakes(config)).raise_any()
+    return config
+
+
+def with_a_usable_server(config: BusConfig) -> BusConfig:
+    """The config; ConfigError lists what is wrong with its servers if there is no other."""
+    servers = config.servers.values()
+    return without_mistakes(config) if all(server.mistake for server in servers) else config
+
+
+def _mistakes(config: BusConfig) -> Iterator[ConfigError]:
+    for server in config.servers.values():
+        if server.mistake is not None:
+            yield from server.mistake.mistakes
+
+
+def _read(source: Source) -> BusConfig:
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         return config_in(read_document(path), path)
@@ -43,7 +78,10 @@ def load_config(source: "str | Path | Mapping[str, JSON] | Sequence[JSON] | BusC
 
 
 def config_in(document: Mapping[JSON, JSON], path: Path | None = None) -> BusConfig:
-    """The config that a document holds, which was read from the file at `path`, if from any."""
+    """The config that a document holds, which was read from the file at `path`, if from any.
+
+    A server whose entry is wrong is in it, with its `mistake`. ConfigError for what concerns all servers.
+    """
     place = Place(file=None if path is None else str(path))
     return _bus_config(container(document, place), place, None if path is None else path.absolute().parent)
 
@@ -81,11 +119,14 @@ def load_server(source: object, *, alias: str | None = None, bus: BusConfig | No
     if isinstance(source, ServerConfig):
         return source if alias is None else server_config(alias, source, place=Place(server=alias))
     entry: JSON = source
+    defaults = _defaults(bus or BusConfig())
     if is_mapping(source) and has_container(source):
-        entries = container(source, Place()).entries
-        if len(entries) != 1:
-            raise ConfigError(f"expected one server, found {len(entries)}; use load_config for several")
-        name, entry = next(iter(entries.items()))
+        found = container(source, Place())
+        Mistakes([*found.mistakes, *found.misnamed.values()]).raise_any()
+        if len(found.entries) != 1:
+            raise ConfigError(f"expected one server, found {len(found.entries)}; use load_config for several")
+        name, entry = next(iter(found.entries.items()))
+        defaults = replace(defaults, foreign=found.foreign)
     elif is_mapping(source) or isinstance(source, str) or is_server_object(source):
         name = alias_of(source)
     else:
@@ -93,9 +134,7 @@ def load_server(source: object, *, alias: str | None = None, bus: BusConfig | No
     name = alias if alias is not None else "mcp" if name is None else name
     if not isinstance(name, str) or not name.strip():
         raise ConfigError("a server needs an alias: a non-empty string", key="alias")
-    return server_config(
-        name, entry, place=Place(server=name), defaults=None if bus is None else _defaults(bus)
-    )
+    return server_config(name, entry, place=Place(server=name), defaults=defaults)
 
 
 def _defaults(bus: BusConfig) -> Defaults:
@@ -105,56 +144,78 @@ def _defaults(bus: BusConfig) -> Defaults:
 
 
 def _bus_config(found: Container, place: Place, folder: Path | None) -> BusConfig:
+    mistakes = Mistakes(found.mistakes)
     settings = {key: value for key, value in found.settings.items() if value is not None}
-    entries = _with_allowlists(found.entries, settings.pop("tool_allowlist", {}), place)
-    wanted = _wanted(entries, settings.pop("enabled_servers", None), place)
-    settings["timeouts"] = checked_timeouts(settings.get("timeouts", {}), place)
-    if "budget" in settings:
-        settings["budget"] = budget(settings["budget"], place)
-    if "context_budget" in settings:
-        settings["context_budget"] = context_budget(settings["context_budget"], place)
-    context = context_sources(settings.pop("context", ()), place, entries)
-    try:
-        bus = BusConfig(**settings, file=place.file, folder=folder)
-    except ConfigError as error:
-        raise place.error(error.problem, error.key) from None
+    aliases = [*found.entries, *found.misnamed]
+    wanted, lists, context = aliases, dict[str, JSON](), tuple[ContextSource, ...]()
+    with mistakes.collected():
+        lists = _allowlists(settings.pop("tool_allowlist", {}), aliases, place)
+    with mistakes.collected():
+        wanted = _wanted(settings.pop("enabled_servers", None), aliases, place)
+    with mistakes.collected():
+        context = context_sources(settings.pop("context", ()), place, aliases)
+    bus = _bus_settings(settings, mistakes, place).model_copy(update={"file": place.file, "folder": folder})
+    defaults = replace(_defaults(bus), foreign=found.foreign)
     servers: dict[str, ServerConfig] = {}
     for alias in wanted:
+        entry = found.entries.get(alias)
         here = Place(file=place.file, server=alias)
-        if not is_switched_off(entries[alias], here):
-            servers[alias] = server_config(alias, entries[alias], place=here, defaults=_defaults(bus))
+        try:
+            if alias in found.misnamed:
+                raise found.misnamed[alias]
+            if not is_switched_off(entry, here):
+                entry = _with_allowlist(entry, lists[alias], here) if alias in lists else entry
+                servers[alias] = server_config(alias, entry, place=here, defaults=defaults)
+        except ConfigError as error:
+            servers[alias] = mistaken_config(alias, entry, error)
     # Of a server that is switched off there is nothing to read.
     wanted_context = tuple(source for source in context if source.server in servers)
-    return bus.model_copy(update={"servers": servers, "context": wanted_context})
+    bus = bus.model_copy(update={"servers": servers, "context": wanted_context})
+    if mistakes:
+        raise joined([*mistakes, *_mistakes(bus)])
+    return bus
 
 
-def _wanted(entries: Mapping[str, JSON], enabled: JSON, place: Place) -> list[str]:
+def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, place: Place) -> BusConfig:
+    """What is said for all servers; what is wrong joins the mistakes."""
+    checks = {"timeouts": checked_timeouts, "budget": budget, "context_budget": context_budget}
+    for key, checked in checks.items():
+        if key in settings:
+            with mistakes.collected():
+                settings[key] = checked(settings.pop(key), place)
+    try:
+        return BusConfig(**settings)
+    except ConfigError as error:
+        mistakes += place.relocated(error, lambda key: key).mistakes
+        return BusConfig()
+
+
+def _wanted(enabled: JSON, aliases: list[str], place: Place) -> list[str]:
     """The aliases to load, in the order of the config."""
     if enabled is None:
-        return list(entries)
+        return aliases
     names = place.names(enabled, "enabled_servers")
-    _refuse_unknown_aliases(names, entries, "enabled_servers", place)
-    return [alias for alias in entries if alias in names]
+    _refuse_unknown_aliases(names, aliases, "enabled_servers", place)
+    return [alias for alias in aliases if alias in names]
 
 
-def _with_allowlists(entries: Mapping[str, JSON], allowlists: JSON, place: Place) -> dict[str, JSON]:
-    """The entries, each with its list of `tool_allowlist`."""
-    lists = place.mapping(allowlists, "tool_allowlist")
+def _allowlists(value: JSON, aliases: list[str], place: Place) -> dict[str, JSON]:
+    """The lists of `tool_allowlist`, by alias."""
+    lists = {str(alias): names for alias, names in place.mapping(value, "tool_allowlist").items()}
     # A misspelt alias would leave all tools of the server open.
-    _refuse_unknown_aliases(lists, entries, "tool_allowlist", place)
-    result = dict(entries)
-    for alias, names in lists.items():
-        here = Place(file=place.file, server=alias)
-        entry = long_form(result[alias], here)
-        if "tool_allowlist" in entry:
-            raise here.error("is given for the server and for all of them; keep one", "tool_allowlist")
-        result[alias] = {**entry, "tool_allowlist": names}
-    return result
+    _refuse_unknown_aliases(lists, aliases, "tool_allowlist", place)
+    return lists
 
 
-def _refuse_unknown_aliases(
-    names: Iterable[object], known: Mapping[str, JSON], key: str, place: Place
-) -> None:
+def _with_allowlist(entry: JSON, names: JSON, place: Place) -> JSON:
+    """The entry with its list of `tool_allowlist`."""
+    full = long_form(entry, place)
+    if "tool_allowlist" in full:
+        raise place.error("is given for the server and for all of them; keep one", "tool_allowlist")
+    return {**full, "tool_allowlist": names}
+
+
+def _refuse_unknown_aliases(names: Iterable[object], known: Sequence[str], key: str, place: Place) -> None:
     for name in names:
         if name not in known:
             raise place.error(f"no server has the alias {name!r}{near_miss(name, known)}", key)

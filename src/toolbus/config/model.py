@@ -19,6 +19,7 @@ from toolbus.config.place import Place, is_mapping, near_miss
 from toolbus.config.record import Record
 from toolbus.config.redact import shown_url
 from toolbus.config.reference import masked, parsed
+from toolbus.errors import ConfigError
 from toolbus.records import DEFAULT_BUDGET, Budget, LogLevel
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
@@ -102,6 +103,10 @@ class ServerConfig(Record):
     era: Literal["auto", "modern", "legacy"] = "auto"
     server: object | None = None
     """An MCP server object in this process."""
+    warnings: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    """What is odd about its entry in a config, and was ignored."""
+    mistake: ConfigError | None = Field(default=None, exclude=True, repr=False)
+    """Why its entry cannot be used: then nothing else of it is here, and connecting fails with this."""
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Every text that may hold references, after the name of its field: `env.TOKEN`, `args[2]`."""
@@ -118,6 +123,8 @@ class ServerConfig(Record):
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
 
     def _check(self) -> None:
+        if self.mistake is not None:
+            return
         self._check_source()
         place = Place(server=self.alias)
         if self.url is not None and not re.match(r"https?://.|\$\{", self.url, re.IGNORECASE):
@@ -145,6 +152,8 @@ class ServerConfig(Record):
     def __repr_args__(self) -> Iterator[tuple[str, str]]:
         yield "alias", self.alias
         yield "transport", self.transport
+        if self.mistake is not None:
+            yield "mistake", self.mistake.problem
         if self.command is not None:
             words = masked(self.command).split()
             yield "command", os.path.basename(words[0]) if words else ""

@@ -92,4 +92,4 @@ def _built(kind: type[R], fields: Mapping[JSON, JSON], place: Place, key: str) -
     try:
         return kind(**{str(name): value for name, value in fields.items()})
     except ConfigError as error:
-        raise place.error(error.problem, f"{key}.{error.key}") from None
+        raise place.relocated(error, lambda own: f"{key}.{own}") from None

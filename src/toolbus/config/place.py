@@ -3,7 +3,8 @@
 No message here quotes a value: values may be secrets.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeGuard
@@ -28,6 +29,41 @@ def near_miss(word: object, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
+def joined(mistakes: Sequence[ConfigError]) -> ConfigError:
+    """One error that lists all the mistakes; a single mistake is that error itself."""
+    if len(mistakes) == 1:
+        return mistakes[0]
+    files, servers = {error.file for error in mistakes}, {error.server for error in mistakes}
+    file = mistakes[0].file if len(files) == 1 else None
+    server = mistakes[0].server if len(servers) == 1 else None
+    listed = [
+        str(ConfigError(error.problem, server=error.server if server is None else None, key=error.key))
+        for error in mistakes
+    ]
+    numbered = " ".join(f"({number}) {text}" for number, text in enumerate(listed, start=1))
+    return ConfigError(f"{len(listed)} mistakes: {numbered}", file=file, server=server, mistakes=mistakes)
+
+
+class Mistakes(list[ConfigError]):
+    """The mistakes found so far, so that a user sees all of them at once."""
+
+    @contextmanager
+    def collected(self) -> Generator[None]:
+        """Keep the ConfigError that is raised within, and go on after it."""
+        try:
+            yield
+        except ConfigError as error:
+            for mistake in error.mistakes:
+                # A bus keeps it for long, and the frames of its traceback hold values, secrets among them.
+                mistake.__traceback__ = mistake.__context__ = None
+                self.append(mistake)
+
+    def raise_any(self) -> None:
+        """ConfigError if there are any."""
+        if self:
+            raise joined(self)
+
+
 def printable(key: str) -> str:
     """The key itself, quoted when it would break the one line of a message."""
     return key if key.isprintable() else repr(key)
@@ -49,6 +85,15 @@ class Place:
         """The error for a key nobody knows, with the nearest known one."""
         problem = f"unknown key{near_miss(key, known)}"
         return self.error(problem, f"{within}.{key}" if within else str(key))
+
+    def unknown_restriction(self, key: object, meant: str) -> ConfigError:
+        """The error for a key that may be a misspelled restriction."""
+        hint = "" if key == meant else f"; did you mean {meant!r}?"
+        return self.error(f"unknown key, not ignored since it may be there to restrict{hint}", str(key))
+
+    def relocated(self, error: ConfigError, key: Callable[[str | None], str | None]) -> ConfigError:
+        """The same mistakes, at this place; `key` returns the whole key for each one's own."""
+        return joined([self.error(mistake.problem, key(mistake.key)) for mistake in error.mistakes])
 
     def mapping(self, value: JSON, key: str) -> Mapping[JSON, JSON]:
         """The value, known to be a mapping; ConfigError otherwise."""

@@ -3,13 +3,17 @@
 No repr and no message shows a value that may be a secret.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic_core import ErrorDetails
 
-from toolbus.config.place import Place
+from toolbus.config.place import Place, joined
 from toolbus.errors import ConfigError
 
+_OF_MANY = ("args", "env", "headers")
+"""Fields of which every value is checked by itself."""
 _EXPECTED_FOR_FIELD = {
     "inherit_env": "expected 'safe', 'all', 'none' or a list of variable names",
     "verify": "expected true, false or the path of a CA bundle",
@@ -46,8 +50,8 @@ class Record(BaseModel):
             try:
                 super().__init__(**values)
             except ValidationError as error:
-                known = type(self).model_fields
-                problem = _first_problem(error, tuple(known), str(values.get("alias") or "") or None)
+                known = [name for name, field in type(self).model_fields.items() if not field.exclude]
+                problem = joined(_problems(error, known, str(values.get("alias") or "") or None))
             else:
                 self._check()
                 return
@@ -58,9 +62,18 @@ class Record(BaseModel):
         """Raise ConfigError for what the types alone cannot say."""
 
 
-def _first_problem(error: ValidationError, known: tuple[str, ...], server: str | None) -> ConfigError:
-    """The first finding of pydantic in our words, without the value it is about."""
-    finding = error.errors(include_url=False, include_input=False)[0]
+def _problems(error: ValidationError, known: Iterable[str], server: str | None) -> list[ConfigError]:
+    """The findings of pydantic in our words, without the values they are about."""
+    found: dict[str, ConfigError] = {}
+    for finding in error.errors(include_url=False, include_input=False):
+        location = finding["loc"] or ("",)
+        # Of a union there is a finding for each member; one says it all.
+        field = _key(location) if location[0] in _OF_MANY else str(location[0])
+        found.setdefault(field, _problem(finding, known, server))
+    return list(found.values())
+
+
+def _problem(finding: ErrorDetails, known: Iterable[str], server: str | None) -> ConfigError:
     location, kind = finding["loc"], finding["type"]
     place = Place(server=server)
     field = str(location[0]) if location else None

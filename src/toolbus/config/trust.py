@@ -18,7 +18,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus import state
-from toolbus.config.load import config_in, find_config, load_config, named_config
+from toolbus.config.load import (
+    Source,
+    config_in,
+    find_config,
+    named_config,
+    usable_config,
+    with_a_usable_server,
+)
 from toolbus.config.model import BusConfig
 from toolbus.config.place import is_mapping, printable
 from toolbus.config.project import project_files
@@ -45,7 +52,7 @@ Agree: TypeAlias = Callable[[Candidate, str], None]
 def candidate(path: Path) -> Candidate:
     """The config at that path, to be judged; nothing in it is expanded. ConfigError if it is wrong."""
     content = read_content(path)
-    config = config_in(document_in(content, path), path)
+    config = with_a_usable_server(config_in(document_in(content, path), path))
     folder = path.absolute().parent
     contents = project_files(config)
     named = {os.path.relpath(file, folder): content for file, content in contents.items()}
@@ -62,7 +69,12 @@ def found_config(agree: Agree | None = None) -> BusConfig:
     One that was found and is not trusted is put to `agree`; without that, it raises ConfigNotTrusted.
     """
     named = named_config()
-    return trusted_config(find_config(), agree) if named is None else load_config(named)
+    return trusted_config(find_config(), agree) if named is None else usable_config(named)
+
+
+def bus_config(source: Source | None = None) -> BusConfig:
+    """The config for a bus: what the source holds, by default the one that is found and trusted."""
+    return found_config() if source is None else usable_config(source)
 
 
 def trusted_config(path: Path, agree: Agree | None = None) -> BusConfig:

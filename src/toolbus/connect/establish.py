@@ -46,6 +46,8 @@ class Learned:
     transport: Transport | None = None
     mode: str | None = None
     witness: Witness | None = None
+    warned: bool = False
+    """Whether what is odd about the config was reported."""
 
 
 async def established(
@@ -57,6 +59,10 @@ async def established(
     learned: Learned,
 ) -> Session:
     """A live session, whose end is on the stack; raises `ToolbusError` that says how far it came."""
+    if not learned.warned:
+        learned.warned = True
+        for warning in config.warnings:
+            callbacks.warn(warning, None)
     values = await _resolved(config, secrets)
     transport = learned.transport or config.transport
     mode = learned.mode or ("legacy" if config.era == "legacy" else "auto")
