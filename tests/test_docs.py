@@ -113,7 +113,9 @@ def load(page: Path, block: Block) -> None:
     if any(_holds(data, path) for path in CONTAINERS):
         file = Path(f"block-{block.line}.{block.language}")
         file.write_text(block.text, encoding="utf-8")
-        load_config(file)
+        for server in load_config(file).servers.values():
+            if server.warnings:
+                raise ConfigError(server.warnings[0], file=str(file), server=server.alias)
 
 
 def _holds(data: Any, path: tuple[str, ...]) -> bool:

@@ -54,3 +54,31 @@ def test_a_config_that_is_named_but_not_there_is_wrong_usage(tmp_path: Path) -> 
     variable = toolbus("tools", folder=tmp_path, env={"TOOLBUS_CONFIG": "none.yaml"})
     assert (variable.returncode, variable.stdout) == (2, "")
     assert variable.stderr == "toolbus: none.yaml: no such file; correct or unset $TOOLBUS_CONFIG\n"
+
+
+def test_a_config_above_is_found_and_the_file_is_shown(tmp_path: Path) -> None:
+    below = tmp_path / "project" / "src"
+    below.mkdir(parents=True)
+    file = written(tmp_path / "project" / "toolbus.yaml", "above")
+    home = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / ".state")}
+
+    shown = json.loads(toolbus("config", "--json", folder=below, env=home).stdout)
+    assert (shown["file"], shown["servers"]["above"]["cwd"]) == (str(file), str(file.parent))
+    asked = toolbus("check", "--json", folder=below, env=home)
+    assert (asked.returncode, asked.stderr) == (
+        2,
+        f"toolbus: {file} is not trusted yet; review and accept it: toolbus trust {file}\n",
+    )
+    toolbus("trust", "--yes", folder=below, env=home)
+    assert json.loads(toolbus("check", "--json", folder=below, env=home).stdout)["file"] == str(file)
+    assert f"1 server of {file}: 1 to fix\n" in toolbus("check", folder=below, env=home).stdout
+
+
+def test_a_config_in_the_users_own_folder_needs_no_trust(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / ".config" / "toolbus").mkdir(parents=True)
+    own = written(tmp_path / ".config" / "toolbus" / "toolbus.yaml", "mine")
+
+    done = toolbus("check", folder=tmp_path / "work")
+
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, f"1 server of {own}: 1 to fix")

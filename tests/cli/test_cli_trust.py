@@ -329,6 +329,15 @@ def test_where_the_record_cannot_be_kept_a_command_says_what_to_do(tmp_path: Pat
     assert json.loads(made.stdout) == {"written": "new.yaml", "trusted": False}
 
 
+def test_what_init_writes_beside_an_env_file_takes_nothing_from_it(tmp_path: Path) -> None:
+    (folder := tmp_path / "work").mkdir()
+    (folder / ".env").write_text("NODE_OPTIONS=--require=./new.js\n")
+    made = toolbus("init", "--json", folder=folder)
+    assert json.loads(made.stdout)["trusted"] is True
+    (facts,) = json.loads(toolbus("trust", "--json", folder=folder).stdout)["servers"].values()
+    assert list(facts) == ["command"]
+
+
 def test_what_init_writes_is_trusted(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     hostile(folder, "http://127.0.0.1:9")

@@ -187,11 +187,13 @@ def test_no_config_is_an_error_that_says_where_it_was_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TOOLBUS_CONFIG", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     with pytest.raises(ConfigError) as caught:
         find_config(tmp_path)
     assert str(caught.value) == (
-        f"no config in {str(tmp_path)!r}: looked for $TOOLBUS_CONFIG, toolbus.yaml, toolbus.yml, "
-        "toolbus.json, toolbus.toml, .mcp.json, mcp.json; create toolbus.yaml or name a file"
+        f"no config in {str(tmp_path)!r} or above, nor in {str(tmp_path / 'toolbus')!r}: looked for "
+        "$TOOLBUS_CONFIG, toolbus.yaml, toolbus.yml, toolbus.json, toolbus.toml, .mcp.json, "
+        "mcp.json; create toolbus.yaml or name a file"
     )
 
     monkeypatch.setenv("TOOLBUS_CONFIG", str(tmp_path / "gone.yaml"))

@@ -1,6 +1,5 @@
 """`toolbus check`: what is wrong with a server, in plain words, and what to do about it."""
 
-import os.path
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -12,7 +11,7 @@ from rich.text import Text
 from toolbus.cli.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED
-from toolbus.cli.screen import Screen, one_line, visible
+from toolbus.cli.screen import Screen, near, one_line, visible
 from toolbus.cli.session import checked, configured, opened
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig, ServerConfig
@@ -113,7 +112,7 @@ async def _checked(settings: Settings, servers: Sequence[str]) -> int:
     ok = all(finding.ok for finding in findings.values())
     if screen.as_json:
         found = {alias: _json(finding) for alias, finding in findings.items()}
-        screen.json({"ok": ok, "servers": found})
+        screen.json({"ok": ok, "file": config.file, "servers": found})
     else:
         _show_all(screen, list(findings.values()), config.file)
     return 0 if ok else FAILED
@@ -256,7 +255,7 @@ def _show_all(screen: Screen, findings: Sequence[Finding], file: str | None) -> 
     for finding in findings:
         _show(screen, finding)
     down = sum(not finding.ok for finding in findings)
-    where = f" of {os.path.relpath(file)}" if file else ""
+    where = f" of {near(file)}" if file else ""
     all_of_them = f"{len(findings)} server{'' if len(findings) == 1 else 's'}{where}"
     verdict = f"{all_of_them}: {f'{down} to fix' if down else 'all fine'}"
     screen.print(Text(verdict, style="dim"))

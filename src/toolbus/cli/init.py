@@ -10,7 +10,7 @@ from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.screen import Screen
 from toolbus.cli.trust import trust_own
-from toolbus.config.load import FILE_NAMES
+from toolbus.config.find import FILE_NAMES
 from toolbus.config.written import TEMPLATE
 
 

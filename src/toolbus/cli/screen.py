@@ -6,10 +6,12 @@ wrote is never obeyed: control characters are shown, not sent to the terminal.
 
 import json
 import logging
+import os.path
 import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolbus.cli.options import Settings
@@ -38,6 +40,12 @@ def visible(text: str) -> str:
     """The text with everything that a terminal would obey, or hide, written out."""
     plain = text.replace("\r\n", "\n")
     return _UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), plain)
+
+
+def near(file: str | Path) -> str:
+    """The file as one would type it here."""
+    path = os.path.relpath(file)
+    return str(file) if path.startswith(os.pardir) else path
 
 
 def escaped_json(value: JSON, indent: int | None = None) -> str:

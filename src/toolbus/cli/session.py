@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolbus.cli.options import Settings
 from toolbus.cli.screen import Screen, one_line
 from toolbus.config import BusConfig, find_config, found_config, usable_config
+from toolbus.config.find import at_home, named_config
 from toolbus.errors import ConfigError, ServerNotFound
 from toolbus.events import Event, StateChanged
 from toolbus.interactions import NOBODY, Interactions
@@ -60,7 +61,9 @@ def configured(settings: Settings) -> BusConfig:
 def written(settings: Settings) -> BusConfig:
     """The same, agreed to or not: to look at, not to use."""
     with _no_config_told():
-        return usable_config(settings.config or find_config())
+        if named := settings.config or named_config():
+            return usable_config(named)
+        return at_home(usable_config(find_config()))
 
 
 @contextmanager
@@ -73,7 +76,7 @@ def _no_config_told() -> Generator[None]:
             raise
         folder = str(Path.cwd())
         raise ConfigError(
-            f"no config in {folder!r}; write one with 'toolbus init', take over an editor's with "
+            f"no config in {folder!r} or above; write one with 'toolbus init', take over an editor's with "
             "'toolbus import', name one with --config, or try 'toolbus demo'"
         ) from None
 

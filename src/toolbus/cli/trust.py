@@ -1,6 +1,5 @@
 """`toolbus trust`, and the question that every command asks before it uses a config that was only found."""
 
-import os
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from rich.text import Text
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED
 from toolbus.cli.review import review, show
-from toolbus.cli.screen import Screen, exact, visible
+from toolbus.cli.screen import Screen, exact, near, visible
 from toolbus.cli.typed import answer, can_ask
 from toolbus.config import find_config
 from toolbus.config.trust import Agree, Candidate, accept, candidate, distrust, forget
@@ -54,14 +53,14 @@ def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> in
         screen.json({"file": str(found.file), "trusted": trusted, "servers": review(found)})
         return 0 if trusted else FAILED
     if reason is None:
-        screen.print(Text(visible(f"{_near(found.file)} is trusted already")))
+        screen.print(Text(visible(f"{near(found.file)} is trusted already")))
         return 0
     if not yes:
         if not can_ask():
             _only_show(screen, found, reason)
         _ask(screen, found, reason)
         _keep(found)
-    screen.print(Text(visible(f"trusted {_near(found.file)}")))
+    screen.print(Text(visible(f"trusted {near(found.file)}")))
     return 0
 
 
@@ -108,7 +107,7 @@ def _remove(screen: Screen, path: Path) -> int:
     if screen.as_json:
         screen.json({"file": str(path.absolute()), "trusted": False})
     else:
-        screen.print(Text(visible(f"{_near(path)} is {'no longer' if known else 'not'} trusted")))
+        screen.print(Text(visible(f"{near(path)} is {'no longer' if known else 'not'} trusted")))
     return 0
 
 
@@ -121,7 +120,7 @@ def _keep(found: Candidate) -> None:
 
 def _only_show(screen: Screen, found: Candidate, reason: str) -> NoReturn:
     show(screen.out, review(found))
-    raise ConfigNotTrusted(_near(found.file), reason, option="--yes")
+    raise ConfigNotTrusted(near(found.file), reason, option="--yes")
 
 
 def _ask(screen: Screen, found: Candidate, reason: str) -> None:
@@ -148,9 +147,3 @@ def _usual_signals() -> Generator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-def _near(file: Path) -> str:
-    """The file as one would type it here."""
-    path = os.path.relpath(file)
-    return str(file) if path.startswith(os.pardir) else path

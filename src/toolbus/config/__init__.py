@@ -2,7 +2,8 @@
 
 from toolbus.config.context import ContextSource
 from toolbus.config.expand import Resolved, Secrets, resolved
-from toolbus.config.load import find_config, load_config, load_server, usable_config
+from toolbus.config.find import find_config
+from toolbus.config.load import load_config, load_server, usable_config
 from toolbus.config.lookup import GetSecret
 from toolbus.config.model import Auth, BusConfig, ServerConfig, Timeouts, Transport
 from toolbus.config.trust import bus_config, found_config

@@ -4,7 +4,6 @@ One wrong entry costs that server, not the others: `config_in` keeps it with its
 by itself hears of all mistakes (`load_config`); a bus goes on with the rest (`usable_config`).
 """
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,10 +26,6 @@ from toolbus.config.place import Mistakes, Place, is_list, is_mapping, joined, n
 from toolbus.config.read import read_document
 from toolbus.errors import ConfigError
 from toolbus.records import JSON
-
-FILE_NAMES = ("toolbus.yaml", "toolbus.yml", "toolbus.json", "toolbus.toml", ".mcp.json", "mcp.json")
-"""Where a config is looked for in a folder; the first that exists is taken."""
-
 
 Source: TypeAlias = str | Path | Mapping[str, JSON] | Sequence[JSON] | BusConfig
 
@@ -84,30 +79,6 @@ def config_in(document: Mapping[JSON, JSON], path: Path | None = None) -> BusCon
     """
     place = Place(file=None if path is None else str(path))
     return _bus_config(container(document, place), place, None if path is None else path.absolute().parent)
-
-
-def named_config() -> Path | None:
-    """The file that `$TOOLBUS_CONFIG` names, if it is set; ConfigError if there is no such file."""
-    if not (named := os.environ.get("TOOLBUS_CONFIG")):
-        return None
-    path = Path(named).expanduser()
-    if not path.is_file():
-        raise ConfigError("no such file; correct or unset $TOOLBUS_CONFIG", file=str(path))
-    return path
-
-
-def find_config(folder: Path | None = None) -> Path:
-    """The config to use: `$TOOLBUS_CONFIG`, else the first known file name in the folder, by default cwd."""
-    if (named := named_config()) is not None:
-        return named
-    folder = Path.cwd() if folder is None else folder
-    for name in FILE_NAMES:
-        if (folder / name).is_file():
-            return folder / name
-    looked = ", ".join(("$TOOLBUS_CONFIG", *FILE_NAMES))
-    raise ConfigError(
-        f"no config in {str(folder)!r}: looked for {looked}; create toolbus.yaml or name a file"
-    )
 
 
 def load_server(source: object, *, alias: str | None = None, bus: BusConfig | None = None) -> ServerConfig:

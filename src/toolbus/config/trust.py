@@ -18,14 +18,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus import state
-from toolbus.config.load import (
-    Source,
-    config_in,
-    find_config,
-    named_config,
-    usable_config,
-    with_a_usable_server,
-)
+from toolbus.config.find import at_home, find_config, is_own, named_config
+from toolbus.config.load import Source, config_in, usable_config, with_a_usable_server
 from toolbus.config.model import BusConfig
 from toolbus.config.place import is_mapping, printable
 from toolbus.config.project import project_files
@@ -52,7 +46,7 @@ Agree: TypeAlias = Callable[[Candidate, str], None]
 def candidate(path: Path) -> Candidate:
     """The config at that path, to be judged; nothing in it is expanded. ConfigError if it is wrong."""
     content = read_content(path)
-    config = with_a_usable_server(config_in(document_in(content, path), path))
+    config = at_home(with_a_usable_server(config_in(document_in(content, path), path)))
     folder = path.absolute().parent
     contents = project_files(config)
     named = {os.path.relpath(file, folder): content for file, content in contents.items()}
@@ -66,10 +60,11 @@ def candidate(path: Path) -> Candidate:
 def found_config(agree: Agree | None = None) -> BusConfig:
     """The config to use when none is named: that of `$TOOLBUS_CONFIG`, else the one that is found.
 
-    One that was found and is not trusted is put to `agree`; without that, it raises ConfigNotTrusted.
+    One that was found and is not trusted is put to `agree`; without that, it raises ConfigNotTrusted. One in
+    the user's own config folder is as good as named.
     """
-    named = named_config()
-    return trusted_config(find_config(), agree) if named is None else usable_config(named)
+    named, path = named_config(), find_config()
+    return usable_config(path) if named or is_own(path.parent) else trusted_config(path, agree)
 
 
 def bus_config(source: Source | None = None) -> BusConfig:
@@ -88,6 +83,8 @@ def trusted_config(path: Path, agree: Agree | None = None) -> BusConfig:
 
 def distrust(found: Candidate) -> str | None:
     """Why it cannot be used yet, to be read after the name of the file; None if the user agreed to it."""
+    if is_own(found.file.parent):
+        return None
     try:
         record = state.read(_record_of(found.file))
     except OSError as error:

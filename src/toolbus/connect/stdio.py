@@ -78,9 +78,9 @@ async def stdio_peer(
 async def _spawned(config: ServerConfig, values: Resolved, child: "_Child") -> asyncio.SubprocessTransport:
     assert values.command is not None
     env = _environment(config, values)
-    program = _program(config.alias, values.command, env)
     if not _is_folder(values.cwd):
         raise ConnectFailed(config.alias, "spawn", f"the folder {values.cwd!r} (cwd) does not exist")
+    program = _program(config.alias, values.command, values.cwd, env)
     try:
         transport, _ = await asyncio.get_running_loop().subprocess_exec(
             lambda: child, program, *values.args, env=env, cwd=values.cwd, start_new_session=True
@@ -116,7 +116,9 @@ def _is_folder(cwd: str | None) -> bool:
     return cwd is None or os.path.isdir(cwd)
 
 
-def _program(server: str, command: str, env: dict[str, str]) -> str:
+def _program(server: str, command: str, cwd: str | None, env: dict[str, str]) -> str:
+    if os.path.dirname(command):  # a path, which starts where the program does
+        command = os.path.join(cwd or "", command)
     # Beside our own interpreter as well: finds `uvx` in a virtual environment that is not activated.
     path = os.pathsep.join([env.get("PATH", os.defpath), os.path.dirname(sys.executable)])
     if found := shutil.which(command, path=path):
