@@ -166,7 +166,7 @@ class SecretMissing(ServerError):
     def __init__(self, server: str, field: str, reference: str, reason: str = "is not set") -> None:
         self.field = field
         self.reference = reference
-        named = not reference.startswith(("file:", "cmd:"))
+        named = not reference.startswith(("file:", "keyring:", "cmd:"))
         step = "; set it in the environment or in a .env beside the config" if named else ""
         super().__init__(server, f"{field}: secret {reference!r} {reason}{step}")
 

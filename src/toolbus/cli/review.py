@@ -117,6 +117,8 @@ class _Project:
                 case "file":
                     path = os.path.realpath(os.path.join(self._folder, os.path.expanduser(reference.body)))
                     yield _secret(f"file:{reference.body}", f"reads {path}")
+                case "keyring":
+                    yield _secret(f"keyring:{reference.body}", "from your keyring")
                 case "cmd":
                     yield _secret(f"cmd:{reference.body}", "runs this command")
         deciding = set(self._with_those_inside((name for name, decides in names.items() if decides), {}))

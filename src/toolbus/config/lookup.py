@@ -1,4 +1,4 @@
-"""Look up what a reference stands for: a name, the content of a file, or what a command prints.
+"""Look up what a reference stands for: a name, a file's content, an entry of the keyring, a command's output.
 
 A miss is a value with its reason in a few words. Reasons name the class of a foreign exception, never
 its text: that may quote the secret.
@@ -10,9 +10,11 @@ import os
 import shlex
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
+from threading import Thread
 from typing import TypeAlias
 
 from toolbus.config.project import DOTENV, Contents, project_path
@@ -50,6 +52,8 @@ class Secrets:
 
     command_seconds = 30.0
     """How long a `${cmd:...}` may run."""
+    keyring_seconds = 60.0
+    """How long a keyring may take; it may ask the user to unlock it."""
 
     def __init__(
         self,
@@ -68,6 +72,8 @@ class Secrets:
                 return await self._find_name(reference)
             case "file":
                 return await asyncio.to_thread(self._read, reference.body)
+            case "keyring":
+                return await self._in_keyring(reference.body)
             case "cmd":
                 return await asyncio.to_thread(self._run, reference.body)
 
@@ -159,6 +165,22 @@ class Secrets:
         content = self._reviewed[own]
         return Missing("cannot be read (FileNotFoundError)") if content is None else content
 
+    async def _in_keyring(self, body: str) -> Found | Missing:
+        found: asyncio.Future[Found | Missing] = asyncio.get_running_loop().create_future()
+
+        def look() -> None:
+            result = _from_keyring(body)
+            with suppress(RuntimeError):  # the loop is gone
+                found.get_loop().call_soon_threadsafe(lambda: found.done() or found.set_result(result))
+
+        # A thread that the program does not wait for at its end: a keyring may wait for its user.
+        Thread(target=look, name="toolbus keyring", daemon=True).start()
+        try:
+            async with asyncio.timeout(self.keyring_seconds):
+                return await found
+        except TimeoutError:
+            return Missing(f"was not returned by the keyring within {self.keyring_seconds:g} s; unlock it")
+
     def _run(self, body: str) -> Found | Missing:
         try:
             done = subprocess.run(
@@ -178,3 +200,24 @@ class Secrets:
         if done.returncode:
             return Missing(f"failed with exit code {done.returncode}")
         return Found(value) if value else Missing("printed nothing")
+
+
+def _from_keyring(body: str) -> Found | Missing:
+    """The password that the system's keyring has for `service/name`; the last slash divides the two."""
+    try:
+        import keyring
+        from keyring.errors import NoKeyringError
+    except ImportError:
+        return Missing('needs the package keyring; pip install "toolbus[keyring]"')
+    service, _, name = body.rpartition("/")
+    try:
+        value = keyring.get_password(service, name)
+    except NoKeyringError:
+        return Missing(
+            "cannot be read: there is no keyring on this system; install a backend, or use ${NAME}"
+        )
+    except Exception as error:  # a backend's code: whatever it raises, the entry has no value there
+        return Missing(f"cannot be read from the keyring ({type(error).__name__})")
+    if value is None:
+        return Missing(f"is not in the keyring; store it: {shlex.join(['keyring', 'set', service, name])}")
+    return Found(value)

@@ -1,4 +1,4 @@
-"""The syntax of references in config texts: `${NAME}`, `${NAME:-default}`, `${file:...}`, `${cmd:...}`.
+"""The syntax of references in config texts: `${NAME}`, `${NAME:-default}`, `${file:...}` and the like.
 
 Only the syntax: nothing is looked up here. `$${` stands for a literal `${`.
 """
@@ -17,15 +17,16 @@ _OPENING = re.compile(r"\$\$\{|\$\{")
 # `env:` is how Cursor and VS Code write a variable, `input:` how VS Code writes a value it would ask for.
 _NAME = re.compile(r"(?:env:|input:)?(?P<name>[A-Za-z_][A-Za-z0-9_./-]*)(?::-(?P<default>.*))?", re.DOTALL)
 _ALLOWED = (
-    "write ${NAME}, ${NAME:-default}, ${env:NAME}, ${file:PATH} or ${cmd:COMMAND}, or $${ for a literal ${"
+    "write ${NAME}, ${NAME:-default}, ${env:NAME}, ${file:PATH}, ${keyring:SERVICE/NAME} or ${cmd:COMMAND}, "
+    "or $${ for a literal ${"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One reference: a name to look up, a file to read or a command to run."""
+    """One reference: a name to look up, a file to read, an entry of the keyring or a command to run."""
 
-    kind: Literal["name", "file", "cmd"]
+    kind: Literal["name", "file", "keyring", "cmd"]
     body: str
     default: str | None = None
 
@@ -35,8 +36,8 @@ class Reference:
         match self.kind:
             case "name":
                 return self.body
-            case "file":
-                return f"file:{self.body}"
+            case "file" | "keyring":
+                return f"{self.kind}:{self.body}"
             case "cmd":
                 return f"cmd:{shlex.split(self.body)[0]}"
 
@@ -77,9 +78,11 @@ def _reference(body: str, server: str | None, key: str | None) -> Reference:
     rest = rest.strip()
     if kind == "file" and rest:
         return Reference("file", rest)
+    if kind == "keyring" and all(rest.rpartition("/")):
+        return Reference("keyring", rest)
     if kind == "cmd" and _is_command(rest):
         return Reference("cmd", rest)
-    if kind not in ("file", "cmd") and (name := _NAME.fullmatch(body)):
+    if kind not in ("file", "keyring", "cmd") and (name := _NAME.fullmatch(body)):
         return Reference("name", name["name"], name["default"])
     raise ConfigError("malformed reference; " + _ALLOWED, server=server, key=key)
 
