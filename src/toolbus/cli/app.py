@@ -319,11 +319,14 @@ def config(
     redacted: Annotated[
         bool, typer.Option("--redacted", help="Fill in every ${...}, and show secrets as ***.")
     ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of toolbus.yaml, for editors.")
+    ] = False,
 ) -> int:
     """Show the config as toolbus understands it; never a secret."""
-    from toolbus.cli.config import run
+    from toolbus.cli.config import print_schema, run
 
-    return run(settings, expanded=redacted)
+    return print_schema() if schema else run(settings, expanded=redacted)
 
 
 def main() -> None:

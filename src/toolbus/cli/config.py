@@ -1,6 +1,7 @@
 """`toolbus config`: the config as toolbus understands it. A secret is never shown."""
 
 import asyncio
+import json
 import re
 from collections.abc import Callable
 
@@ -30,6 +31,14 @@ def run(settings: Settings, *, expanded: bool) -> int:
     import yaml
 
     print(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100), end="")
+    return 0
+
+
+def print_schema() -> int:
+    """Print what may stand in a config, as JSON Schema; no config is needed for that."""
+    from toolbus.config.schema import config_schema
+
+    print(json.dumps(config_schema(), indent=2))
     return 0
 
 

@@ -21,7 +21,9 @@ class ContextSource(Record):
     """A resource of a server, or all of its listed resources that a pattern fits: `*` is any characters."""
 
     server: str = Field(min_length=1)
+    """The alias of the server."""
     uri: str = Field(min_length=1)
+    """The URI of the resource, or a pattern."""
 
 
 def context_sources(

@@ -34,7 +34,7 @@ SETTINGS = (
 # In these files every key beside the servers is ours, or wrong.
 _OURS = (("servers",), ("config", "servers"))
 # VS Code's own keys beside `servers`; `$schema` is for editors.
-_BESIDE_SERVERS = ("inputs", "sandbox", "$schema")
+BESIDE_SERVERS = ("inputs", "sandbox", "$schema")
 _FILES_OF_EDITORS = ("mcp.json", ".mcp.json")
 _RESTRICTING = (*RESTRICTING, "enabled_servers", "tool_allowlist")
 
@@ -131,7 +131,7 @@ def _is_of_editor(document: Mapping[JSON, JSON], place: Place) -> bool:
 
 def _unknown_keys(document: Mapping[JSON, JSON], place: Place) -> Mistakes:
     """In our own file a key nobody knows is a typing error."""
-    known = ("servers", *SETTINGS, *_BESIDE_SERVERS)
+    known = ("servers", *SETTINGS, *BESIDE_SERVERS)
     # `x-` is the usual prefix for one's own keys, such as the anchors of a YAML file.
     unknown = (key for key in document if key not in known and not str(key).startswith("x-"))
     return Mistakes(place.unknown_key(key, known) for key in unknown)

@@ -44,7 +44,7 @@ SPELLINGS = {
     "disabledTools": "exclude",  # Windsurf, Roo Code
 }
 # An empty list of these means "no tool", an empty `include` means "all": better ask than open everything.
-_ALLOWLISTS = ("includeTools", "tool_allowlist", "tools")
+ALLOWLISTS = ("includeTools", "tool_allowlist", "tools")
 
 TRANSLATED = ("connection", "disabled", "timeout", "name", "serverName")
 """Keys that become something else than one field."""
@@ -226,7 +226,7 @@ def _draft(entry: Mapping[JSON, JSON], place: Place, *, foreign: bool) -> _Draft
 
 def _put(draft: _Draft, key: str, value: JSON, entry: Mapping[JSON, JSON], place: Place) -> None:
     """Put a known key into the draft, under our name for it."""
-    if key in _ALLOWLISTS and not place.names(value, key):
+    if key in ALLOWLISTS and not place.names(value, key):
         raise place.error("is empty; name the tools, or leave it out to allow all", key)
     if key == "disabled":
         draft.put(key, "enabled", not is_switched_off(entry, place), place)

@@ -45,9 +45,13 @@ class Timeouts(Record):
     """How long each step may take, in seconds."""
 
     connect: _Seconds = 60
+    """Until the server is ready."""
     list: _Seconds = 30
+    """For listing what the server offers."""
     call: _Seconds = 300
+    """For one call."""
     close: _Seconds = 5
+    """For a clean end."""
     recover: float = Field(default=30, ge=0, allow_inf_nan=False)
     """How long calls wait for a server that was lost, counted from the loss."""
     longest: _Seconds | None = None
@@ -58,31 +62,46 @@ class Auth(Record):
     """A credential sent with every HTTP request."""
 
     type: Literal["bearer"]
+    """How the credential is sent: as a bearer token."""
     token: str = Field(repr=False, min_length=1)
+    """The token, best as a reference such as `${TOKEN}`."""
 
 
 class ServerConfig(Record):
     """One server: how to reach it and what to take from it."""
 
     alias: str = Field(min_length=1)
+    """The name of the server; in a mapping of servers, its key is the name."""
     transport: Transport
+    """How to reach the server; by default it follows from `command` and `url`."""
     command: str | None = None
+    """The program to start; in a file, also a list of it and its arguments."""
     args: _Names = ()
+    """The arguments of the program."""
     env: dict[str, str] = {}
+    """Variables for the program."""
     env_file: str | None = None
     """A dotenv file whose values lie under `env`."""
     inherit_env: Literal["safe", "all", "none"] | _Names = "safe"
+    """What else the program gets of the environment; a list of names is on top of `safe`."""
     cwd: str | None = None
+    """The folder the program runs in; by default the current one."""
     url: str | None = None
+    """Where a server that is running already is."""
     headers: dict[str, str] = {}
+    """What is sent with every HTTP request."""
     auth: Auth | None = None
+    """A credential sent with every HTTP request; in a file, also the token itself."""
     verify: bool | str = True
     """Whether to check the server's certificate, or the path of the CA bundle to check it with."""
     enabled: bool = True
+    """Whether the server is used."""
     required: bool = False
+    """Whether a start fails if this server cannot be reached."""
     include: _Patterns = ()
     """Globs on the server's own tool names, or annotations: `{readOnlyHint: true}`; none means all."""
     exclude: _Patterns = ()
+    """Which of the included tools to leave out, written the same way."""
     override: dict[str, ToolOverride] = {}
     """What to change of the tools that a glob on the server's own names fits."""
     mark: bool = False
@@ -92,15 +111,21 @@ class ServerConfig(Record):
     budget: Budget = DEFAULT_BUDGET
     """How long a result may be for a model."""
     prefix: str | None = None
+    """What stands for the server in the names of its tools; empty keeps the server's own names."""
     log_level: LogLevel | Literal["off"] | None = None
     """What the server is to log; by default what it likes, from info on."""
     resource_limit: int = Field(default=RESOURCE_LIMIT, gt=0)
     """How many bytes a resource may have that is read."""
     timeouts: Timeouts = Timeouts()
+    """How long each step may take, in seconds; on top of those for all servers."""
     max_concurrency: int | None = Field(default=None, ge=1)
+    """How many calls may be under way at once."""
     lazy: bool = False
+    """Whether to connect only when a tool of the server is first called."""
     idle_timeout: float | None = Field(default=None, gt=0)
+    """Seconds without a call after which the connection is closed until the next one."""
     era: Literal["auto", "modern", "legacy"] = "auto"
+    """Which protocol to speak with it."""
     server: object | None = None
     """An MCP server object in this process."""
     warnings: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
@@ -165,16 +190,21 @@ class BusConfig(Record):
     """All servers that are switched on, in the order of the config, and the settings for all of them."""
 
     servers: dict[str, ServerConfig] = {}
+    """The servers, by alias; in a file, also a list of entries that have an alias."""
     naming: str = "auto"
     """`auto`, or a template with `{tool}` and perhaps `{server}`."""
     timeouts: Timeouts = Timeouts()
+    """How long each step may take, in seconds, for servers that do not say otherwise."""
     include: _Patterns = ()
     """Globs on `server/tool`, or annotations; after those of each server."""
     exclude: _Patterns = ()
+    """Which of the included tools to leave out, written the same way."""
     mark: bool = False
+    """`mark` for servers that do not say otherwise."""
     repair: bool = True
+    """`repair` for servers that do not say otherwise."""
     budget: Budget = DEFAULT_BUDGET
-    """These three are for servers that do not say otherwise."""
+    """`budget` for servers that do not say otherwise."""
     resource_tools: Literal[True, False, "bus", "server"] = False
     """Resources for agents: a pair of tools for the bus (true), or one tool for each server."""
     prompt_tools: bool = False
@@ -184,8 +214,9 @@ class BusConfig(Record):
     context: tuple[ContextSource, ...] = ()
     """Resources that an agent is told before it begins."""
     context_budget: int = CONTEXT_BUDGET
-    """How many tokens they may take, all together."""
+    """How many tokens the context may take, all together."""
     file: str | None = None
+    """The file it was read from."""
     folder: Path | None = None
     """Where `.env` and relative paths are looked for."""
     reviewed: dict[str, bytes | None] | None = Field(default=None, exclude=True, repr=False)

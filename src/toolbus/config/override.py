@@ -17,12 +17,15 @@ class ArgumentOverride(Record):
     """What to change of one argument, which is named as the server names it."""
 
     name: str | None = Field(default=None, min_length=1)
+    """What the model calls it."""
     description: str | None = None
+    """What the model is told about it."""
     default: object = None
     """Sent when the model gives none."""
     value: object = None
     """Always sent; the model does not see the argument."""
     hide: bool = False
+    """Whether the model does not see the argument."""
 
 
 class ToolOverride(Record):
@@ -31,13 +34,17 @@ class ToolOverride(Record):
     name: str | None = Field(default=None, min_length=1)
     """What it is called, to the letter."""
     description: str | None = None
+    """In place of the server's description."""
     append: str | None = None
+    """What is put after the description."""
     arguments: dict[str, ArgumentOverride] = {}
+    """What to change of its arguments, by the server's names."""
     schema_: dict[str, object] | None = Field(default=None, alias="schema")
     """In place of the server's input schema."""
     options: dict[str, dict[str, object]] = {}
     """For providers, by provider."""
     budget: Budget | None = None
+    """How long its results may be for a model."""
 
     @property
     def rule(self) -> Mapping[str, JSON]:

@@ -1,0 +1,183 @@
+"""The JSON Schema of a config in our own dialect, for editors.
+
+It is made from the records that hold a config and from the tables that read one, each time it is asked for,
+so that it says what is true of this version. Sentences come from the docstrings of the fields.
+"""
+
+import ast
+import inspect
+from collections.abc import Mapping
+from textwrap import dedent
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+
+from toolbus.config.context import SMALLEST, ContextSource
+from toolbus.config.dialects import BESIDE_SERVERS, SETTINGS
+from toolbus.config.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
+from toolbus.config.model import HINTS, Auth, BusConfig, ServerConfig, Timeouts
+from toolbus.config.override import ArgumentOverride, ToolOverride
+from toolbus.records import JSON, Budget
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+_MODELS = (BusConfig, ServerConfig, Timeouts, Auth, ContextSource, ToolOverride, ArgumentOverride)
+_NAMES = {"type": "array", "items": {"type": "string"}}
+_LENGTH = {"type": "integer", "minimum": Budget.SMALLEST}
+_BUDGET = {
+    "description": "A number of characters, limits in characters and tokens, or false for none.",
+    "anyOf": [
+        _LENGTH,
+        {"const": False},
+        {
+            "type": "object",
+            "properties": {
+                "characters": {**_LENGTH, "description": "How many characters a result may have."},
+                "tokens": {**_LENGTH, "description": "How many tokens a result may have, by estimate."},
+            },
+            "additionalProperties": False,
+        },
+    ],
+}
+# What a file may say beside, or other than, the fields of a server.
+_OF_ENTRIES: dict[str, dict[str, JSON]] = {
+    "command": {"anyOf": [{"type": "string"}, _NAMES]},
+    "transport": {"enum": list(TRANSPORTS)},
+    "auth": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Auth"}]},
+    "disabled": {"type": "boolean", "description": "The opposite of `enabled`."},
+    "timeout": {
+        "type": "number",
+        "exclusiveMinimum": 0,
+        "description": "The same as `timeouts.call`; from 1000 on, milliseconds.",
+    },
+    "connection": {"$ref": "#/$defs/Entry", "description": "Keys of this entry, as AIDK groups them."},
+    "name": {"description": "The same as `alias`, in a list of servers."},
+    "serverName": {"description": "The same as `alias`, in a list of servers."},
+}
+_OF_ALL: dict[str, dict[str, JSON]] = {
+    "enabled_servers": {**_NAMES, "description": "The aliases to use; the others are left out."},
+    "tool_allowlist": {
+        "type": "object",
+        "additionalProperties": {**_NAMES, "minItems": 1},
+        "description": "By alias, the tools to include.",
+    },
+    "context_budget": {"minimum": SMALLEST},
+}
+# An entry that is switched off is not checked.
+_SWITCHED_OFF = {
+    "anyOf": [
+        {"required": [key], "properties": {key: {"const": value}}}
+        for key, value in (("enabled", False), ("disabled", True))
+    ]
+}
+
+
+def config_schema() -> dict[str, JSON]:
+    """The JSON Schema, draft 2020-12, of `toolbus.yaml`; an unknown key does not fit, as in `load_config`."""
+    made = BusConfig.model_json_schema(schema_generator=_Generator)
+    defined: dict[str, JSON] = made["$defs"]
+    for model in _MODELS:
+        _describe(made if model is BusConfig else defined[model.__name__], model)
+    defined["Budget"] = _BUDGET
+    defined["Entry"] = _entry(defined.pop("ServerConfig")["properties"])
+    defined["Server"] = {
+        "description": "How to reach a server and what to take from it; a text is its URL.",
+        "type": ["object", "string"],
+        "if": _SWITCHED_OFF,
+        "else": {"$ref": "#/$defs/Entry"},
+    }
+    timeouts = defined["Timeouts"]["properties"]
+    timeouts.update({key: _or_null(value) for key, value in timeouts.items()})
+    return {
+        "$schema": DRAFT,
+        "title": "toolbus.yaml",
+        "description": "The MCP servers that toolbus connects to, and the settings for all of them.",
+        "type": "object",
+        "properties": _top(made["properties"]),
+        "patternProperties": {"^x-": {"description": "Yours: toolbus does not look at it."}},
+        "additionalProperties": False,
+        "required": ["servers"],
+        "$defs": dict(sorted(defined.items())),
+    }
+
+
+class _Generator(GenerateJsonSchema):
+    def handle_invalid_for_json_schema(self, schema: object, error_info: str) -> JsonSchemaValue:
+        """Nothing: a field that only code can fill in is in no file."""
+        return {}
+
+
+def _top(fields: Mapping[str, JSON]) -> dict[str, JSON]:
+    servers = {
+        "description": fields["servers"]["description"],
+        "type": ["object", "array"],
+        "additionalProperties": {"$ref": "#/$defs/Server"},
+        "items": {"$ref": "#/$defs/Server", "type": "object"},
+    }
+    settings = {key: _or_null({**fields.get(key, {}), **_OF_ALL.get(key, {})}) for key in SETTINGS}
+    beside = {
+        key: _foreign("For editors and other hosts; toolbus does not look at it.") for key in BESIDE_SERVERS
+    }
+    return {"servers": servers, **settings, **beside}
+
+
+def _entry(fields: Mapping[str, JSON]) -> dict[str, JSON]:
+    own = {key: {**fields.get(key, {}), **_OF_ENTRIES.get(key, {})} for key in KEYS if key != "server"}
+    for word, name in SPELLINGS.items():
+        said = {**_NAMES, "minItems": 1} if word in ALLOWLISTS else own[name]
+        own[word] = {**said, **_foreign(f"The same as `{name}`, as another host writes it.")}
+    unused = {key: _foreign("Another host's; it has no meaning here.") for key in sorted(IGNORED)}
+    return {
+        "description": "One server: how to reach it and what to take from it.",
+        "properties": {**{key: _or_null(value) for key, value in own.items()}, **unused},
+        "additionalProperties": False,
+    }
+
+
+def _foreign(description: str) -> dict[str, JSON]:
+    """What to say of a key that is understood but not offered: `doNotSuggest` is a word of VS Code."""
+    return {"description": description, "doNotSuggest": True}
+
+
+def _or_null(schema: Mapping[str, JSON]) -> dict[str, JSON]:
+    """The same, or null: that counts as not given."""
+    result, null = dict(schema), {"type": "null"}
+    if reference := result.pop("$ref", None):
+        return {**result, "anyOf": [{"$ref": reference}, null]}
+    if "anyOf" in result:
+        return {**result, "anyOf": [*(one for one in result["anyOf"] if one != null), null]}
+    if "enum" in result:
+        result["enum"] = [*result["enum"], None]
+    if isinstance(result.get("type"), str):
+        result["type"] = [result["type"], "null"]
+    return result
+
+
+def _describe(schema: Mapping[str, JSON], model: type[BaseModel]) -> None:
+    """Give each property its sentence; what pydantic derives from the name alone says nothing new."""
+    sentences = _docstrings(model)
+    for name, field in model.model_fields.items():
+        found = schema["properties"][field.alias or name]
+        found.pop("title", None)
+        if found.get("default") is None or "$ref" in found:
+            found.pop("default", None)
+        found["description"] = sentences[name]
+        for pattern in found.get("items", {}).get("anyOf", ()) if name in ("include", "exclude") else ():
+            if pattern["type"] == "object":
+                pattern["propertyNames"] = {"enum": list(HINTS)}
+
+
+def _docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """The docstring of each field: the text that follows it."""
+    (defined,) = ast.parse(dedent(inspect.getsource(model))).body
+    assert isinstance(defined, ast.ClassDef)
+    found: dict[str, str] = {}
+    for field, following in zip(defined.body, defined.body[1:], strict=False):
+        match field, following:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                found[name] = inspect.cleandoc(text)
+            case _:
+                pass
+    return found
