@@ -357,7 +357,7 @@ class Toolbus(Content, Later):
     async def reload(self, config: Source) -> None:
         """Take another config: connect what is new, disconnect what is gone, leave the rest untouched.
 
-        If a required server cannot be connected it raises, and all stays as it was.
+        If a required server cannot be connected, or no entry is right, it raises, and all stays as it was.
         """
         new = bus_config(config)
         await self._at_home(self._apply(lambda _: new.servers, new))

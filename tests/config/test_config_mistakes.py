@@ -109,6 +109,25 @@ async def test_a_wrong_server_that_is_required_stops_the_start() -> None:
         await bus.start()
 
 
+@pytest.mark.anyio
+async def test_a_reload_takes_the_rest_of_a_config_with_a_wrong_entry() -> None:
+    async with Toolbus({"servers": {"a": plain()}}) as bus:
+        await bus.reload({"servers": {"b": plain(), "a": {"comand": "x"}}})
+        assert {alias: status.state for alias, status in bus.servers.items()} == {"b": "ready", "a": "failed"}
+        with pytest.raises(ConfigError):
+            await bus.reload({"servers": {"a": {"comand": "x"}}})
+        assert bus.servers["b"].state == "ready"
+
+
+def test_a_mistake_that_is_kept_holds_no_value_of_the_entry() -> None:
+    entry = {"comand": "s3cret", "env": {"A": 5}, "auth": {"type": "s3cret"}}
+    mistake = usable_config({"servers": {"good": NPX, "bad": entry}}).servers["bad"].mistake
+
+    assert mistake is not None
+    assert len(mistake.mistakes) == 4
+    assert all(one.__traceback__ is one.__context__ is None for one in (mistake, *mistake.mistakes))
+
+
 def test_a_config_whose_servers_are_all_wrong_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         Toolbus({"servers": {"a": {"comand": "x"}, "b": {"command": 5}}})
@@ -194,9 +213,10 @@ def test_a_misspelled_restriction_for_all_servers_is_an_error_in_every_dialect(k
         f"unknown key, not ignored since it may be there to restrict; did you mean {meant!r}?",
     )
 
-    with pytest.raises(ConfigError) as caught:
-        usable_config({"servers": {"a": NPX}, key: ["x"]})
-    assert caught.value.key == key
+    for document in ({"servers": {"a": NPX}, key: ["x"]}, {"config": {"servers": {"a": NPX}, key: ["x"]}}):
+        with pytest.raises(ConfigError) as caught:
+            usable_config(document)
+        assert caught.value.key == key
 
 
 def test_keys_that_hosts_really_have_are_left_alone() -> None:

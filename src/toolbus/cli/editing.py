@@ -18,8 +18,9 @@ from toolbus.config import find_config, load_server
 from toolbus.config.edit import new_document, servers_in, with_servers, with_switch, without_server
 from toolbus.config.edit_tree import NotEditable
 from toolbus.config.env_file import add_secrets, env_values
+from toolbus.config.find import named_config
 from toolbus.config.literals import Names, Secret, names_referred_to, referring
-from toolbus.config.load import config_in, named_config
+from toolbus.config.load import config_in
 from toolbus.config.place import is_mapping, near_miss
 from toolbus.config.project import DOTENV
 from toolbus.config.read import document_in, read_content

@@ -76,10 +76,10 @@ def container(document: Mapping[JSON, JSON], place: Place) -> Container:
     if path not in _OURS:
         settings = without_foreign(settings)
     foreign = path not in _OURS or _is_of_editor(document, place)
-    if foreign:
-        mistakes = _misspelled_restrictions((document, holder), place)
+    if path == ("servers",) and not foreign:
+        mistakes = _unknown_keys(document, place)
     else:
-        mistakes = _unknown_keys(document, place) if path == ("servers",) else Mistakes()
+        mistakes = _misspelled_restrictions((document, holder), place)
     aliased = _aliased(holder[path[-1]], ".".join(path), place)
     return replace(aliased, settings=settings, foreign=foreign, mistakes=mistakes)
 

@@ -53,7 +53,10 @@ class Mistakes(list[ConfigError]):
         try:
             yield
         except ConfigError as error:
-            self.extend(error.mistakes)
+            for mistake in error.mistakes:
+                # A bus keeps it for long, and the frames of its traceback hold values, secrets among them.
+                mistake.__traceback__ = mistake.__context__ = None
+                self.append(mistake)
 
     def raise_any(self) -> None:
         """ConfigError if there are any."""

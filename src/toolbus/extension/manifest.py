@@ -20,7 +20,7 @@ from pydantic import Field, Strict
 from toolbus.config import BusConfig
 from toolbus.config.dialects import SETTINGS
 from toolbus.config.load import config_in, without_mistakes
-from toolbus.config.place import Place
+from toolbus.config.place import Mistakes, Place
 from toolbus.config.read import read_document
 from toolbus.config.record import Record
 from toolbus.errors import ConfigError
@@ -69,9 +69,8 @@ def bridge_config(manifest: Manifest) -> BusConfig:
     """What the `config` of the manifest asks for; ConfigError says what is wrong."""
     place = Place(file=None if manifest.path is None else str(manifest.path))
     config = manifest.config
-    for key in config:
-        if key not in _CONFIG_KEYS and not str(key).startswith("x-"):
-            raise place.unknown_key(key, _CONFIG_KEYS, "config")
+    unknown = (key for key in config if key not in _CONFIG_KEYS and not str(key).startswith("x-"))
+    Mistakes(place.unknown_key(key, _CONFIG_KEYS, "config") for key in unknown).raise_any()
     if config.get("servers") is None:
         raise place.error("is missing; list your servers there: {alias, transport, ...}", "config.servers")
     bus = without_mistakes(config_in({"config": config}, manifest.path))
