@@ -73,6 +73,16 @@ def test_codex_servers_come_over(editor: str, tmp_path: Path) -> None:
     load_config({"servers": result.servers})
 
 
+def test_a_list_of_tools_beside_the_servers_is_honored_whatever_the_words_of_the_servers(
+    tmp_path: Path,
+) -> None:
+    text = '[tool_allowlist]\na = ["read"]\n[mcp_servers.a]\ncommand = "x"\nenabled_tools = ["write"]\n'
+    result = taken_over(tmp_path, text, name="config.toml")
+
+    assert result.servers == {}
+    assert result.notes == ("server 'a' was left out: enabled_tools: unknown key; did you mean 'enabled'?",)
+
+
 ZED = """
 // Zed settings
 {

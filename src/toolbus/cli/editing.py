@@ -58,6 +58,7 @@ class _Target:
         return all(not line.strip() or line.lstrip().startswith("#") for line in self.text.splitlines())
 
     def servers(self) -> Mapping[str, JSON]:
+        """Its entries by alias."""
         return {} if self.is_blank else servers_in(self.text, self.path)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from toolbus.config.dialects import alias_of, has_container
+from toolbus.config.dialects import alias_of, has_container, settings_in
 from toolbus.config.place import Place, is_list, is_mapping
 from toolbus.errors import ConfigError
 from toolbus.records import JSON
@@ -49,15 +49,17 @@ Translate: TypeAlias = Callable[[Entry, Place], dict[str, JSON]]
 """An entry in words that every entry may use; ConfigError if it is wrong, or not for us."""
 
 
-def host_of(document: Entry, place: Place) -> str | None:
+def host_of(document: Entry) -> str | None:
     """The host with words of its own that the document was written for, as far as one can tell."""
-    if "context_servers" in document:
-        return "zed"
-    if "mcp_servers" in document and (place.file or "").endswith(".toml"):
-        return "codex"
     if is_mapping(mcp := document.get("mcp")) and any(map(_is_opencode, _of_opencode(mcp).values())):
         return "opencode"
-    return "goose" if not has_container(document) and _is_goose(document) else None
+    # What is said for all servers there is ours: the file is written for squidbot, or for us.
+    servers = document.get("mcp_servers")
+    if is_mapping(servers) and any(map(_is_codex, servers.values())) and not settings_in(document):
+        return "codex"
+    if has_container(document):
+        return None
+    return "zed" if "context_servers" in document else "goose" if _is_goose(document) else None
 
 
 def left_out(alias: str, error: ConfigError) -> str:
@@ -139,6 +141,11 @@ def _filled(text: JSON, env: Entry) -> JSON:
 
 def _codex(document: Entry, place: Place) -> Listing:
     return _translated(place.mapping(document.get("mcp_servers") or {}, "mcp_servers"), place, _from_codex)
+
+
+def _is_codex(entry: JSON) -> bool:
+    own = {*_CODEX_WORDS, *_CODEX_OWN} - {"name"}
+    return is_mapping(entry) and (not own.isdisjoint(entry) or is_mapping(entry.get("tools")))
 
 
 def _from_codex(server: Entry, place: Place) -> dict[str, JSON]:

@@ -25,7 +25,7 @@ FILE = "file"
 
 def listing(document: Mapping[JSON, JSON], *, host: str, folder: Path, place: Place) -> Listing:
     """What the document lists; nothing if a host's own file lists none, ConfigError if another does."""
-    own = host_of(document, place) if host == FILE else host
+    own = host_of(document) if host == FILE else host
     if own in HOSTS:
         return HOSTS[own](document, place)
     project = _of_project(document, folder)
