@@ -29,7 +29,7 @@ from toolbus.adapters.media import encoded
 from toolbus.events import CallStarted
 from toolbus.records import PromptResult
 
-Point: TypeAlias = Literal["parallel", "image", "appears", "cancel", "document"]
+Point: TypeAlias = Literal["parallel", "image", "appears", "cancel", "document", "unknown"]
 """What some frameworks cannot do; all else is a must."""
 POINTS: Mapping[Point, str] = {
     "parallel": "the calls of one turn overlap",
@@ -37,6 +37,7 @@ POINTS: Mapping[Point, str] = {
     "appears": "a new tool is offered in the same run",
     "cancel": "a cancelled run cancels its calls on the server",
     "document": "the model reads the PDFs of a prompt",
+    "unknown": "a run goes on after a name that no tool has",
 }
 PATIENCE = 20.0
 SOUND = Audio(data=WAV, mime_type="audio/wav")
@@ -146,6 +147,10 @@ class Contract:
         assert "integer" in given.text
         assert given.is_error in (True, None)
 
+    async def test_a_run_goes_on_after_a_name_that_no_tool_has(self, stage: Stage) -> None:
+        said, asked = await stage.play([[ToolCall("desk_nowhere")], "Done."])
+        assert (said, len(asked)) == ("Done.", 2)
+
     async def test_the_error_of_a_tool_is_told_to_the_model(self, stage: Stage) -> None:
         [given] = await stage.told(ToolCall("desk_fail", {"reason": "the ink is dry"}))
         assert "the ink is dry" in given.text
@@ -247,6 +252,7 @@ class Contract:
 PROVES: Mapping[str, Point] = {
     "test_the_calls_of_one_turn_overlap": "parallel",
     "test_the_model_sees_pictures": "image",
+    "test_a_run_goes_on_after_a_name_that_no_tool_has": "unknown",
     "test_a_new_tool_is_offered_in_the_same_run": "appears",
     "test_a_cancelled_run_cancels_its_calls": "cancel",
     "test_the_model_reads_the_documents_of_a_prompt": "document",

@@ -5,9 +5,12 @@ speaks of calls and results all the same: here is what becomes of both on the wa
 """
 
 import ast
+import atexit
 import io
 import json
+import os
 import re
+import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -109,12 +112,17 @@ class Coded(Observed):
         return dict.fromkeys(re.findall(r"^ *def (\w+)\(", asked.system, re.MULTILINE))
 
 
+# CrewAI keeps the outputs of tasks there, and makes the folder itself; nothing of it is for the next process.
+STORAGE = Path(tempfile.gettempdir()) / f"toolbus-crewai-{os.getpid()}"
+atexit.register(shutil.rmtree, STORAGE, ignore_errors=True)
+
+
 class ReAct(Speech):
     """CrewAI: calls and results are text of the model. At times it adds to a result how to call tools."""
 
     environment: ClassVar[dict[str, str]] = {
         "CREWAI_DISABLE_TELEMETRY": "true",
-        "CREWAI_STORAGE_DIR": str(Path(tempfile.gettempdir()) / "toolbus-crewai"),
+        "CREWAI_STORAGE_DIR": str(STORAGE),
         "CREWAI_TESTING": "true",  # without, it asks at the console whether it may send traces
         "LITELLM_LOCAL_MODEL_COST_MAP": "true",
         "OTEL_SDK_DISABLED": "true",

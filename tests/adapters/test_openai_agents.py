@@ -1,7 +1,7 @@
 """The adapter for the OpenAI Agents SDK."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
 
@@ -10,7 +10,7 @@ from agents import Agent, FunctionTool, OpenAIChatCompletionsModel, OpenAIRespon
 from agents.items import ToolCallOutputItem
 from openai import AsyncOpenAI
 
-from tests.adapters.contract import Contract, Harness, Stage, until
+from tests.adapters.contract import Contract, Harness, Point, Stage, until
 from tests.adapters.studio import REVIEW, heard
 from tests.wire import ToolCall
 from toolbus import Toolbus
@@ -29,6 +29,9 @@ async def clerk(toolbox: list[Any]) -> AsyncGenerator[Agent]:
 
 class OpenAIAgents(Harness):
     name = "openai_agents"
+    cannot: ClassVar[Mapping[Point, str]] = {
+        "unknown": "it ends the run, unless its RunConfig says otherwise"
+    }
 
     async def run(self, bus: Toolbus, prompt: str) -> str:
         async with clerk(tools(bus, follow=True)) as agent:
@@ -52,6 +55,13 @@ class TestOpenAIAgents(Contract):
         assert output.custom_data["annotations"]["readOnlyHint"] is True
         assert output.custom_data["structured"] == {"result": 3}
         assert output.custom_data["is_error"] is False
+
+    async def test_a_name_that_no_tool_has_is_told_to_the_model_if_wanted(self, stage: Stage) -> None:
+        config = RunConfig(tracing_disabled=True, tool_not_found_behavior="return_error_to_model")
+        with stage.model([[ToolCall("desk_nowhere")], "Done."]) as provider:
+            async with clerk(tools(stage.bus)) as agent:
+                run = await Runner.run(agent, "Go.", run_config=config)
+        assert (run.final_output, "desk_nowhere" in provider.asked[1].new[0].text) == ("Done.", True)
 
     @pytest.mark.parametrize(("agrees", "told"), [(True, "hello"), (False, "not approved")])
     async def test_a_person_is_asked_for_what_is_not_read_only(

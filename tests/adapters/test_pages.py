@@ -5,6 +5,8 @@ The model is a script: it keeps a note, looks for it, and says what it found.
 
 import asyncio
 import gc
+import threading
+from collections.abc import Callable, Coroutine
 from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
@@ -40,13 +42,23 @@ def test_the_page_is_true(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     clients = kept_clients(monkeypatch)
     with playing(name, scripted) as provider, asyncio.Runner() as runner:
         # The programs of a page share a loop: a framework keeps its HTTP client for the next one.
-        monkeypatch.setattr(asyncio, "run", runner.run)
+        monkeypatch.setattr(asyncio, "run", _running_here(runner))
         for variable, value in provider.environment.items():
             monkeypatch.setenv(variable, value)
         check_page(ROOT / "docs" / "frameworks" / f"{name}.md", runner)
         for client in clients:
             runner.run(client.aclose())
     gc.collect()  # what is left open is to be found here, not in another test
+
+
+def _running_here(runner: asyncio.Runner) -> Callable[[Coroutine[Any, Any, Any]], Any]:
+    here, elsewhere = threading.current_thread(), asyncio.run
+
+    def run(work: Coroutine[Any, Any, Any]) -> Any:
+        # The thread of a SyncToolbus has a loop of its own.
+        return runner.run(work) if threading.current_thread() is here else elsewhere(work)
+
+    return run
 
 
 def kept_clients(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

@@ -14,6 +14,7 @@ COLUMNS = {
     "appears": "new tools in a run",
     "cancel": "cancel",
     "document": "prompts",
+    "unknown": "unknown names",
 }
 TABLE = ROOT / "docs" / "frameworks" / "README.md"
 
