@@ -8,6 +8,9 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 .PHONY: test test-all test-adapter check shapes bench soak demo docs format clean
 .SILENT:
 
+# Shows what a command prints only if it fails.
+quietly = printed=$$($(1) 2>&1) || { printf '%s\n' "$$printed" >&2; exit 1; }
+
 # Most tests wait for servers, so three run at a time on two cores.
 PYTEST := python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
@@ -51,6 +54,11 @@ soak: .venv/.ready
 
 demo: .venv/.ready
 	toolbus demo
+	printf '%s\n' '' 'Try next, right here:' \
+		'  source .venv/bin/activate; cd examples' \
+		'  toolbus tools --config toolbus.yaml' \
+		'  toolbus call --config toolbus.yaml notes_add text="buy tea"' \
+		'  toolbus check --config toolbus.yaml broken'
 
 docs: .venv/.ready
 	python -m tests.cli.reference
@@ -65,10 +73,12 @@ clean:
 .venv/.ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "toolbus needs Python 3.11 or newer; name one: make PYTHON=python3.12" >&2; exit 1; }
-	echo "setting up .venv (about a minute, once)"
-	$(PYTHON) -m venv .venv
-	python -m pip install -qq --disable-pip-version-check 'uv>=0.13'
-	python -m uv pip install -q --compile-bytecode --python .venv -e '.[dev]'
+	echo "setting up .venv, once: 1/3 a virtual environment"
+	$(call quietly,$(PYTHON) -m venv .venv)
+	echo "setting up .venv, once: 2/3 the installer (uv)"
+	$(call quietly,python -m pip install --disable-pip-version-check 'uv>=0.13')
+	echo "setting up .venv, once: 3/3 toolbus and what it needs (about a minute)"
+	$(call quietly,python -m uv pip install --compile-bytecode --python .venv -e '.[dev]')
 	touch $@
 
 .interop/.ready: tests/interop/install.py | .venv/.ready

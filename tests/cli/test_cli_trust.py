@@ -353,7 +353,7 @@ def test_where_the_record_cannot_be_kept_a_command_says_what_to_do(tmp_path: Pat
     with terminal("check", folder=folder, env=env, width=300) as screen:
         screen.until("[y/N]: ")
         screen.press("y\r")
-        screen.until("cannot remember that you trust it", "nothing to do")
+        screen.until("cannot remember that you trust it", "nothing you must do")
         assert screen.ended() == 0
     made = toolbus("init", "--config", "new.yaml", "--json", folder=folder, env=env)
     assert json.loads(made.stdout) == {"written": "new.yaml", "trusted": False}

@@ -37,7 +37,7 @@ def model_of(model: str | Model, keys: Mapping[str, str] | None = None) -> Model
     if model.startswith(("http://", "https://")):
         return _at_url(model)
     try:
-        return infer_model(model, lambda provider: _provider(provider, keys or {}))
+        return infer_model(model, lambda name: _provider(name, keys)) if keys else infer_model(model)
     except (UserError, ImportError, ValueError) as error:
         raise ModelFailed(model, _line(error).partition(_ADVICE)[0]) from error
 

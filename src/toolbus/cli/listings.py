@@ -111,9 +111,11 @@ def _digest(config: "BusConfig", alias: str) -> str:
     from hashlib import sha256
 
     server = config.servers[alias]
+    words = (server.command, *server.args)
     decisive = {
         "server": server.model_dump(mode="json", exclude={"server"}),
-        "files": list(_stamps(Path(config.folder or "", server.cwd or ""), (server.command, *server.args))),
+        # Where the process will run: without `cwd` it is where we run.
+        "files": list(_stamps(Path(config.folder or "", server.cwd) if server.cwd else Path(), words)),
         "settings": config.model_dump(mode="json", exclude={"servers", "file"}),
         "prefixes": {alias: other.prefix for alias, other in config.servers.items()},
     }
