@@ -59,6 +59,8 @@ def extra_of(file: Path) -> str | None:
     part, *rest = file.relative_to(SOURCE).parts
     if part in ("agent", "testing.py"):
         return "agent"
+    if rest == ["lookup.py"]:
+        return "keyring"
     if part != "adapters":
         return None
     # `smolagents_inputs.py` belongs to `smolagents`, `openai_agents.py` to itself and not to `openai`.
