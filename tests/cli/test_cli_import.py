@@ -10,6 +10,7 @@ import yaml
 from dotenv import dotenv_values
 
 from tests.cli.running import toolbus
+from toolbus.config.schema import config_schema
 
 SECRET = "s3cr3t-'quoted'-\\value"
 CURSOR: dict[str, Any] = {
@@ -173,7 +174,10 @@ def test_a_fresh_folder_has_tools_after_init(project: Path) -> None:
     again = toolbus("init", folder=project)
     listed = toolbus("tools", "--json", folder=project)
 
-    assert made.stdout == "wrote toolbus.yaml; next: toolbus tools\n"
+    assert made.stdout == "wrote toolbus.yaml, and toolbus.schema.json for your editor; next: toolbus tools\n"
+    assert json.loads((project / "toolbus.schema.json").read_text()) == config_schema()
+    named = (project / "toolbus.yaml").read_text().splitlines()[0].rpartition("=")[2]
+    assert (project / named).is_file()
     assert (again.returncode, again.stderr) == (
         2,
         "toolbus: 'toolbus.yaml' is there already; --force replaces it\n",

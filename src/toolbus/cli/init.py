@@ -1,4 +1,4 @@
-"""`toolbus init`: a file to start from."""
+"""`toolbus init`: a file to start from, and the schema by which an editor completes and checks it."""
 
 import json
 import os.path
@@ -11,7 +11,11 @@ from toolbus.cli.outcome import Usage
 from toolbus.cli.screen import Screen
 from toolbus.cli.trust import trust_own
 from toolbus.config.find import FILE_NAMES
+from toolbus.config.schema import config_schema
 from toolbus.config.written import TEMPLATE
+
+SCHEMA = "toolbus.schema.json"
+"""Lies beside the config, which names it: no other address holds on every machine."""
 
 
 def run(settings: Settings, *, force: bool) -> int:
@@ -22,12 +26,14 @@ def run(settings: Settings, *, force: bool) -> int:
         raise Usage(f"{str(path)!r}: the file is YAML; name it *.yaml")
     if path.exists() and not force:
         raise Usage(f"{str(path)!r} is there already; --force replaces it")
+    schema = path.with_name(SCHEMA)
+    schema.write_text(json.dumps(config_schema(), indent=2) + "\n", encoding="utf-8")
     path.write_text(TEMPLATE.replace("command: python\n", f"command: {_python()}\n"), encoding="utf-8")
     trusted = trust_own(screen, path)
     if screen.as_json:
-        screen.json({"written": str(path), "trusted": trusted})
+        screen.json({"written": str(path), "schema": str(schema), "trusted": trusted})
         return 0
-    screen.print(f"wrote {path}; next: toolbus tools")
+    screen.print(f"wrote {path}, and {schema} for your editor; next: toolbus tools")
     others = [name for name in FILE_NAMES if name != path.name and (path.parent / name).is_file()]
     if others and settings.config is None:
         screen.note(f"{', '.join(others)} is not looked at any more, since {path} comes first")

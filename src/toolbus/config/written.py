@@ -10,6 +10,7 @@ Entries: TypeAlias = Mapping[str, Mapping[str, JSON]]
 """Servers by alias, in our words."""
 
 TEMPLATE = """\
+# yaml-language-server: $schema=toolbus.schema.json
 # The servers that toolbus connects to. `toolbus tools` lists what they offer, `toolbus add` adds one,
 # `toolbus import` brings over what an editor on this machine has.
 servers:
