@@ -18,6 +18,7 @@ from urllib.parse import unquote_to_bytes
 import httpx2
 
 from toolbus.config import Resolved, ServerConfig
+from toolbus.connect.delivery import DELIVERY, Delivery
 from toolbus.connect.jsonrpc import WireError
 from toolbus.connect.witness import Line, Witness
 from toolbus.errors import ConnectFailed
@@ -50,6 +51,11 @@ class Web:
         Raises `WireError`, which says whether the request may have reached the server.
         """
         request = self.client.build_request(method, url, headers=dict(headers), content=content)
+        delivery = DELIVERY.get()
+        # A request of several rounds has arrived once one of them has.
+        if content is not None and delivery is not None and delivery.held is None:
+            delivery.held = True
+            request.stream = _Body(content, delivery)
         self.line.busy += 1
         try:
             response = await self.client.send(request, stream=True)
@@ -164,6 +170,18 @@ class _Hidden:
 
     url: httpx2.URL
     headers: dict[str, str]
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A body that notes when it is written; a server acts on no request without its body."""
+
+    def __init__(self, content: bytes, delivery: Delivery) -> None:
+        self._content = content
+        self._delivery = delivery
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        self._delivery.held = False
+        yield self._content
 
 
 class Door(httpx2.AsyncBaseTransport):

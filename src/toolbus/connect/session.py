@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from toolbus.config import ServerConfig
 from toolbus.connect import wire
 from toolbus.connect.clocks import Clocks
+from toolbus.connect.delivery import DELIVERY, Delivery
 from toolbus.connect.errand import CURRENT, Errand, Errands
 from toolbus.connect.interactions import Answering
 from toolbus.connect.jsonrpc import WireError
@@ -230,17 +231,21 @@ class Session:
             raise self.lost(what, sent=False)
         clock, heard = clock or asyncio.timeout(timeout), self._witness.heard
         self.used = asyncio.get_running_loop().time()
+        delivery = Delivery()
+        token = DELIVERY.set(delivery)
         try:
             return await self.clocks.within(clock, send(self.client))
         except TimeoutError as error:
             if self._witness.lost is not None:
-                raise self.lost(what) from None
+                raise self.lost(what, sent=delivery.may_have_arrived) from None
             raise CallTimeout(self.server, what, timeout, self._witness.tail(heard)) from error
         except Exception as error:
             failed = self._failed(error, what)
             if failed is None:
                 raise
             raise failed from error
+        finally:
+            DELIVERY.reset(token)
 
     def _failed(self, error: Exception, what: str) -> ToolbusError | None:
         """What went wrong, in our words; None for what is no failure of a request."""
