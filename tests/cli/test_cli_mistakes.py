@@ -54,7 +54,7 @@ def test_check_lists_every_mistake_with_its_next_step(runs: dict[str, Done]) -> 
         ["next", "step  did you mean 'command'?"],
         ["error", "era: expected 'auto', 'modern' or 'legacy'"],
         ["next", "step  correct its entry in the config"],
-        ["2", "servers of toolbus.yaml: 1 to fix"],
+        ["2", "servers of toolbus.yaml: 1 ready, 1 failed; act on the errors above"],
     ]
     assert len(json.loads(runs["json"].stdout)["servers"]["bad"]["problems"]) == 2
 

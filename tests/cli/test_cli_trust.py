@@ -356,7 +356,11 @@ def test_where_the_record_cannot_be_kept_a_command_says_what_to_do(tmp_path: Pat
         screen.until("cannot remember that you trust it", "nothing you must do")
         assert screen.ended() == 0
     made = toolbus("init", "--config", "new.yaml", "--json", folder=folder, env=env)
-    assert json.loads(made.stdout) == {"written": "new.yaml", "trusted": False}
+    assert json.loads(made.stdout) == {
+        "written": "new.yaml",
+        "schema": "toolbus.schema.json",
+        "trusted": False,
+    }
 
 
 def test_what_init_writes_beside_an_env_file_takes_nothing_from_it(tmp_path: Path) -> None:
@@ -374,7 +378,11 @@ def test_what_init_writes_is_trusted(tmp_path: Path) -> None:
     assert toolbus("init", folder=folder).returncode == 2
     assert not trusted(folder)
     made = toolbus("init", "--force", "--json", folder=folder)
-    assert json.loads(made.stdout) == {"written": "toolbus.yaml", "trusted": True}
+    assert json.loads(made.stdout) == {
+        "written": "toolbus.yaml",
+        "schema": "toolbus.schema.json",
+        "trusted": True,
+    }
     assert trusted(folder)
 
 

@@ -210,16 +210,18 @@ async def test_a_lazy_server_is_connected(uri: str) -> None:
 
 
 @eras
-async def test_a_server_that_fell_asleep_is_woken_for_what_changed_meanwhile(era: str) -> None:
-    full = shelf()
-    wanted = config(full.config(era, idle_timeout=0.05), TEA)
+async def test_a_server_whose_resource_is_watched_does_not_fall_asleep(era: str) -> None:
+    full, quiet = shelf(), shelf()
+    wanted = config(full.config(era, idle_timeout=0.01), TEA)
+    wanted["servers"]["quiet"] = quiet.config(era, idle_timeout=0.3)
     async with Toolbus(wanted) as bus, asyncio.timeout(PATIENCE):
         provider = ContextProvider(bus)
         await provider.text()
         events = bus.events()
-        while bus.servers["shelf"].state != "idle":
+        while bus.servers["quiet"].state != "idle":
             await anext(events)
-        full.items[TEA] = "Black."
+        assert bus.servers["shelf"].state == "ready"
+        await full.change(TEA, "Black.", bus)
         assert await provider.text() == framed(TEA, "Black.")
 
 

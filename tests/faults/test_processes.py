@@ -117,5 +117,6 @@ async def test_100_connections_leave_no_descriptor_thread_task_or_memory() -> No
     before, memory = held(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(100):
         await cycle()
-    assert held() == before
+    # Fewer are fine: those of an earlier test may have ended meanwhile.
+    assert all(after <= count for after, count in zip(held(), before, strict=True))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 2 * 1024

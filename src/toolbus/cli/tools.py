@@ -99,7 +99,7 @@ def show_headline(screen: Screen, alias: str, status: ServerStatus, offers: str 
     if status.error:
         # Without the server's name, which stands in the line above.
         reason = status.error.removeprefix(f"server {alias!r}: ")
-        screen.print(Text(f"  {visible(reason)}", style="red"))
+        screen.rows([[Text(visible(reason), style="red")]], most=None)
 
 
 def rows_of(tools: Iterable[ToolSpec]) -> list[list[Text]]:
@@ -146,7 +146,7 @@ def show_server(
     """A server and its tools."""
     show_headline(screen, alias, status)
     for warning in warnings:
-        screen.print(Text(f"  {visible(warning)}", style="yellow"))
+        screen.rows([[Text(visible(warning), style="yellow")]], most=None)
     if full:
         for spec in tools:
             _show_tool(screen, spec)
