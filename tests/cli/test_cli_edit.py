@@ -83,15 +83,35 @@ def test_secrets_of_a_new_server_go_to_env_and_the_rest_of_the_file_stays(folder
 
 def test_the_file_of_another_host_is_edited_in_its_own_words(folder: Path) -> None:
     file = folder / ".mcp.json"
-    file.write_text('{\n  "mcpServers": {\n    "a": {"command": "x"} // the first\n  }\n}\n')
+    file.write_text('{\n  "mcpServers": {\n    "a": {"command": "x"}\n  }\n}\n')
 
     toolbus("add", "web", "https://w.test/mcp", folder=folder)
     toolbus("disable", "a", folder=folder)
 
     assert file.read_text() == (
-        '{\n  "mcpServers": {\n    "a": {"command": "x", "disabled": true}, // the first\n'
+        '{\n  "mcpServers": {\n    "a": {"command": "x", "disabled": true},\n'
         '    "web": {"type": "http", "url": "https://w.test/mcp"}\n  }\n}\n'
     )
+
+
+def test_json_with_comments_is_left_alone_and_the_change_is_shown(folder: Path) -> None:
+    file = folder / ".mcp.json"
+    before = '{\n  "mcpServers": {\n    "a": {"command": "x"} // the first\n  }\n}\n'
+    file.write_text(before)
+    why = "toolbus: .mcp.json cannot be edited: it is JSON with comments; edit it by hand:"
+    snippet = '{"mcpServers": {"web": {"type": "http", "url": "https://w.test/mcp"}}}'
+
+    added = toolbus("add", "web", "https://w.test/mcp", folder=folder)
+    first, *shown = added.stderr.splitlines()
+    assert (added.returncode, first) == (2, why)
+    assert json.loads("".join(shown)) == json.loads(snippet)
+    for words, step in [
+        (("disable", "a"), """put "disabled": true into the entry 'a'"""),
+        (("remove", "a"), "take the entry 'a' out"),
+    ]:
+        done = toolbus(*words, folder=folder)
+        assert (done.returncode, done.stderr) == (2, f"{why} {step}\n")
+    assert file.read_text() == before
 
 
 def test_mode_and_links_of_the_file_stay(folder: Path) -> None:

@@ -4,6 +4,7 @@ Comments, order and layout of the file stay. A file that the user trusted stays 
 found does not become it.
 """
 
+import json
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -98,7 +99,7 @@ def remove(settings: Settings, name: str) -> int:
     try:
         after = without_server(target.text, target.path, name)
     except NotEditable as error:
-        raise Usage(f"{target.path} {error.problem}") from None
+        raise Usage(f"{target.path} {error.problem}: take the entry {name!r} out") from None
     trusted = _save(screen, target, after)
     if screen.as_json:
         screen.json({"file": str(target.path), "server": name, "trusted": trusted})
@@ -114,7 +115,8 @@ def switch(settings: Settings, name: str, *, on: bool) -> int:
     try:
         after = with_switch(target.text, target.path, name, on=on)
     except NotEditable as error:
-        raise Usage(f"{target.path} {error.problem}") from None
+        flag = json.dumps({"disabled": not on})[1:-1]
+        raise Usage(f"{target.path} {error.problem}: put {flag} into the entry {name!r}") from None
     changed = after != target.text
     trusted = _save(screen, target, after) if changed else target.is_own
     word = "enabled" if on else "disabled"

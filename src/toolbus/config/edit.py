@@ -1,7 +1,7 @@
 """Add, remove and switch servers in the text of a config, whatever host it was written for.
 
-Comments, order and layout stay. What comes out reads as exactly what was asked for, or it is a ConfigError:
-it is parsed again first.
+Comments, order and layout stay; JSON with comments is left alone. The edited text is parsed again before it
+is returned: it reads as exactly what was asked for, or the edit is refused with a ConfigError.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from toolbus.config.dialects import CONTAINERS, alias_of
 from toolbus.config.edit_tree import Steps, by_hand
 from toolbus.config.load import load_server
 from toolbus.config.place import is_list, is_mapping
-from toolbus.config.read import document_in
+from toolbus.config.read import document_in, has_comments
 from toolbus.config.written import Entries, as_yaml
 from toolbus.errors import ConfigError
 from toolbus.records import JSON
@@ -105,6 +105,8 @@ def with_switch(text: str, path: Path, alias: str, *, on: bool) -> str:
 
 
 def _edited(text: str, path: Path, changes: list[_Change]) -> str:
+    if changes and _form(path) == "json" and has_comments(text):
+        raise by_hand("it is JSON with comments")
     expected = _copied(document_in(text.encode(), path))
     for change in changes:
         text = _changed(text, path, change, expected)

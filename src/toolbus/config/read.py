@@ -142,6 +142,11 @@ def without_comments(text: str) -> str:
     return _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
 
 
+def has_comments(text: str) -> bool:
+    """Whether the text of a JSON file holds comments."""
+    return any(not found.group().startswith('"') for found in _COMMENT.finditer(text))
+
+
 def _blank(match: re.Match[str]) -> str:
     """Spaces for a comment or comma, so that lines keep their numbers; strings stay as they are."""
     found = match.group()
