@@ -132,7 +132,7 @@ class ToolFailed(ToolbusError):
         self.tool = tool
         self.text = text
         who = "the tool" if tool is None else f"tool {tool!r}"
-        super().__init__(f"{who} reported an error: {shortened(text, 300) or 'without a message'}")
+        super().__init__(f"{who} failed: {shortened(text, 300) or 'without a message'}")
 
 
 class ArgumentsError(ToolbusError, TypeError):
@@ -177,9 +177,11 @@ class ServerNotFound(ServerError, LookupError):
     def __init__(self, server: str, known: Sequence[str]) -> None:
         self.close_matches = get_close_matches(server, known, n=3)
         hint = (
-            f"did you mean {self.close_matches[0]!r}?" if self.close_matches else f"there are {list(known)}"
+            f"did you mean {self.close_matches[0]!r}?"
+            if self.close_matches
+            else f"known servers: {list(known)}"
         )
-        super().__init__(server, f"not on the bus; {hint}")
+        super().__init__(server, f"unknown server; {hint}")
 
 
 _SECRET_STEPS = {

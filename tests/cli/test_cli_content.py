@@ -263,7 +263,7 @@ def test_a_blob_alone_goes_to_a_pipe_and_none_goes_between_texts(folder: Path, r
         ("odd value", 2, "docs://guide: it has no 'lang', only fixed text"),
         ("no pair", 2, "'lang' is not KEY=VALUE; write for example text='buy tea'"),
         ("shared", 2, "docs, other have 'shared://here'; say which: toolbus read docs ..."),
-        ("no server", 2, "server 'dosc': not on the bus; did you mean 'docs'?"),
+        ("no server", 2, "server 'dosc': unknown server; did you mean 'docs'?"),
         ("no uri", 2, "read what of 'docs'? 'toolbus resources docs' lists what there is"),
         (
             "unknown",

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from dotenv import dotenv_values
 
-from tests.cli.running import environment, toolbus
+from tests.cli.running import environment, scripted, toolbus
 
 NOTES = ["--", sys.executable, "-m", "toolbus.demo.notes", "--db", "notes.db"]
 MINE = """\
@@ -178,7 +178,10 @@ def test_what_cannot_be_edited_is_shown_to_be_pasted(folder: Path) -> None:
         (["add", "no/name", "--", "y"], "'no/name' cannot be a server's name: use letters, digits, "),
         (["add", "new"], "neither a URL nor a command for 'new': toolbus add new https://..., or "),
         (["add", "new", "ftp://x.test"], "expected a URL that starts with http:// or https://"),
-        (["add", "new", "x.test/mcp"], "'x.test/mcp' is not a command here; a URL starts with https://"),
+        (
+            ["add", "new", "x.test/mcp"],
+            "'x.test/mcp' is not a command here; a URL starts with http:// or https://",
+        ),
         (["add", "new", "https://x.test", "more"], "'more': a URL stands alone; a command comes after --"),
         (["add", "new", "https://x.test", "--env", "A=b"], "--env is for a command, not for a URL"),
         (["add", "new", "--header", "A=b", "--", "y"], "--header is for a URL, and 'y' is none"),
@@ -249,3 +252,36 @@ def test_names_of_servers_that_are_off_are_completed_for_enable(folder: Path) ->
     done = toolbus(folder=folder, env={**environment(folder.parent), **seen})
 
     assert done.stdout.split() == ["one", "only_off"]
+
+
+def test_a_disabled_server_is_named_as_such_and_how_to_enable_it(folder: Path) -> None:
+    own = scripted(folder, "own", tools=[])
+    (folder / "toolbus.yaml").write_text(json.dumps({"servers": {"cmd": own, "cmd2": own}}))
+    toolbus("disable", "cmd", "--config", "toolbus.yaml", folder=folder)
+
+    named = toolbus("tools", "cmd", "--config", "toolbus.yaml", folder=folder)
+    others = toolbus("tools", "--config", "toolbus.yaml", folder=folder)
+    toolbus("disable", "cmd2", "--config", "toolbus.yaml", folder=folder)
+    none = toolbus("tools", "--config", "toolbus.yaml", folder=folder)
+
+    assert named.stderr == "toolbus: toolbus.yaml: server 'cmd': disabled; 'toolbus enable cmd' enables it\n"
+    assert (others.returncode, others.stderr) == (0, "disabled: cmd\n")
+    assert none.stderr == (
+        "toolbus: toolbus.yaml: all its servers are disabled; 'toolbus enable cmd' enables one\n"
+    )
+
+
+def test_what_looks_like_a_host_is_not_added_as_a_command(folder: Path) -> None:
+    done = toolbus("add", "web", "localhost:8766/mcp", folder=folder)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "toolbus: 'localhost:8766/mcp' is not a command here; a URL starts with http:// or https://\n",
+    )
+
+
+def test_init_into_a_folder_that_is_not_there_says_so(folder: Path) -> None:
+    done = toolbus("init", "--config", "x/y.yaml", folder=folder)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "toolbus: the folder 'x' does not exist; create it first\n",
+    )

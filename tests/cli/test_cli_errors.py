@@ -70,9 +70,9 @@ USAGE = {
     "tolls": "no such command 'tolls'. Did you mean 'tools'? See 'toolbus --help'",
     "tools --serch x": "no such option: --serch (Possible options: --search); see 'toolbus tools --help'",
     "call": "missing argument 'NAME'; see 'toolbus call --help'",
-    "tools mani": "server 'mani': not on the bus; did you mean 'many'?",
-    "check xyz": "server 'xyz': not on the bus; there are ['many']",
-    "watch xyz": "server 'xyz': not on the bus; there are ['many']",
+    "tools mani": "server 'mani': unknown server; did you mean 'many'?",
+    "check xyz": "server 'xyz': unknown server; known servers: ['many']",
+    "watch xyz": "server 'xyz': unknown server; known servers: ['many']",
 }
 
 

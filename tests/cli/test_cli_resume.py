@@ -119,7 +119,7 @@ def test_no_and_no_answer_are_options(runs: dict[str, Done]) -> None:
         ("filled address", "an address is to be visited, not filled in; --accept says that you did", []),
         ("two questions", "the call waits with 2 questions; answer them on a terminal", []),
         ("no file", "FILE: cannot read 'none.json': No such file or directory; check the path", []),
-        ("other config", "server 'inn': not on the bus; did you mean 'in'?", []),
+        ("other config", "server 'inn': unknown server; did you mean 'in'?", []),
     ],
 )
 def test_what_cannot_be_answered_so_says_why_and_nothing_is_sent(

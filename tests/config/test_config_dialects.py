@@ -181,9 +181,9 @@ def test_code_may_leave_out_the_container() -> None:
 
 
 @pytest.mark.parametrize(
-    "document", [{"url": "https://x.test/mcp"}, {"web": "x.test"}, {"web": WEB, "naming": "auto"}]
+    "document", [{"url": "https://x.test/mcp"}, {"web": "x.test"}, {"serverName": "web", "connection": WEB}]
 )
-def test_what_is_more_or_less_than_servers_by_alias_needs_the_container(document: dict[str, Any]) -> None:
+def test_one_server_without_an_alias_is_not_a_config(document: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="no servers found"):
         load_config(document)
 

@@ -128,6 +128,19 @@ def test_a_mistake_that_is_kept_holds_no_value_of_the_entry() -> None:
     assert all(one.__traceback__ is one.__context__ is None for one in (mistake, *mistake.mistakes))
 
 
+@pytest.mark.parametrize("wrong", [{"comand": "x"}, 5, {}, None, "localhost:9/mcp"])
+def test_a_wrong_entry_beside_a_right_one_without_a_container_costs_that_server_only(wrong: object) -> None:
+    config = usable_config({"good": NPX, "bad": wrong, "timeouts": {"call": 9}})
+
+    assert (config.servers["good"].mistake, config.servers["good"].timeouts.call) == (None, 9)
+    assert config.servers["bad"].mistake is not None
+
+
+def test_a_url_is_not_taken_for_the_path_of_a_config() -> None:
+    with pytest.raises(ConfigError, match="expected a config, not a URL; name the server"):
+        Toolbus("https://example.com/mcp?key=s3cret")
+
+
 def test_a_config_whose_servers_are_all_wrong_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         Toolbus({"servers": {"a": {"comand": "x"}, "b": {"command": 5}}})

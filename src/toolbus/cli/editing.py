@@ -71,20 +71,20 @@ def add(settings: Settings, name: str, wanted: Wanted) -> int:
     known = target.servers()
     if name in known:
         raise Usage(
-            f"{target.path} has a server {name!r} already; to replace it, first: toolbus remove {name}"
+            f"{target.path} has a server {name!r} already; to replace it, first: "
+            f"toolbus remove {name}{_option(settings)}"
         )
     referred = (names_referred_to(entry) for entry in known.values() if is_mapping(entry))
     names = Names(env_values(target.path.parent))
     entry, secrets = referring(name, plain, names, avoid=frozenset[str]().union(*referred))
     trusted = _save(screen, target, _with(target, name, entry), secrets)
     step = f"toolbus tools {name}" if trusted or target.is_named else "toolbus trust"
-    option = f" --config {settings.config}" if settings.config is not None else ""
     if screen.as_json:
         held = [{"key": secret.key, "name": secret.name} for secret in secrets]
         facts = {"file": str(target.path), "server": name, "entry": entry, "secrets": held}
         screen.json({**facts, "trusted": trusted})
         return 0
-    screen.print(visible(f"added {name} to {target.path}; next: {step}{option}"))
+    screen.print(visible(f"added {name} to {target.path}; next: {step}{_option(settings)}"))
     for secret in secrets:
         screen.note(f"{secret.key} is a secret; it is in {DOTENV} now, and ${{{secret.name}}} stands for it")
     if secrets and (target.path.parent / ".git").exists():
@@ -163,9 +163,9 @@ def _local(command: str, args: Sequence[str], wanted: Wanted) -> dict[str, JSON]
     if wanted.headers or wanted.transport not in (None, "stdio"):
         option = "--header" if wanted.headers else "--transport"
         raise Usage(f"{option} is for a URL, and {command!r} is none: it starts with https://")
-    is_host = not args and re.match(r"[\w-]+(\.[\w-]+)+(:\d+)?(/|$)", command)
+    is_host = not args and re.match(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?|[\w-]+:\d+)(?:/|$)", command)
     if is_host and shutil.which(command) is None and not Path(command).exists():
-        raise Usage(f"{command!r} is not a command here; a URL starts with https://")
+        raise Usage(f"{command!r} is not a command here; a URL starts with http:// or https://")
     entry: dict[str, JSON] = {"command": command}
     if args:
         entry["args"] = list(args)
@@ -202,6 +202,11 @@ def _target(settings: Settings) -> _Target:
         return target
     is_own = not (path.parent / DOTENV).exists()
     return _Target(path=_near(path), is_named=named is not None, is_own=is_own)
+
+
+def _option(settings: Settings) -> str:
+    """What else to type so that a command is about the same file."""
+    return f" --config {settings.config}" if settings.config is not None else ""
 
 
 def _near(path: Path) -> Path:

@@ -26,6 +26,8 @@ def run(settings: Settings, *, force: bool) -> int:
         raise Usage(f"{str(path)!r}: the file is YAML; name it *.yaml")
     if path.exists() and not force:
         raise Usage(f"{str(path)!r} is there already; --force replaces it")
+    if not path.parent.is_dir():
+        raise Usage(f"the folder {str(path.parent)!r} does not exist; create it first")
     schema = path.with_name(SCHEMA)
     schema.write_text(json.dumps(config_schema(), indent=2) + "\n", encoding="utf-8")
     path.write_text(TEMPLATE.replace("command: python\n", f"command: {_python()}\n"), encoding="utf-8")

@@ -96,11 +96,21 @@ def checked(config: BusConfig, servers: Iterable[str]) -> list[str]:
     """The servers meant, by default all; `ServerNotFound` if there is no such server."""
     wanted = list(dict.fromkeys(servers))
     for alias in wanted:
+        if alias in config.disabled:
+            raise ConfigError(
+                f"disabled; 'toolbus enable {alias}' enables it", file=config.file, server=alias
+            )
         if alias not in config.servers:
             raise ServerNotFound(alias, list(config.servers))
     if not config.servers:
-        raise ConfigError("it names no server; add one under servers:", file=config.file)
+        raise ConfigError(_nothing_in(config), file=config.file)
     return wanted or list(config.servers)
+
+
+def _nothing_in(config: BusConfig) -> str:
+    if config.disabled:
+        return f"all its servers are disabled; 'toolbus enable {config.disabled[0]}' enables one"
+    return "it has no servers; add one with 'toolbus add'"
 
 
 @asynccontextmanager

@@ -55,6 +55,8 @@ async def _listed(
                 Text.assemble(("toolbus", "bold"), (f"  {counted(len(of_bus), 'tool')} of the bus", "dim"))
             )
             screen.rows(rows_of(of_bus))
+        if config.disabled and not servers:
+            screen.note(f"disabled: {', '.join(map(visible, config.disabled))}")
         if search is not None:
             screen.note(f"{len(found)} of {len(listed)} tools match {search!r}")
     return exit_code(config, statuses, servers)

@@ -86,9 +86,12 @@ def container(document: Mapping[JSON, JSON], place: Place) -> Container:
 
 def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:
     """The same; code may leave out the container around its servers, of which there may be none."""
-    if has_container(document) or not all(_is_aliased(*pair) for pair in document.items()):
+    entries = {alias: entry for alias, entry in document.items() if alias not in SETTINGS}
+    # One server is enough to know the others for servers, too: a wrong one is to be told as such.
+    is_bare = any(_is_aliased(*pair) for pair in entries.items()) or not document
+    if has_container(document) or is_server(document) or not is_bare:
         return document
-    return {"servers": document}
+    return {"servers": entries, **{key: value for key, value in document.items() if key in SETTINGS}}
 
 
 def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:

@@ -4,6 +4,7 @@ One wrong entry costs that server, not the others: `config_in` keeps it with its
 by itself hears of all mistakes (`load_config`); a bus goes on with the rest (`usable_config`).
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +64,8 @@ def _mistakes(config: BusConfig) -> Iterator[ConfigError]:
 
 
 def _read(source: Source) -> BusConfig:
+    if isinstance(source, str) and re.match(r"https?://", source):
+        raise ConfigError("expected a config, not a URL; name the server: {'NAME': 'https://...'}")
     if isinstance(source, str | Path):
         path = Path(source).expanduser()
         return config_in(read_document(path), path)
@@ -143,7 +146,8 @@ def _bus_config(found: Container, place: Place, folder: Path | None) -> BusConfi
             servers[alias] = mistaken_config(alias, entry, error)
     # Of a server that is switched off there is nothing to read.
     wanted_context = tuple(source for source in context if source.server in servers)
-    bus = bus.model_copy(update={"servers": servers, "context": wanted_context})
+    disabled = tuple(alias for alias in aliases if alias not in servers)
+    bus = bus.model_copy(update={"servers": servers, "disabled": disabled, "context": wanted_context})
     if mistakes:
         raise joined([*mistakes, *_mistakes(bus)])
     return bus

@@ -219,6 +219,8 @@ class BusConfig(Record):
     """Resources that an agent is told before it begins."""
     context_budget: int = CONTEXT_BUDGET
     """How many tokens the context may take, all together."""
+    disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    """The aliases of the servers that are switched off."""
     file: str | None = None
     """The file it was read from."""
     folder: Path | None = None

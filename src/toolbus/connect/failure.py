@@ -12,6 +12,7 @@ _STATUS_HINTS = {
     404: _PATH,
     405: f"that path does not take MCP requests: {_PATH}",
     410: _PATH,
+    501: f"that path does not take MCP requests: {_PATH}",
     429: "wait, then try again",
 }
 # What to ask, by a word in the reason why there is no connection.
@@ -34,7 +35,9 @@ _ANSWER_HINTS = {
 def no_answer(config: ServerConfig, witness: Witness) -> ConnectFailed:
     """The server did not answer in time."""
     slow = (
-        "if a first start downloads something, raise timeouts.connect"
+        "it writes text to its standard output, where only messages belong: is it an MCP server?"
+        if witness.garbage
+        else "if a first start downloads something, raise timeouts.connect"
         if config.url is None
         else "is it the URL of an MCP server? If it is only slow, raise timeouts.connect"
     )
@@ -75,7 +78,7 @@ def answer_hint(cause: str) -> str:
 def _refused(status: int, cause: str, config: ServerConfig, witness: Witness) -> ConnectFailed:
     if status in (401, 403):
         return AuthRequired(config.alias, witness.phase, status)
-    if status >= 500:
+    if status >= 500 and status not in _STATUS_HINTS:
         hint = "look at the server's own log, or try again later"
     else:
         hint = _STATUS_HINTS.get(status) or answer_hint(cause) or "is it the URL of an MCP server?"

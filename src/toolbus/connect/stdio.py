@@ -220,7 +220,7 @@ class _Child(asyncio.SubprocessProtocol):
         self._log.debug("%s", text)
 
     def _garbage(self, nth: int, data: bytes) -> None:
-        self._skipped = nth
+        self._skipped = self.witness.garbage = nth
         if nth == 1:
             self._first_skipped = self._values.redacted(data[:80].decode(errors="replace").strip())
             # A moment later, so that one warning can say how many there were.

@@ -48,6 +48,8 @@ class Witness:
     """How many lines there were on stderr, those that are forgotten included."""
     withheld: Collection[str] = ()
     """The variables of our environment that the process did not get."""
+    garbage: int = 0
+    """How many lines of its standard output were not messages."""
     lost: str | None = None
     """Why the connection is over."""
     lost_by_server: bool = False
