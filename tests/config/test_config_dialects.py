@@ -180,9 +180,7 @@ def test_code_may_leave_out_the_container() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    "document", [{"url": "https://x.test/mcp"}, {"web": "x.test"}, {"serverName": "web", "connection": WEB}]
-)
+@pytest.mark.parametrize("document", [{"url": "https://x.test/mcp"}, {"web": "x.test"}, {"connection": WEB}])
 def test_one_server_without_an_alias_is_not_a_config(document: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="no servers found"):
         load_config(document)
