@@ -41,15 +41,15 @@ def seconds(count: int, dialect: Dialect) -> float:
         gc.enable()
 
 
-def main(say: Callable[[str], None] = print) -> None:
-    """Print the table; without a corpus, say so."""
+def main(say: Callable[[str], None] = print, *, most: int | None = None, timed: int = 10_000) -> None:
+    """Print the table for all definitions, or at most so many; without a corpus, say so."""
     reason = corpus.absent()
     if reason is not None:
         say(f"nothing to shape: {reason}")
         return
-    specs = corpus.specs()
+    specs = corpus.specs()[:most]
     say(f"{len(specs)} definitions from {corpus.FOLDER.resolve()}\n")
-    say("".join(f"{word:>18}" for word in ("dialect", *GRADES, "refused", "10,000 take")))
+    say("".join(f"{word:>18}" for word in ("dialect", *GRADES, "refused", f"{timed:,} take")))
     for dialect in DIALECTS:
         definitions = [converted(spec, dialect) for spec in specs]
         grades = Counter(definition.grade for definition in definitions)
@@ -59,9 +59,7 @@ def main(say: Callable[[str], None] = print) -> None:
         )
         counts = [f"{grades[grade]} ({grades[grade] / len(specs):.1%})" for grade in GRADES]
         say(
-            "".join(
-                f"{cell:>18}" for cell in (dialect, *counts, refused, f"{seconds(10_000, dialect):.2f} s")
-            )
+            "".join(f"{cell:>18}" for cell in (dialect, *counts, refused, f"{seconds(timed, dialect):.2f} s"))
         )
     strict = [converted(spec, "openai-strict").value["function"]["strict"] for spec in specs]
     say(f"\nstrict mode holds for {sum(strict)} of {len(strict)}; the others go as they are, not strict")
