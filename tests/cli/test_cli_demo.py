@@ -99,9 +99,14 @@ def test_a_tool_appears_while_the_bus_is_in_use(demo: Demo) -> None:
     assert call["is_error"] is False
 
 
+BACK = ("worker: retrying -> ready", "worker: failed -> ready")
+
+
 def test_a_killed_server_comes_back_by_itself(demo: Demo) -> None:
     events = demo.report["events"]
-    assert events.index("worker: ready -> retrying") < events.index("worker: retrying -> ready")
+    # On a slow machine it is `failed` in between.
+    back = [place for place, event in enumerate(events) if event in BACK]
+    assert events.index("worker: ready -> retrying") < back[-1]
     healed, by_zero = demo.call("worker_divide")
     assert (healed["is_error"], healed["text"]) == (False, "7")
     assert by_zero["is_error"] is True

@@ -33,7 +33,7 @@ from toolbus.records import JSON
 if TYPE_CHECKING:
     from toolbus.bus import Toolbus
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds that anything in the demo may take."""
 POEM = "The rain\nfalls on the roof\nand on the road.\n"
 
@@ -90,7 +90,8 @@ def _config(folder: Path, worker: str, pictures: str) -> BusConfig:
                 "worker": {"url": worker},
                 "pictures": {"url": pictures, "era": "legacy"},
                 "broken": {"command": "no-such-program"},
-            }
+            },
+            "timeouts": {"recover": PATIENCE},
         }
     )
 
