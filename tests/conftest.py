@@ -16,8 +16,8 @@ from tests import warm
 from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus import servers
-from toolbus.connect.guard import guard
+from toolbus.bus import servers
+from toolbus.connect.transports.reaper import reaper
 
 SERVERS = Path(__file__).parent / "servers"
 STARTING = 60.0
@@ -68,9 +68,9 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _guarded() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
+def _reaped() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
     with keeping():
-        guard.forget(0)  # starts the guard, which stays for as long as we do
+        reaper.forget(0)  # starts the reaper, which stays for as long as we do
 
 
 @pytest.fixture(scope="session", autouse=True)

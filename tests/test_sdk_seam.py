@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.dispatcher import CallOptions
 from mcp_types import CallToolResult
 
-from toolbus.connect.client import connector_of
+from toolbus.connect.sdk.client import connector_of
 
 pytestmark = pytest.mark.anyio
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import modest
+from toolbus.core.text import cleaned, cleaned_json
 from toolbus.records import JSON
-from toolbus.visible import cleaned, cleaned_json
 
 # The same examples on every run, and no judgement of how busy the machine is.
 ORDINARY = [

@@ -7,12 +7,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from toolbus.bus import Toolbus
-    from toolbus.catalog import Catalog
+    from toolbus.bus.connection import McpConnection, connect_mcp
+    from toolbus.bus.context import ContextProvider
+    from toolbus.bus.tasks import TaskHandle
+    from toolbus.bus.tool import Tool
+    from toolbus.bus.toolbus import Toolbus
     from toolbus.config import BusConfig, ServerConfig
-    from toolbus.connection import McpConnection, connect_mcp
-    from toolbus.context import ContextProvider
-    from toolbus.errors import (
+    from toolbus.core.catalog import Catalog
+    from toolbus.core.elicitation import Answer, Elicitation, Pending
+    from toolbus.core.errors import (
         ArgumentsError,
         AuthRequired,
         BusClosed,
@@ -34,10 +37,8 @@ if TYPE_CHECKING:
         ToolFailed,
         ToolNotFound,
     )
-    from toolbus.interactions import Interactions, Sampled, Sampling
-    from toolbus.later import TaskHandle
-    from toolbus.questions import Answer, Elicitation, Pending
-    from toolbus.records import (
+    from toolbus.core.interactions import Interactions, Sampled, Sampling
+    from toolbus.core.records import (
         Audio,
         Embedded,
         Health,
@@ -49,17 +50,16 @@ if TYPE_CHECKING:
         ToolResult,
         ToolSpec,
     )
-    from toolbus.tool import Tool
 
     __version__: str
 
 _HOMES = {
     "bus": ["Toolbus"],
-    "catalog": ["Catalog"],
+    "core.catalog": ["Catalog"],
     "config": ["BusConfig", "ServerConfig"],
-    "connection": ["McpConnection", "connect_mcp"],
-    "context": ["ContextProvider"],
-    "errors": [
+    "bus.connection": ["McpConnection", "connect_mcp"],
+    "bus.context": ["ContextProvider"],
+    "core.errors": [
         "ArgumentsError",
         "AuthRequired",
         "BusClosed",
@@ -81,10 +81,10 @@ _HOMES = {
         "ToolNotFound",
         "ToolbusError",
     ],
-    "interactions": ["Interactions", "Sampled", "Sampling"],
-    "later": ["TaskHandle"],
-    "questions": ["Answer", "Elicitation", "Pending"],
-    "records": [
+    "core.interactions": ["Interactions", "Sampled", "Sampling"],
+    "bus.tasks": ["TaskHandle"],
+    "core.elicitation": ["Answer", "Elicitation", "Pending"],
+    "core.records": [
         "Audio",
         "Embedded",
         "Health",
@@ -96,7 +96,7 @@ _HOMES = {
         "ToolResult",
         "ToolSpec",
     ],
-    "tool": ["Tool"],
+    "bus.tool": ["Tool"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

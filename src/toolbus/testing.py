@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeAlias
 
-from toolbus.errors import ExtraMissing
-from toolbus.records import JSON
+from toolbus.core.errors import ExtraMissing
+from toolbus.core.records import JSON
 
 try:
     from pydantic_ai.messages import (

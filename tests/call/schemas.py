@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from toolbus.call.repair.values import is_object
+from toolbus.call.arguments.values import is_object
 from toolbus.records import JSON
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]

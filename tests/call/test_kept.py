@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import modest
-from toolbus.call.kept import MOST, READ_RESULT, Kept
+from toolbus.call.result_store import MOST, READ_RESULT, ResultStore
 from toolbus.call.results import Results
 from toolbus.records import JSON, Budget, Origin, Text, ToolResult
 
@@ -18,15 +18,15 @@ LOG = "".join(f"line {number}: {'ERROR disk full' if number % 40 == 7 else 'ok'}
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "NINE", "ten"]
 
 
-def kept(*texts: str) -> Kept:
-    store = Kept()
+def kept(*texts: str) -> ResultStore:
+    store = ResultStore()
     for text in texts:
         store.keep(text)
     return store
 
 
 def test_ids_are_counted_and_a_short_text_is_read_whole() -> None:
-    store = Kept()
+    store = ResultStore()
     assert [store.keep("one"), store.keep("two")] == ["r1", "r2"]
     assert store.read("r2") == "[r2: characters 0 to 3 of 3; this is the end]\ntwo"
 
@@ -110,7 +110,7 @@ def test_what_is_found_stays_within_the_limit() -> None:
 )
 def test_a_question_without_answer_gets_words(arguments: dict[str, JSON], expected: str) -> None:
     assert kept("abc").read(**arguments).startswith(expected)
-    assert Kept().read("r1") == "[no result 'r1' is kept; there is none]"
+    assert ResultStore().read("r1") == "[no result 'r1' is kept; there is none]"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_an_argument_of_the_wrong_type_is_named(arguments: dict[str, JSON], prob
 
 
 def test_beyond_the_capacity_the_oldest_leave_and_reading_them_says_so() -> None:
-    store = Kept(capacity=10)
+    store = ResultStore(capacity=10)
     for text in ("aaaa", "bbbb", "cccc"):
         store.keep(text)
     gone = "is no longer kept: newer results took its place. Call the tool again, and ask it for less]"
@@ -142,7 +142,7 @@ def test_beyond_the_capacity_the_oldest_leave_and_reading_them_says_so() -> None
 
 
 def test_a_text_that_is_larger_than_all_there_is_room_for_leaves_the_others_alone() -> None:
-    store = Kept(capacity=10)
+    store = ResultStore(capacity=10)
     assert [store.keep("aaaa"), store.keep("d" * 11), store.keep("e")] == ["r1", None, "r2"]
     assert store.read("r1") == "[r1: characters 0 to 4 of 4; this is the end]\naaaa"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from toolbus.call.repair import ArgumentCheck
-from toolbus.call.repair.judge import judge_of
-from toolbus.call.repair.risk import is_risky
+from toolbus.call.arguments import ArgumentCheck
+from toolbus.call.arguments.judge import judge_of
+from toolbus.call.arguments.risk import is_risky
 from toolbus.records import JSON
 
 CORPUS = Path(os.environ.get("TOOLBUS_CORPUS", Path(__file__).resolve().parents[3] / "shared" / "data"))

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 
 from tests.call.schemas import documents, modest, verdict
-from toolbus.call.repair import ArgumentCheck
-from toolbus.call.repair.examples import example
-from toolbus.call.repair.guide import Guide
-from toolbus.call.repair.judge import Hearing, judge_of
+from toolbus.call.arguments import ArgumentCheck
+from toolbus.call.arguments.examples import example
+from toolbus.call.arguments.guide import Guide
+from toolbus.call.arguments.judge import TimeBox, judge_of
 from toolbus.records import JSON
 
 TAGGED = {
@@ -197,7 +197,7 @@ def test_every_example_is_valid(schema: dict[str, JSON]) -> None:
         return
     guide = Guide(judge.schema, judge.schema)
     for inner in guide.properties.values():
-        told = example(Hearing(judge), guide, inner)
+        told = example(TimeBox(judge), guide, inner)
         if told:
             value = json.loads(told.removeprefix("; for example "))
             one = {key: schema[key] for key in ("$schema", "$defs") if key in schema}

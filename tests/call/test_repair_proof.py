@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from tests.call.tools import CLOSED, INTEGER, POINT, STRING, STRINGS, tool
-from toolbus.call.repair.proof import proof
+from toolbus.call.arguments.proof import proof
 from toolbus.records import JSON
 
 NODE = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}}
@@ -73,7 +73,7 @@ def test_an_argument_whose_schema_is_rare_does_not_slow_down_calls_without_it() 
 
 def test_a_valid_call_does_not_even_import_jsonschema() -> None:
     program = (
-        "import sys; from toolbus.call.repair import ArgumentCheck; schema = {'type': 'object'}; "
+        "import sys; from toolbus.call.arguments import ArgumentCheck; schema = {'type': 'object'}; "
         "ArgumentCheck(schema).checked({'a': 1}); print('jsonschema' in sys.modules)"
     )
     done = subprocess.run(

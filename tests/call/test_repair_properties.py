@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.call.schemas import Call, calls, modest, values, verdict
-from toolbus.call.repair import ArgumentCheck, Checked
-from toolbus.call.repair.judge import judge_of
-from toolbus.call.repair.proof import proof
+from toolbus.call.arguments import ArgumentCheck, Checked
+from toolbus.call.arguments.judge import judge_of
+from toolbus.call.arguments.proof import proof
 from toolbus.records import JSON
 
 KEYWORDS = [

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.call.tools import INTEGER, POINT, STRING, STRINGS, checked, tool
-from toolbus.call.repair import ArgumentCheck, Checked
+from toolbus.call.arguments import ArgumentCheck, Checked
 from toolbus.records import JSON
 
 VALID: list[tuple[JSON, JSON]] = [

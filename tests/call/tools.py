@@ -1,6 +1,6 @@
 """Small schemas, and the check of arguments against them, for the tables of slips."""
 
-from toolbus.call.repair import ArgumentCheck, Checked
+from toolbus.call.arguments import ArgumentCheck, Checked
 from toolbus.records import JSON, JSONObject
 
 INTEGER = {"type": "integer"}

@@ -9,7 +9,7 @@ from toolbus.agent import Agent, RunEvent, RunResult, TextDelta
 from toolbus.cli.chat.asking import Asking
 from toolbus.cli.chat.backstage import backstage
 from toolbus.cli.chat.turns import Turns
-from toolbus.cli.screen import Screen, Settings
+from toolbus.cli.output.screen import Screen, Settings
 from toolbus.testing import ScriptedModel
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolbus.cli.arguments import described, given, read
+from toolbus.cli.input.arguments import described, given, read
 from toolbus.cli.outcome import Usage
 from toolbus.records import Origin, ToolSpec
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.running import scripted, toolbus, write_config
 from tests.cli.tab import printed
-from toolbus.cli.shells import SAFE
+from toolbus.cli.completion.shells import SAFE
 
 COMMANDS = [
     "demo",

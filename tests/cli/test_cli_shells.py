@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.running import scripted, toolbus, write_config
 from tests.cli.tab import Shell, printed, shell
-from toolbus.cli.shells import mended
+from toolbus.cli.completion.shells import mended
 
 pytestmark = pytest.mark.timeout(300)
 

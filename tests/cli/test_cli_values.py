@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from toolbus.cli.input.schema import Schema
+from toolbus.cli.input.values import typed
 from toolbus.cli.outcome import Usage
-from toolbus.cli.schema import Schema
-from toolbus.cli.values import typed
 
 INTEGER, NUMBER, BOOLEAN, STRING, LIST, OBJECT = (
     {"type": kind} for kind in ("integer", "number", "boolean", "string", "array", "object")

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from toolbus.config import BusConfig, load
 from toolbus.config.dialects import container
-from toolbus.config.place import Place, is_list, is_mapping
+from toolbus.config.location import Place, is_list, is_mapping
 from toolbus.config.schema import config_schema
 
 

@@ -14,7 +14,7 @@ from tests.config.conftest import misfits
 from toolbus.config import load_config
 from toolbus.config.dialects import SETTINGS
 from toolbus.config.entry import IGNORED, KEYS
-from toolbus.config.place import is_list, is_mapping
+from toolbus.config.location import is_list, is_mapping
 from toolbus.config.read import read_document
 from toolbus.config.schema import DRAFT, config_schema
 from toolbus.config.written import TEMPLATE

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import SERVERS
 from toolbus import ConnectFailed, connect_mcp
-from toolbus.stderr import telling_line
+from toolbus.core.stderr import telling_line
 
 UVX = str(Path(sys.executable).parent / "uvx")
 NESTED = "raise ExceptionGroup('a group', [ValueError('bad port'), OSError('no disk')])"

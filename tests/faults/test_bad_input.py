@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 
 @pytest.fixture
-def answering() -> Iterator[dict[str, int]]:
+def handler() -> Iterator[dict[str, int]]:
     """An HTTP server that answers everything with the status that its path names."""
 
     class Answer(BaseHTTPRequestHandler):
@@ -160,9 +160,9 @@ async def test_a_server_that_never_answers_is_given_up_in_time_and_its_process_i
     [(401, AuthRequired), (403, AuthRequired), (500, ConnectFailed), (503, ConnectFailed)],
 )
 async def test_a_refusal_over_http_names_the_status(
-    answering: dict[str, int], transport: str, status: int, kind: type[ConnectFailed]
+    handler: dict[str, int], transport: str, status: int, kind: type[ConnectFailed]
 ) -> None:
-    url = f"http://127.0.0.1:{answering['port']}/{status}"
+    url = f"http://127.0.0.1:{handler['port']}/{status}"
     error = await failure(transport=transport, url=url)
     assert type(error) is kind
     assert isinstance(error, ConnectFailed)
@@ -180,13 +180,13 @@ async def test_a_web_server_that_never_answers_is_given_up_in_time(transport: st
     assert "download" not in str(error)
 
 
-async def test_401_is_a_state_of_its_own(answering: dict[str, int]) -> None:
-    async with Toolbus({"servers": {"a": {"url": f"http://127.0.0.1:{answering['port']}/401"}}}) as bus:
+async def test_401_is_a_state_of_its_own(handler: dict[str, int]) -> None:
+    async with Toolbus({"servers": {"a": {"url": f"http://127.0.0.1:{handler['port']}/401"}}}) as bus:
         assert bus.servers["a"].state == "auth_required"
 
 
-async def test_404_points_at_the_path(answering: dict[str, int]) -> None:
-    error = await failure(f"http://127.0.0.1:{answering['port']}/404")
+async def test_404_points_at_the_path(handler: dict[str, int]) -> None:
+    error = await failure(f"http://127.0.0.1:{handler['port']}/404")
     assert "HTTP 404 Not Found; check the path of the URL" in str(error)
 
 

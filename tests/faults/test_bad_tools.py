@@ -15,7 +15,7 @@ import pytest
 
 from tests.conftest import SERVERS, plain
 from toolbus import ShaperFailed, Toolbus, ToolSpec
-from toolbus.adapters.offer import Offer
+from toolbus.adapters.tool_list import Offer
 from toolbus.events import CatalogChanged, Event, Warned
 from toolbus.shape import DIALECTS, Shaper, each
 

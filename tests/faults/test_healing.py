@@ -15,7 +15,8 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS, plain, web_server
 from tests.servers.recording import recording
-from toolbus import CallRejected, LinkLost, ServerDown, Toolbus, servers
+from toolbus import CallRejected, LinkLost, ServerDown, Toolbus
+from toolbus.bus import servers
 from toolbus.connect import backoff
 from toolbus.events import CatalogChanged, Event, Listening, StateChanged
 

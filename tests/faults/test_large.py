@@ -10,7 +10,7 @@ from tests import warm
 from tests.conftest import SERVERS, Place, plain
 from tests.timing import ATTEMPTS, shortest
 from toolbus import LinkLost, Toolbus
-from toolbus.connect import stdio
+from toolbus.connect.transports import stdio
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024

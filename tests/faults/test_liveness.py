@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import SERVERS
 from tests.servers.recording import recording
 from toolbus import Toolbus
-from toolbus.connect import http
+from toolbus.connect.transports import http
 
 pytestmark = pytest.mark.anyio
 TIMES = 3

@@ -22,7 +22,7 @@ from toolbus import (
     ToolResult,
 )
 from toolbus.call import Call, Next
-from toolbus.interactions import NOBODY
+from toolbus.core.interactions import NOBODY
 
 pytestmark = pytest.mark.anyio
 

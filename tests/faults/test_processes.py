@@ -73,13 +73,13 @@ def test_an_interpreter_that_just_ends_leaves_nothing(tmp_path: Path) -> None:
     assert gone(children() - before)
 
 
-def test_a_guard_that_was_killed_and_started_again_leaves_no_descriptor() -> None:
+def test_a_reaper_that_was_killed_and_started_again_leaves_no_descriptor() -> None:
     program = (
         "import os, pathlib, signal\n"
-        "from toolbus.connect.guard import guard\n"
+        "from toolbus.connect.transports.reaper import reaper\n"
         "children = pathlib.Path(f'/proc/self/task/{os.getpid()}/children')\n"
         "def restart():\n"
-        "    guard.forget(0)\n"
+        "    reaper.forget(0)\n"
         "    shell = int(children.read_text())\n"
         "    os.kill(shell, signal.SIGKILL)\n"
         "    os.waitid(os.P_PID, shell, os.WEXITED | os.WNOWAIT)\n"

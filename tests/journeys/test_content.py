@@ -25,8 +25,8 @@ from toolbus import (
     Text,
     Toolbus,
 )
+from toolbus.core.interactions import NOBODY
 from toolbus.events import Event, Listening, ResourceUpdated, StateChanged
-from toolbus.interactions import NOBODY
 from toolbus.records import Completion
 from toolbus.sync import SyncToolbus
 

@@ -25,8 +25,8 @@ from toolbus import (
     Toolbus,
     ToolResult,
 )
+from toolbus.core.interactions import NOBODY
 from toolbus.events import Event, InputAnswered, InputAsked, Logged, Progressed, Warned
-from toolbus.interactions import NOBODY
 
 pytestmark = pytest.mark.anyio
 

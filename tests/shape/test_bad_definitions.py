@@ -9,13 +9,13 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import modest
-from toolbus.catalog import Catalog
-from toolbus.cli.arguments import described
+from toolbus.bus.shaping import Shaping
+from toolbus.cli.input.arguments import described
 from toolbus.config import load_config
-from toolbus.connect.tools import tool_spec
+from toolbus.connect.sdk.tools import tool_spec
+from toolbus.core.catalog import Catalog
 from toolbus.records import JSON, Inventory, Quarantined, ToolSpec
 from toolbus.shape import DIALECTS, converted
-from toolbus.shaping import Shaping
 
 SCHEMA: dict[str, JSON] = {
     "type": "object",

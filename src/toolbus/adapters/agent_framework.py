@@ -15,11 +15,11 @@ from toolbus.adapters.calls import executed, facts
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PICTURES, SOUNDS, Document, documents, taken, told
-from toolbus.adapters.offer import Offer, Servers, Source
 from toolbus.adapters.prompts import SHOWN, Part, turns
-from toolbus.records import JSON, PromptResult, Text, ToolResult
+from toolbus.adapters.tool_list import Offer, Servers, Source
+from toolbus.bus.tool import Tool
+from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect
-from toolbus.tool import Tool
 
 with needs("agent-framework"):
     from agent_framework import (
@@ -49,8 +49,8 @@ def tools(
     `dialect` is the one of the client's provider; `approve` says which calls wait until a person agrees.
     Pictures are given to the model; `audio`, and `files` for PDFs, are for one that takes these too.
     """
-    manners = Manners(dialect=dialect, approve=approve, audio=audio, files=files)
-    return Offer(source, lambda tool: BusTool(tool, manners), servers)
+    options = ToolsetOptions(dialect=dialect, approve=approve, audio=audio, files=files)
+    return Offer(source, lambda tool: BusTool(tool, options), servers)
 
 
 def toolset(
@@ -63,8 +63,8 @@ def toolset(
     files: bool = False,
 ) -> "BusProvider":
     """A context provider with the tools as they are at every request to the model; else as `tools`."""
-    manners = Manners(dialect=dialect, approve=approve, audio=audio, files=files)
-    return BusProvider(Offer(source, lambda tool: BusTool(tool, manners), servers, live=True))
+    options = ToolsetOptions(dialect=dialect, approve=approve, audio=audio, files=files)
+    return BusProvider(Offer(source, lambda tool: BusTool(tool, options), servers, live=True))
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
@@ -74,7 +74,7 @@ def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manners:
+class ToolsetOptions:
     """How to declare a tool, whether to ask before a call, and what of its result to show."""
 
     dialect: Dialect
@@ -138,19 +138,19 @@ class Schema(dict[str, JSON]):
 class BusTool(FunctionTool):
     """One tool. Results that fail are ordinary ones: of an exception the model would not be told."""
 
-    def __init__(self, tool: Tool, manners: Manners) -> None:
-        said = declared(tool, manners.dialect)
+    def __init__(self, tool: Tool, options: ToolsetOptions) -> None:
+        said = declared(tool, options.dialect)
         self._said = said.parameters
 
         async def call(**arguments: JSON) -> list[Content]:
-            return _contents(tool, await executed(tool, _given(tool, arguments)), manners)
+            return _contents(tool, await executed(tool, _given(tool, arguments)), options)
 
         super().__init__(
             name=said.name,
             description=said.description,
             func=call,
             input_model=Anything,
-            approval_mode="always_require" if asks(tool.spec, manners.approve) else "never_require",
+            approval_mode="always_require" if asks(tool.spec, options.approve) else "never_require",
             additional_properties=facts(tool),
         )
 
@@ -173,16 +173,16 @@ def _given(tool: Tool, arguments: dict[str, JSON]) -> dict[str, JSON] | str:
     return raw if isinstance(raw, str) else json.dumps(raw)
 
 
-def _contents(tool: Tool, result: ToolResult, manners: Manners) -> list[Content]:
+def _contents(tool: Tool, result: ToolResult, options: ToolsetOptions) -> list[Content]:
     contents: list[Content] = []
-    for block in taken(result, PICTURES | SOUNDS if manners.audio else PICTURES):
+    for block in taken(result, PICTURES | SOUNDS if options.audio else PICTURES):
         if not isinstance(block, Text):
             # The line is for clients that leave media out of results, such as Chat Completions.
             contents.append(_content(told(block)))
         contents.append(_content(block))
     contents[0].additional_properties = facts(tool, result)
     contents[0].raw_representation = result
-    if manners.files:
+    if options.files:
         contents += map(_content, documents(result))
     return contents
 

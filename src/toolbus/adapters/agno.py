@@ -9,11 +9,11 @@ from toolbus.adapters.calls import facts, parsed, unseen
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PICTURES, SOUNDS, Document, audio_format, documents, taken, told
-from toolbus.adapters.offer import Offer, Servers, Source
 from toolbus.adapters.prompts import SHOWN, Turn, turns
-from toolbus.records import JSON, Audio, Image, PromptResult, ToolResult
+from toolbus.adapters.tool_list import Offer, Servers, Source
+from toolbus.bus.tool import Tool
+from toolbus.core.records import JSON, Audio, Image, PromptResult, ToolResult
 from toolbus.shape import Dialect, rendered_text
-from toolbus.tool import Tool
 
 with needs("agno"):
     from agno import media
@@ -44,8 +44,8 @@ def toolset(
     confirms them. Pictures are given to the model; `audio`, and `files` for PDFs, are for one that takes
     these too.
     """
-    manners = Manners(dialect=dialect, approve=approve, audio=audio, files=files)
-    return BusToolkit(Offer(source, lambda tool: _functions(tool, manners), servers))
+    options = ToolsetOptions(dialect=dialect, approve=approve, audio=audio, files=files)
+    return BusToolkit(Offer(source, lambda tool: _functions(tool, options), servers))
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
@@ -54,7 +54,7 @@ def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manners:
+class ToolsetOptions:
     """How to declare a tool, whether to ask before a call, and what of its result to show."""
 
     dialect: Dialect
@@ -107,25 +107,25 @@ class Failed(AgentRunException):
         self.metadata = metadata
 
 
-def _functions(tool: Tool, manners: Manners) -> tuple[Function, Function]:
+def _functions(tool: Tool, options: ToolsetOptions) -> tuple[Function, Function]:
     """The same tool for code that waits and for code that awaits."""
 
     # `fc` may also be an argument of the tool: Agno then gives that.
     def wait(_agno_run_context: RunContext | None = None, fc: Any = None, **arguments: Any) -> Answer:
         given = _as_sent(tool, _agno_run_context, fc, arguments)
-        return _answer(tool, tool.execute_sync(**given), manners)
+        return _answer(tool, tool.execute_sync(**given), options)
 
     async def call(_agno_run_context: RunContext | None = None, fc: Any = None, **arguments: Any) -> Answer:
         given = _as_sent(tool, _agno_run_context, fc, arguments)
-        return _answer(tool, await tool.execute(**given), manners)
+        return _answer(tool, await tool.execute(**given), options)
 
-    return _function(tool, wait, manners), _function(tool, call, manners)
+    return _function(tool, wait, options), _function(tool, call, options)
 
 
 def _function(
-    tool: Tool, entrypoint: Callable[..., Answer] | Callable[..., Awaitable[Answer]], manners: Manners
+    tool: Tool, entrypoint: Callable[..., Answer] | Callable[..., Awaitable[Answer]], options: ToolsetOptions
 ) -> Function:
-    said = declared(tool, manners.dialect)
+    said = declared(tool, options.dialect)
     hints = tool.spec.annotations
     return BusFunction(
         name=said.name,
@@ -138,7 +138,7 @@ def _function(
         },
         entrypoint=entrypoint,
         skip_entrypoint_processing=True,
-        requires_confirmation=asks(tool.spec, manners.approve) or None,
+        requires_confirmation=asks(tool.spec, options.approve) or None,
     )
 
 
@@ -168,21 +168,21 @@ def _word(tool: Tool, name: str, value: JSON, sent: JSON) -> JSON:
     return str(value).lower() if is_text and isinstance(value, bool) else value
 
 
-def _answer(tool: Tool, result: ToolResult, manners: Manners) -> Answer:
+def _answer(tool: Tool, result: ToolResult, options: ToolsetOptions) -> Answer:
     text = rendered_text(result)
     about = {**facts(tool, result), "content": unseen(result)}
     if result.is_error:
         raise Failed(text, about)
-    if asks(tool.spec, manners.approve):
+    if asks(tool.spec, options.approve):
         # Agno leaves media in the message of a confirmed call, which OpenAI refuses; the text tells of them.
         return Answer(content=text, metadata=about)
-    shown = taken(result, PICTURES | SOUNDS if manners.audio else PICTURES)
+    shown = taken(result, PICTURES | SOUNDS if options.audio else PICTURES)
     return Answer(
         content=text,
         metadata=about,
         images=[_image(block) for block in shown if isinstance(block, Image)] or None,
         audios=[_sound(block) for block in shown if isinstance(block, Audio)] or None,
-        files=[_file(document) for document in documents(result)] or None if manners.files else None,
+        files=[_file(document) for document in documents(result)] or None if options.files else None,
     )
 
 

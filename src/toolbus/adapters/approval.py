@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from toolbus.records import ToolSpec
+from toolbus.core.records import ToolSpec
 
 Approve: TypeAlias = Literal["never", "writes", "ask"] | Callable[[ToolSpec], bool]
 """Ask `never`, for all that is not marked read-only (`writes`), for all (`ask`), or as a function says."""

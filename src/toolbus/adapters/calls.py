@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import cast
 
 from toolbus.adapters.media import is_picture
-from toolbus.records import JSON, Image, Text, ToolResult
-from toolbus.tool import Tool
+from toolbus.bus.tool import Tool
+from toolbus.core.records import JSON, Image, Text, ToolResult
 
 
 async def executed(tool: Tool, arguments: str | Mapping[str, JSON] | None) -> ToolResult:

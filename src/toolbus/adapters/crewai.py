@@ -12,11 +12,11 @@ from toolbus.adapters.calls import facts, parsed
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import data_url, taken
-from toolbus.adapters.offer import Bus, Offer, Servers, Source
 from toolbus.adapters.threads import in_thread, waited
-from toolbus.records import JSON, Image, PromptResult, ToolResult
+from toolbus.adapters.tool_list import Bus, Offer, Servers, Source
+from toolbus.bus.tool import Tool
+from toolbus.core.records import JSON, Image, PromptResult, ToolResult
 from toolbus.shape import Dialect, rendered_text
-from toolbus.tool import Tool
 
 with needs("crewai"):
     from crewai import Agent

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import cast
 
-from toolbus.records import JSON
+from toolbus.bus.tool import Tool
+from toolbus.core.records import JSON
 from toolbus.shape import Dialect
-from toolbus.tool import Tool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from toolbus.adapters.calls import executed, parsed
-from toolbus.adapters.offer import Bus, Offer, Servers, Source, the_bus
-from toolbus.errors import BusClosed, ToolNotFound
-from toolbus.records import JSON, Text, ToolResult
-from toolbus.tool import Tool
+from toolbus.adapters.tool_list import Bus, Offer, Servers, Source, the_bus
+from toolbus.bus.tool import Tool
+from toolbus.core.errors import BusClosed, ToolNotFound
+from toolbus.core.records import JSON, Text, ToolResult
 
 T = TypeVar("T")
 R = TypeVar("R")

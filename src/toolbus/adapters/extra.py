@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from toolbus.errors import ExtraMissing
+from toolbus.core.errors import ExtraMissing
 
 
 @contextmanager

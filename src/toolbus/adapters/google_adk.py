@@ -9,10 +9,10 @@ from toolbus.adapters.calls import facts
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PDF, PICTURES, SOUNDS, attached
-from toolbus.adapters.offer import Offer, Servers, Source
-from toolbus.records import JSON, PromptResult
+from toolbus.adapters.tool_list import Offer, Servers, Source
+from toolbus.bus.tool import Tool
+from toolbus.core.records import JSON, PromptResult
 from toolbus.shape import Dialect, rendered_text
-from toolbus.tool import Tool
 
 with needs("google-adk"):
     from google.adk.agents.readonly_context import ReadonlyContext

@@ -13,10 +13,10 @@ from typing import cast
 from toolbus.adapters.exchange import Answer, Called, Exchange, Form, got
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PDF, SOUNDS, Document, Media, attached
-from toolbus.adapters.offer import Servers, Source
 from toolbus.adapters.prompts import Part as Said
 from toolbus.adapters.prompts import merged, turns
-from toolbus.records import JSON, PromptResult, Text
+from toolbus.adapters.tool_list import Servers, Source
+from toolbus.core.records import JSON, PromptResult, Text
 from toolbus.shape import rendered_text
 
 with needs("google-genai"):

@@ -10,12 +10,12 @@ from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
 from toolbus.adapters.langchain_pictures import with_pictures_beside
 from toolbus.adapters.media import Document, encoded, taken
-from toolbus.adapters.offer import Bus, Offer, Servers, Source
 from toolbus.adapters.prompts import Part, Turn, turns
-from toolbus.errors import ToolNotFound
-from toolbus.records import JSON, PromptResult, Text, ToolResult
+from toolbus.adapters.tool_list import Bus, Offer, Servers, Source
+from toolbus.bus.tool import Tool
+from toolbus.core.errors import ToolNotFound
+from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
-from toolbus.tool import Tool
 
 with needs("langchain"):
     from langchain.agents.middleware import (

@@ -12,11 +12,11 @@ from toolbus.adapters.calls import facts, unseen
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PICTURES, Document, attached
-from toolbus.adapters.offer import Offer, Servers, Source
 from toolbus.adapters.prompts import Part, turns
-from toolbus.records import JSON, PromptResult, Text, ToolResult
+from toolbus.adapters.tool_list import Offer, Servers, Source
+from toolbus.bus.tool import Tool
+from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
-from toolbus.tool import Tool
 
 with needs("llama-index"):
     from llama_index.core.base.llms.types import ChatMessage, DocumentBlock, ImageBlock, TextBlock

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from toolbus.adapters.exchange import Answer, Called, Exchange, Form, got
 from toolbus.adapters.media import Document, attached, data_url, documents, taken
-from toolbus.adapters.offer import Servers, Source
 from toolbus.adapters.prompts import SHOWN, Part, Turn, turns
-from toolbus.records import PromptResult, Text, ToolResult
+from toolbus.adapters.tool_list import Servers, Source
+from toolbus.bus.tool import Tool
+from toolbus.core.records import PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
-from toolbus.tool import Tool
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionContentPartParam as ChatPart

@@ -7,9 +7,9 @@ from toolbus.adapters.approval import Approve, asks
 from toolbus.adapters.calls import executed, facts
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import data_url, documents, taken
-from toolbus.adapters.offer import Offer, Servers, Source
-from toolbus.records import JSON, PromptResult, Text, ToolResult
-from toolbus.tool import Tool
+from toolbus.adapters.tool_list import Offer, Servers, Source
+from toolbus.bus.tool import Tool
+from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 
 with needs("openai-agents"):
     from agents import (

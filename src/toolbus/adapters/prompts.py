@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from toolbus.adapters.media import PDF, PICTURES, Document, Media, documents, taken
-from toolbus.records import Block, Embedded, PromptMessage, Text, ToolResult
+from toolbus.core.records import Block, Embedded, PromptMessage, Text, ToolResult
 
 Role: TypeAlias = Literal["user", "assistant"]
 Part: TypeAlias = Text | Media | Document

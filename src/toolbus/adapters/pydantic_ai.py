@@ -9,12 +9,12 @@ from toolbus.adapters.calls import facts, parsed, unseen
 from toolbus.adapters.declared import declared, json_schema
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PICTURES, SOUNDS, Document, documents, taken
-from toolbus.adapters.offer import Bus, Offer, Servers, Source, tools_of
 from toolbus.adapters.prompts import SHOWN, Part, Turn, merged, turns
 from toolbus.adapters.pydantic_ai_options import KEY, dialect_of, options_of, send_options
-from toolbus.records import JSON, PromptResult, Text, ToolResult
+from toolbus.adapters.tool_list import Bus, Offer, Servers, Source, tools_of
+from toolbus.bus.tool import Tool
+from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
-from toolbus.tool import Tool
 
 with needs("pydantic-ai"):
     from pydantic_ai import ApprovalRequired, BinaryContent, RunContext, ToolDefinition, ToolReturn
@@ -40,7 +40,9 @@ def toolset(
     `approve` says which calls end the run with `DeferredToolRequests` until a person agrees. Pictures are
     given to the model; `audio`, and `files` for PDFs, are for a model that takes these too.
     """
-    return BusToolset(source, servers, dialect, Manners(approve=checked(approve), audio=audio, files=files))
+    return BusToolset(
+        source, servers, dialect, ToolsetOptions(approve=checked(approve), audio=audio, files=files)
+    )
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[ModelMessage]:
@@ -57,7 +59,7 @@ def shown(part: Part) -> str | BinaryContent:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Manners:
+class ToolsetOptions:
     """Whom to ask before a call, and what of its result to show."""
 
     approve: Approve = "never"
@@ -75,12 +77,14 @@ class BusTool(ToolsetTool[Any]):
 class BusToolset(AbstractToolset[Any]):
     """A live catalog: the agent asks it for tools before every request to the model."""
 
-    def __init__(self, source: Source, servers: Servers, dialect: Dialect | None, manners: Manners) -> None:
+    def __init__(
+        self, source: Source, servers: Servers, dialect: Dialect | None, options: ToolsetOptions
+    ) -> None:
         self._source: Source = source if isinstance(source, Bus) else list(source)
         self._servers = servers
         tools_of(self._source, servers)  # refuses a server that is not there
         self._dialect: Dialect | None = dialect
-        self._manners = manners
+        self._options = options
         self._offers: dict[Dialect, Offer[tuple[Tool, ToolDefinition]]] = {}
 
     @property
@@ -117,10 +121,10 @@ class BusToolset(AbstractToolset[Any]):
         """Run the tool. What goes wrong is a failed result, which costs none of the tool's retries."""
         assert isinstance(tool, BusTool), f"{name!r} is not a tool of this toolset"
         ours = tool.tool
-        if not ctx.tool_call_approved and asks(ours.spec, self._manners.approve):
+        if not ctx.tool_call_approved and asks(ours.spec, self._options.approve):
             raise ApprovalRequired(metadata=facts(ours))
         result = await self.executed(ours, tool_args, ctx)
-        return returned(result, facts(ours, result), self._manners)
+        return returned(result, facts(ours, result), self._options)
 
     async def executed(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
         """The result of one call."""
@@ -143,11 +147,11 @@ def definition(tool: Tool, dialect: Dialect) -> ToolDefinition:
     )
 
 
-def returned(result: ToolResult, about: Mapping[str, JSON], manners: Manners) -> ToolReturn[Any]:
+def returned(result: ToolResult, about: Mapping[str, JSON], options: ToolsetOptions) -> ToolReturn[Any]:
     """A result as the framework takes it; raises `ToolFailed` for one that is an error."""
     if result.is_error:
         raise ToolFailed(rendered_text(result))
-    return ToolReturn(_content(result, manners), metadata={**about, "content": unseen(result)})
+    return ToolReturn(_content(result, options), metadata={**about, "content": unseen(result)})
 
 
 class Arguments:
@@ -180,9 +184,9 @@ class Arguments:
         return dict(input)
 
 
-def _content(result: ToolResult, manners: Manners) -> Content:
-    types = PICTURES | SOUNDS if manners.audio else PICTURES
-    content = [*map(shown, (*taken(result, types), *(documents(result) if manners.files else ())))]
+def _content(result: ToolResult, options: ToolsetOptions) -> Content:
+    types = PICTURES | SOUNDS if options.audio else PICTURES
+    content = [*map(shown, (*taken(result, types), *(documents(result) if options.files else ())))]
     texts = [part for part in content if isinstance(part, str)]
     return "\n".join(texts) if len(texts) == len(content) else content
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
-from toolbus.records import JSON
+from toolbus.bus.tool import Tool
+from toolbus.core.records import JSON
 from toolbus.shape import Dialect
-from toolbus.tool import Tool
 
 with needs("pydantic-ai"):
     from pydantic_ai import ToolDefinition

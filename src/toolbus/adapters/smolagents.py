@@ -11,14 +11,14 @@ from toolbus.adapters.calls import facts, parsed
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import PICTURES, told
-from toolbus.adapters.offer import Bus, Offer, Servers, Source
 from toolbus.adapters.prompts import Part, turns
 from toolbus.adapters.smolagents_inputs import Inputs, as_function, as_json, description, identifier
 from toolbus.adapters.smolagents_pictures import opened
-from toolbus.errors import ToolbusError
-from toolbus.records import JSON, Image, PromptResult, Text, ToolResult
+from toolbus.adapters.tool_list import Bus, Offer, Servers, Source
+from toolbus.bus.tool import Tool
+from toolbus.core.errors import ToolbusError
+from toolbus.core.records import JSON, Image, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered, rendered_text
-from toolbus.tool import Tool
 
 with needs("smolagents"):  # which comes without types
     from PIL import Image as Pillow

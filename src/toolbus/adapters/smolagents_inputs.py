@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolbus.adapters.declared import Declared
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 
 
 class Inputs(dict[str, dict[str, JSON]]):

@@ -9,7 +9,7 @@ import struct
 import zlib
 
 from toolbus.adapters.extra import needs
-from toolbus.records import Image
+from toolbus.core.records import Image
 
 with needs("smolagents"):
     from PIL import Image as Pillow

@@ -1,6 +1,6 @@
 """A small agent: MCP tools beside functions of yours, on any model that pydantic-ai knows."""
 
-from toolbus.errors import ExtraMissing
+from toolbus.core.errors import ExtraMissing
 
 try:
     import pydantic_ai
@@ -22,7 +22,7 @@ from toolbus.agent.events import (
 )
 from toolbus.agent.failures import ModelFailed, NameClash
 from toolbus.agent.limits import LimitReached, Limits
-from toolbus.agent.once import generate, stream
+from toolbus.agent.oneshot import generate, stream
 from toolbus.agent.run import Run, RunResult
 from toolbus.agent.sampling import Sampler
 

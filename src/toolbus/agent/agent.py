@@ -18,15 +18,15 @@ from pydantic_ai.usage import UsageLimits
 
 from toolbus.agent.approval import Approve, checked
 from toolbus.agent.conversation import Conversation, File, Outgoing
-from toolbus.agent.hearing import Hearing
+from toolbus.agent.event_mapper import EventMapper
 from toolbus.agent.limits import LimitReached, Limits, reached
 from toolbus.agent.models import failed, model_of
 from toolbus.agent.run import Run, RunResult
 from toolbus.agent.tools import TRIES, AgentTool, Toolbox
-from toolbus.bus import Source, Toolbus
-from toolbus.context import ContextProvider
-from toolbus.errors import BusClosed, ServerNotFound
-from toolbus.interactions import NOBODY, Interactions
+from toolbus.bus.context import ContextProvider
+from toolbus.bus.toolbus import Source, Toolbus
+from toolbus.core.errors import BusClosed, ServerNotFound
+from toolbus.core.interactions import NOBODY, Interactions
 
 T = TypeVar("T")
 # A call of a tool that is not there costs a try; what bounds a run are its limits.
@@ -149,7 +149,7 @@ class Agent:
                 toolsets=[tools],
                 deps=run,
             ) as events:
-                return await self._heard(run, said, Hearing(tools.servers, tools.report_unknown), events)
+                return await self._heard(run, said, EventMapper(tools.servers, tools.report_unknown), events)
         except BaseException:  # a cancellation too
             with suppress(UserError):  # raised where nothing had begun
                 if events is not None:
@@ -157,7 +157,7 @@ class Agent:
             raise
 
     async def _heard(
-        self, run: Run[Any], said: Outgoing, hearing: Hearing, events: AgentRunEvents[Any]
+        self, run: Run[Any], said: Outgoing, hearing: EventMapper, events: AgentRunEvents[Any]
     ) -> RunResult[Any]:
         async for event in events:
             if isinstance(event, AgentRunResultEvent):

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from toolbus.records import JSON, ToolSpec
+from toolbus.core.records import JSON, ToolSpec
 
 Word: TypeAlias = bool | str
 """True lets a call run; False, or a reason, does not."""
@@ -32,8 +32,8 @@ class Request:
         return self.spec is not None and self.spec.annotations.get("readOnlyHint") is True
 
 
-Judge: TypeAlias = Callable[[Request], Word | Awaitable[Word]]
-Approve: TypeAlias = Literal["never", "writes", "ask"] | Judge
+Validator: TypeAlias = Callable[[Request], Word | Awaitable[Word]]
+Approve: TypeAlias = Literal["never", "writes", "ask"] | Validator
 """Ask `never`, for all that is not marked read-only (`writes`), always (`ask`), or a function of yours."""
 
 
@@ -44,7 +44,7 @@ def checked(approve: Approve) -> Approve:
     return approve
 
 
-async def refusal(request: Request, approve: Approve, ask: Judge) -> str | None:
+async def refusal(request: Request, approve: Approve, ask: Validator) -> str | None:
     """Why the call must not be made, for the model; None if it may."""
     match approve:
         case "never":

@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
 from toolbus.adapters.media import SOUNDS
 from toolbus.adapters.prompts import SHOWN, parts, turns
 from toolbus.adapters.pydantic_ai import shown
-from toolbus.records import Block, Embedded, PromptMessage
+from toolbus.core.records import Block, Embedded, PromptMessage
 
 # Bytes of these types are given as they are, also where they could be read as text.
 _FILES = SHOWN | SOUNDS

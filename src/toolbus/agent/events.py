@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from toolbus.records import JSON, Image
+from toolbus.core.records import JSON, Image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

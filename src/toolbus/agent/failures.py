@@ -1,6 +1,6 @@
 """What ends a run early, apart from its limits."""
 
-from toolbus.errors import ToolbusError
+from toolbus.core.errors import ToolbusError
 
 
 class ModelFailed(ToolbusError):

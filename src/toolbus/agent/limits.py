@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from toolbus.errors import ToolbusError
+from toolbus.core.errors import ToolbusError
 
 Limit: TypeAlias = Literal["turns", "tool_calls", "tokens", "seconds"]
 

@@ -11,7 +11,7 @@ from pydantic_ai.usage import RunUsage
 from toolbus.agent.approval import Approve, Request, Word, refusal
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
-from toolbus.records import JSON, ToolSpec
+from toolbus.core.records import JSON, ToolSpec
 
 T = TypeVar("T")
 NOBODY = "it needs a person's word, and nobody listens to the events of this run"
@@ -102,7 +102,7 @@ class Run(Generic[T]):
         assert self._task is not None, "a run is begun by its agent"
         return self._task
 
-    # The desk, where calls are made
+    # The port, where calls are made
 
     def emit(self, event: RunEvent) -> None:
         """Tell the listener."""

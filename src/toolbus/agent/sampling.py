@@ -19,10 +19,10 @@ from pydantic_ai.settings import ModelSettings
 
 from toolbus.adapters.pydantic_ai import messages
 from toolbus.agent.models import model_of
-from toolbus.interactions import Sampled, Sampling
-from toolbus.records import Block, Image, PromptResult, Text
+from toolbus.core.interactions import Sampled, Sampling
+from toolbus.core.records import Block, Image, PromptResult, Text
+from toolbus.core.text import cleaned
 from toolbus.shape.budget import estimated_tokens
-from toolbus.visible import cleaned
 
 logger = logging.getLogger("toolbus")
 

@@ -12,15 +12,15 @@ from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, Tool
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
 from toolbus.adapters.calls import outcome
-from toolbus.adapters.offer import Bus, Source, the_bus
-from toolbus.adapters.pydantic_ai import BusTool, BusToolset, Manners, returned
+from toolbus.adapters.pydantic_ai import BusTool, BusToolset, ToolsetOptions, returned
+from toolbus.adapters.tool_list import Bus, Source, the_bus
 from toolbus.agent.failures import NameClash
-from toolbus.bus import Toolbus
-from toolbus.errors import BusClosed, ToolNotFound
-from toolbus.records import JSON, ToolResult, ToolSpec
+from toolbus.bus.sync import SyncTool
+from toolbus.bus.tool import Tool
+from toolbus.bus.toolbus import Toolbus
+from toolbus.core.errors import BusClosed, ToolNotFound
+from toolbus.core.records import JSON, ToolResult, ToolSpec
 from toolbus.shape.budget import fitted
-from toolbus.sync import SyncTool
-from toolbus.tool import Tool
 
 logger = logging.getLogger("toolbus")
 
@@ -51,7 +51,7 @@ INSTRUCTIONS = 2_000
 """Characters of what one server says about itself; a model reads it in every request."""
 
 
-class Desk(Protocol):
+class RunPort(Protocol):
     """The run that calls are made for."""
 
     async def refused(
@@ -93,9 +93,9 @@ class Toolbox:
             *(McpTools(source) for source in sources),
         ]
 
-    def for_run(self, desk: Desk) -> "RunTools":
-        """As the model of one run gets them; the run has the desk as its `deps`."""
-        return RunTools(self._parts, desk, self.known)
+    def for_run(self, port: RunPort) -> "RunTools":
+        """As the model of one run gets them; the run has the port as its `deps`."""
+        return RunTools(self._parts, port, self.known)
 
     def instructions(self) -> list[str]:
         """What the servers say about how to use them, each in bounds, in the order of the config."""
@@ -114,21 +114,23 @@ class McpTools(BusToolset):
     """MCP tools; the run that calls one hears of its progress."""
 
     def __init__(self, source: Source) -> None:
-        super().__init__(source, None, None, Manners())
+        super().__init__(source, None, None, ToolsetOptions())
 
     async def executed(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
         """The result of one call."""
-        desk: Desk = ctx.deps
-        told = partial(desk.progressed, ctx.tool_call_id or "", tool.name)
+        port: RunPort = ctx.deps
+        told = partial(port.progressed, ctx.tool_call_id or "", tool.name)
         return await tool.run(arguments, on_progress=told)
 
 
 class RunTools(AbstractToolset[Any]):
     """All tools of one run: what there is at every turn, and one way to call it."""
 
-    def __init__(self, parts: list[AbstractToolset[Any]], desk: Desk, known: Sequence[Toolbus] = ()) -> None:
+    def __init__(
+        self, parts: list[AbstractToolset[Any]], port: RunPort, known: Sequence[Toolbus] = ()
+    ) -> None:
         self._parts = parts
-        self._desk = desk
+        self._port = port
         self._known = known
         self._names: frozenset[str] = frozenset()
         self._began = False
@@ -172,7 +174,7 @@ class RunTools(AbstractToolset[Any]):
     ) -> Any:
         """Ask if that is wanted, and run it; what goes wrong is told to the model."""
         spec = tool.tool.spec if isinstance(tool, BusTool) else None
-        refusal = await self._desk.refused(ctx.tool_call_id or "", name, tool_args, spec)
+        refusal = await self._port.refused(ctx.tool_call_id or "", name, tool_args, spec)
         if refusal is not None:
             if isinstance(tool, BusTool):
                 tool.tool.report_unsent("refused", "not approved")
@@ -211,7 +213,7 @@ def _adopted(tool: ToolLike) -> FunctionTool[Any]:
 def _passed_on(value: Any) -> Any:
     """What a tool returned, as the framework takes it; raises `ToolFailed` for a result that is an error."""
     if isinstance(value, ToolResult):
-        return returned(value, outcome(value), Manners())
+        return returned(value, outcome(value), ToolsetOptions())
     # Other programs have results of their own: a text, and whether it says what went wrong.
     text, failed = getattr(value, "content", None), getattr(value, "is_error", None)
     if isinstance(text, str) and isinstance(failed, bool):

@@ -2,9 +2,9 @@
 
 from toolbus.call.caller import Caller
 from toolbus.call.hooks import Call, Hook, Next, OnInput, Progress, Resumed
-from toolbus.call.kept import READ_RESULT
-from toolbus.call.other import OtherTools
 from toolbus.call.reports import Failure
+from toolbus.call.resource_tools import ResourceTools
+from toolbus.call.result_store import READ_RESULT
 from toolbus.call.results import Results
 
 __all__ = [
@@ -15,8 +15,8 @@ __all__ = [
     "Hook",
     "Next",
     "OnInput",
-    "OtherTools",
     "Progress",
+    "ResourceTools",
     "Results",
     "Resumed",
 ]

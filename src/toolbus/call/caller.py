@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 
+from toolbus.call.arguments import ArgumentCheck, Checked
 from toolbus.call.hooks import Call, Hook, Progress, onion
-from toolbus.call.kept import READ_RESULT
-from toolbus.call.other import OtherTools
-from toolbus.call.repair import ArgumentCheck, Checked
 from toolbus.call.reports import INVALID, TOOL_ERROR, CallReport, Failure, failure_of
+from toolbus.call.resource_tools import ResourceTools
+from toolbus.call.result_store import READ_RESULT
 from toolbus.call.results import Results
-from toolbus.call.tasks import Following
-from toolbus.connect import Errand, Link, Session
-from toolbus.errors import ArgumentsError, ServerDown
-from toolbus.events import Hub
-from toolbus.records import JSONObject, Origin, TaskState, ToolResult, ToolSpec
+from toolbus.call.tasks import TaskPoller
+from toolbus.connect import CallInFlight, Link, Session
+from toolbus.core.errors import ArgumentsError, ServerDown
+from toolbus.core.events import Hub
+from toolbus.core.records import JSONObject, Origin, TaskState, ToolResult, ToolSpec
 from toolbus.shape import restored
 
 
@@ -28,7 +28,7 @@ class Caller:
         links: Mapping[str, Link],
         hub: Hub,
         hooks: Sequence[Hook],
-        other: OtherTools,
+        other: ResourceTools,
         results: Results,
     ) -> None:
         self._links = links
@@ -130,7 +130,7 @@ class Caller:
             arguments, repairs = prepared.arguments, prepared.repairs
         else:
             arguments = spec.sent(arguments)
-        errand = Errand(
+        in_flight = CallInFlight(
             tool=origin.tool,
             call=call.id,
             on_progress=report,
@@ -138,24 +138,26 @@ class Caller:
             suspends=call.on_input == "suspend",
             longest=link.config.timeouts.longest if call.longest is None else call.longest,
         )
-        result = await self._answered(link, call, errand, arguments)
+        result = await self._answered(link, call, in_flight, arguments)
         return result.noting(repaired=list(repairs)) if repairs else result
 
-    async def _answered(self, link: Link, call: Call, errand: Errand, arguments: JSONObject) -> ToolResult:
+    async def _answered(
+        self, link: Link, call: Call, in_flight: CallInFlight, arguments: JSONObject
+    ) -> ToolResult:
         """The result of one call on its link; a task that it becomes is followed to its end."""
         resumed = call.resumed
         if resumed is not None and resumed.pending.task is not None:
-            return await Following(link, errand, call, arguments).resumed(resumed)
+            return await TaskPoller(link, in_flight, call, arguments).resumed(resumed)
 
         def send(session: Session, timeout: float) -> Awaitable[ToolResult | TaskState]:
             waited = None if resumed is None else (resumed.pending, resumed.answers)
-            return session.call_tool(errand, arguments, timeout, waited)
+            return session.call_tool(in_flight, arguments, timeout, waited)
 
         timeout = link.config.timeouts.call if call.timeout is None else call.timeout
         answer = await link.request(send, timeout, repeatable=_repeatable(call.spec), recover=call.recover)
         if isinstance(answer, ToolResult):
             return answer
-        return await Following(link, errand, call, arguments).to_the_end(answer)
+        return await TaskPoller(link, in_flight, call, arguments).to_the_end(answer)
 
     def _prepared(self, spec: ToolSpec, arguments: JSONObject) -> Checked:
         """The arguments as the server takes them, mended; a complaint is in the words of the model."""

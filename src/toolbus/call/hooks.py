@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
-from toolbus.events import OnLog
-from toolbus.questions import Answer, Pending
-from toolbus.records import JSON, Progress, ToolResult, ToolSpec
+from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.events import OnLog
+from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
 
 OnInput: TypeAlias = Literal["ask", "suspend"]
 

@@ -4,9 +4,9 @@ import asyncio
 import time
 from typing import Any, NamedTuple
 
-from toolbus.errors import ArgumentsError, ToolNotFound
-from toolbus.events import CallEnded, CallStarted, Hub, Progressed, Reason
-from toolbus.records import Origin, ToolResult
+from toolbus.core.errors import ArgumentsError, ToolNotFound
+from toolbus.core.events import CallEnded, CallStarted, Hub, Progressed, Reason
+from toolbus.core.records import Origin, ToolResult
 
 
 class Failure(NamedTuple):

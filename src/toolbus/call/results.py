@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
-from toolbus.call.kept import CAPACITY, READ_RESULT, Kept
-from toolbus.records import JSON, Block, Budget, Embedded, Origin, ResourceLink, Text, ToolResult
+from toolbus.call.result_store import CAPACITY, READ_RESULT, ResultStore
+from toolbus.core.records import JSON, Block, Budget, Embedded, Origin, ResourceLink, Text, ToolResult
+from toolbus.core.text import cleaned, cleaned_json
 from toolbus.shape.budget import allowed, fitted_blocks
 from toolbus.shape.render import described_text, rendered
-from toolbus.visible import cleaned, cleaned_json
 
 MOST_FILES = 20
 Warn: TypeAlias = Callable[[str, str | None, str], None]
@@ -25,7 +25,7 @@ class Results:
         capacity: int = CAPACITY,
     ) -> None:
         """`warn` is told of a result that was cleaned, `on_first_kept` that there is something to read."""
-        self._kept = Kept(capacity)
+        self._kept = ResultStore(capacity)
         self._warn = warn
         self._on_first_kept = on_first_kept
         self.has_kept = False

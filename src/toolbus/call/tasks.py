@@ -7,10 +7,10 @@ from contextlib import suppress
 from typing import TypeVar
 
 from toolbus.call.hooks import Call, Resumed
-from toolbus.connect import Errand, Link, Session, requests
-from toolbus.errors import CallRejected, CallTimeout, ToolbusError
-from toolbus.questions import ELICITATION, Answer, Pending, question
-from toolbus.records import JSONObject, TaskState, ToolResult
+from toolbus.connect import CallInFlight, Link, Session, requests
+from toolbus.core.elicitation import ELICITATION, Answer, Pending, question
+from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.core.records import JSONObject, TaskState, ToolResult
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
@@ -21,12 +21,12 @@ LAST_WORDS = 1.0
 FAILED = -32603
 
 
-class Following:
+class TaskPoller:
     """One task, on behalf of one call."""
 
-    def __init__(self, link: Link, errand: Errand, call: Call, arguments: JSONObject) -> None:
+    def __init__(self, link: Link, in_flight: CallInFlight, call: Call, arguments: JSONObject) -> None:
         self._link = link
-        self._errand = errand
+        self._in_flight = in_flight
         self._call = call
         self._arguments = arguments
         self._answered: set[str] = set()
@@ -80,7 +80,7 @@ class Following:
                 fresh = {key: asked for key, asked in state.requests.items() if key not in self._answered}
                 if (
                     any(asked.get("method") == ELICITATION for asked in fresh.values())
-                    and self._errand.suspends
+                    and self._in_flight.suspends
                 ):
                     return self._waiting(state.id, fresh)
                 if fresh:
@@ -95,7 +95,7 @@ class Following:
         began = _now()
         # Asked once, whatever becomes of the connection; what was answered already the server ignores.
         said = await self._asked(
-            lambda session, _: requests.responses(session, self._errand, asked, answers), repeatable=False
+            lambda session, _: requests.responses(session, self._in_flight, asked, answers), repeatable=False
         )
         await self._asked(
             lambda session, timeout: requests.update_task(session, task, said, timeout), repeatable=True
@@ -108,7 +108,7 @@ class Following:
         """Let a server of the legacy era ask what it wants to know."""
         began = _now()
         await self._asked(
-            lambda session, timeout: requests.listen_to_task(session, self._errand, task, timeout),
+            lambda session, timeout: requests.listen_to_task(session, self._in_flight, task, timeout),
             repeatable=True,
         )
         if self._deadline is not None:  # as above
@@ -124,10 +124,10 @@ class Following:
 
     async def _report(self, state: TaskState) -> None:
         self._looks += 1
-        if state.message and state.message != self._said and self._errand.on_progress is not None:
+        if state.message and state.message != self._said and self._in_flight.on_progress is not None:
             self._said = state.message
             try:
-                await self._errand.on_progress(float(self._looks), None, state.message)
+                await self._in_flight.on_progress(float(self._looks), None, state.message)
             except Exception:  # a user's callback: its failure must not end the call
                 logger.exception("on_progress of %s raised", self._what)
 
@@ -137,12 +137,12 @@ class Following:
                 await requests.cancel_task(self._link.session, task, LAST_WORDS)
 
     def _waiting(self, task: str, asked: JSONObject) -> ToolResult:
-        if asked and self._rounds >= self._link.answering.rounds:
-            message = f"it asked more than {self._link.answering.rounds} times in one call"
+        if asked and self._rounds >= self._link.handler.rounds:
+            message = f"it asked more than {self._link.handler.rounds} times in one call"
             raise CallRejected(self._server, self._what, FAILED, message)
         for asked_of in asked.values():
             if asked_of["method"] == ELICITATION:
-                fault = question(asked_of["params"], self._server, self._errand.tool).fault
+                fault = question(asked_of["params"], self._server, self._in_flight.tool).fault
                 if fault is not None:
                     raise CallRejected(self._server, self._what, FAILED, fault)
         pending = Pending(
@@ -161,7 +161,7 @@ class Following:
 
     @property
     def _what(self) -> str:
-        return f"tool {self._errand.tool!r}"
+        return f"tool {self._in_flight.tool!r}"
 
 
 def _now() -> float:

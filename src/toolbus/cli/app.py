@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolbus.cli.edit_commands import register
+from toolbus.cli.edit_parameters import register
 from toolbus.cli.options import Settings, with_settings
 from toolbus.cli.parameters import (
     Args,
@@ -73,7 +73,7 @@ def demo(
     ] = None,
 ) -> int:
     """See it at work on servers of its own: no key, no network."""
-    from toolbus.cli.demo import run
+    from toolbus.cli.commands.demo import run
 
     return run(settings, out)
 
@@ -89,7 +89,7 @@ def trust(
     remove: Annotated[bool, typer.Option("--remove", help="Do not trust it any more.")] = False,
 ) -> int:
     """Review a config and allow toolbus to use it."""
-    from toolbus.cli.trust import run
+    from toolbus.cli.commands.trust import run
 
     return run(settings, file, yes=yes, remove=remove)
 
@@ -120,10 +120,10 @@ def tools(
 ) -> int:
     """List the servers and their tools."""
     if cost:
-        from toolbus.cli.cost import run as run_cost
+        from toolbus.cli.commands.cost import run as run_cost
 
         return run_cost(settings, servers or [], search=search, wait=wait)
-    from toolbus.cli.tools import run
+    from toolbus.cli.commands.tools import run
 
     return run(settings, servers or [], search=search, full=full, wait=wait)
 
@@ -141,8 +141,8 @@ def call(
     on_input: OnInput = "ask",
 ) -> int:
     """Call a tool and print what it says; exit 1 if it says error."""
-    from toolbus.cli.arguments import given
-    from toolbus.cli.call import Wanted, run
+    from toolbus.cli.commands.call import Wanted, run
+    from toolbus.cli.input.arguments import given
 
     wanted = Wanted(timeout=timeout, out=out, on_input=on_input)
     return run(settings, name, given(words or [], args, args_file), wanted)
@@ -169,8 +169,8 @@ def resume(
     toolbus call inn/book guest=Ann --on-input suspend > call.json
     toolbus resume call.json seats=2
     """
-    from toolbus.cli.call import Wanted
-    from toolbus.cli.resume import only, run
+    from toolbus.cli.commands.call import Wanted
+    from toolbus.cli.commands.resume import only, run
 
     action = only(accept=accept, decline=decline, cancel=cancel)
     return run(settings, file, words or [], action, Wanted(timeout=timeout, out=out, on_input=on_input))
@@ -180,7 +180,7 @@ def resume(
 @with_settings
 def resources(settings: Settings, servers: Servers = None) -> int:
     """List what can be read, and the templates of what else can."""
-    from toolbus.cli.resources import run
+    from toolbus.cli.commands.resources import run
 
     return run(settings, servers or [])
 
@@ -197,7 +197,7 @@ def read(
 
     toolbus read docs 'file:///{path}' path=README.md
     """
-    from toolbus.cli.read import run
+    from toolbus.cli.commands.read import run
 
     return run(settings, [first, *(words or [])], out)
 
@@ -206,7 +206,7 @@ def read(
 @with_settings
 def prompts(settings: Settings, servers: Servers = None) -> int:
     """List the prompts and their arguments."""
-    from toolbus.cli.prompts import run
+    from toolbus.cli.commands.prompts import run
 
     return run(settings, servers or [])
 
@@ -223,7 +223,7 @@ def prompt(
 
     toolbus prompt docs/review language=python code=@main.py
     """
-    from toolbus.cli.prompt import run
+    from toolbus.cli.commands.prompt import run
 
     return run(settings, name, words or [], out)
 
@@ -268,7 +268,7 @@ def chat(
 @with_settings
 def check(settings: Settings, servers: Servers = None) -> int:
     """Find out what is wrong with a server, and what to do."""
-    from toolbus.cli.check import run
+    from toolbus.cli.commands.check import run
 
     return run(settings, servers or [])
 
@@ -280,7 +280,7 @@ def watch(settings: Settings, servers: Servers = None) -> int:
 
     Follows changes of the config file: save it, and servers come and go.
     """
-    from toolbus.cli.watch import run
+    from toolbus.cli.commands.watch import run
 
     return run(settings, servers or [])
 
@@ -292,7 +292,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> int:
     """Write a commented toolbus.yaml to start from."""
-    from toolbus.cli.init import run
+    from toolbus.cli.commands.init import run
 
     return run(settings, force=force)
 
@@ -308,7 +308,7 @@ def import_(
     ] = False,
 ) -> int:
     """Take over the servers of an editor's or agent's config."""
-    from toolbus.cli.importing import run
+    from toolbus.cli.commands.import_ import run
 
     return run(settings, source, write=write, with_secrets=with_secrets)
 
@@ -328,7 +328,7 @@ def config(
     ] = False,
 ) -> int:
     """Show the config as toolbus understands it; never a secret."""
-    from toolbus.cli.config import print_schema, run
+    from toolbus.cli.commands.config import print_schema, run
 
     return print_schema() if schema else run(settings, expanded=redacted)
 
@@ -348,11 +348,11 @@ def exit_code(arguments: Sequence[str]) -> int:
     try:
         instruction, _, shell = os.environ.get("_TOOLBUS_COMPLETE", "").partition("_")
         if instruction == "complete":
-            from toolbus.cli.shells import complete
+            from toolbus.cli.completion.shells import complete
 
             return complete(shell, app)
         if {"--install-completion", "--show-completion"} & set(arguments):
-            from toolbus.cli.shells import mend_scripts
+            from toolbus.cli.completion.shells import mend_scripts
 
             mend_scripts()
         return _obeyed(arguments)

@@ -4,8 +4,8 @@ import sys
 
 import typer
 
-from toolbus.cli.screen import escaped_json, visible
-from toolbus.errors import (
+from toolbus.cli.output.screen import escaped_json, visible
+from toolbus.core.errors import (
     CallTimeout,
     ConfigError,
     InputNeeded,

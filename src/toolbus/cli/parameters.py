@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from toolbus.cli.completion import (
+from toolbus.cli.completion.candidates import (
     argument_names,
     editor_names,
     prompt_arguments,

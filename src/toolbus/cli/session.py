@@ -8,18 +8,18 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolbus.cli.listings import remember
+from toolbus.cli.completion.listings import remember
 from toolbus.cli.options import Settings
-from toolbus.cli.screen import Screen, escaped_json, one_line
+from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.config import BusConfig, find_config, found_config, usable_config
 from toolbus.config.find import at_home, named_config
-from toolbus.errors import ConfigError, ServerNotFound
-from toolbus.events import Event, Logged, StateChanged
-from toolbus.interactions import Interactions
+from toolbus.core.errors import ConfigError, ServerNotFound
+from toolbus.core.events import Event, Logged, StateChanged
+from toolbus.core.interactions import Interactions
 
 if TYPE_CHECKING:
-    from toolbus.bus import Toolbus
-    from toolbus.cli.moving import Moving
+    from toolbus.bus.toolbus import Toolbus
+    from toolbus.cli.output.progress import Moving
 
 NOT_YET = ("idle", "connecting")
 UNATTENDED = Interactions(declares_elicitation=True)
@@ -61,7 +61,7 @@ async def _ended_by_signals(work: Coroutine[Any, Any, int]) -> int:
 
 def configured(settings: Settings) -> BusConfig:
     """The config that `--config` names, or the one that is found, once the user agreed to it."""
-    from toolbus.cli.trust import agreeing
+    from toolbus.cli.commands.trust import agreeing
 
     if settings.config is not None:
         return usable_config(settings.config)
@@ -129,7 +129,7 @@ async def opened(
     """
     with screen.moving("starting " + ", ".join(servers)) as moving:
         # Here, under the spinner: importing the SDK takes longer than many a server.
-        from toolbus.bus import Toolbus
+        from toolbus.bus.toolbus import Toolbus
 
         starting = _Starting(config, moving, on_event)
         bus = Toolbus(with_only(config, servers), on_event=starting.hear, interactions=interactions)

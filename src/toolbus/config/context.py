@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from toolbus.config.place import Place, is_list, is_mapping, near_miss
+from toolbus.config.location import Place, is_list, is_mapping, near_miss
 from toolbus.config.record import Record
-from toolbus.errors import ConfigError
-from toolbus.records import JSON
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
 
 # Codex puts up to 32 KiB of project documents into a prompt, which is about as many tokens
 # (developers.openai.com/codex/guides/agents-md). It goes along with every request to the model, so it is

@@ -9,10 +9,10 @@ from pathlib import PurePath
 
 from toolbus.config.context import is_context
 from toolbus.config.entry import is_server, unwrapped
-from toolbus.config.place import Mistakes, Place, is_list, is_mapping, near_miss
+from toolbus.config.location import Mistakes, Place, is_list, is_mapping, near_miss
 from toolbus.config.restricting import RESTRICTING, restricting_key
-from toolbus.errors import ConfigError
-from toolbus.records import JSON
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
 
 CONTAINERS: tuple[tuple[str, ...], ...] = (
     ("servers",),  # ours; VS Code's mcp.json

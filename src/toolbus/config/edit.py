@@ -13,11 +13,11 @@ from toolbus.config import edit_toml, edit_tree
 from toolbus.config.dialects import CONTAINERS, alias_of
 from toolbus.config.edit_tree import Steps, by_hand
 from toolbus.config.load import load_server
-from toolbus.config.place import is_list, is_mapping
+from toolbus.config.location import is_list, is_mapping
 from toolbus.config.read import document_in, has_comments
 from toolbus.config.written import Entries, as_yaml
-from toolbus.errors import ConfigError
-from toolbus.records import JSON
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
 
 _OF_HOSTS = ("mcpServers",)
 _LISTS = ("enabled_servers", "tool_allowlist")

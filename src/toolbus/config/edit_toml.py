@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from toolbus.config.edit_tree import Steps, by_hand
-from toolbus.config.place import is_list, is_mapping
-from toolbus.records import JSON
+from toolbus.config.location import is_list, is_mapping
+from toolbus.core.records import JSON
 
 _Span: TypeAlias = tuple[int, int]
 """The first line, and the one behind the last."""

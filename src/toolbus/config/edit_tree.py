@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from toolbus.config.place import is_list, is_mapping
+from toolbus.config.location import is_list, is_mapping
 from toolbus.config.read import without_comments
 from toolbus.config.written import dumped
-from toolbus.errors import ConfigError
-from toolbus.records import JSON
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
 
 if TYPE_CHECKING:
     import yaml

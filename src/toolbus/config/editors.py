@@ -14,11 +14,11 @@ from toolbus.config.foreign import SET_IT, Listing, left_out
 from toolbus.config.hosts import FILE, listing, switched_off_by
 from toolbus.config.literals import TEXTS, Names, Secret, names_referred_to, referring
 from toolbus.config.load import load_config, load_server
+from toolbus.config.location import Place, is_list, is_mapping, near_miss
 from toolbus.config.model import ServerConfig
-from toolbus.config.place import Place, is_list, is_mapping, near_miss
 from toolbus.config.read import read_document
-from toolbus.errors import ConfigError
-from toolbus.records import JSON
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

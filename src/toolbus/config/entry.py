@@ -15,13 +15,13 @@ from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, BaseModel, SecretStr
 
+from toolbus.config.location import Mistakes, Place, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
-from toolbus.config.place import Mistakes, Place, is_list, is_mapping, joined, near_miss
 from toolbus.config.reference import masked
 from toolbus.config.restricting import RESTRICTING, restricting_key
-from toolbus.errors import ConfigError
-from toolbus.records import DEFAULT_BUDGET, JSON, Budget
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import DEFAULT_BUDGET, JSON, Budget
 
 TRANSPORTS: dict[str, Transport] = {
     "stdio": "stdio",

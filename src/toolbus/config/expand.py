@@ -23,8 +23,8 @@ from toolbus.config.redact import (
     url_secrets,
 )
 from toolbus.config.reference import Reference, masked, parsed
-from toolbus.errors import ConfigError, SecretMissing
-from toolbus.records import JSON
+from toolbus.core.errors import ConfigError, SecretMissing
+from toolbus.core.records import JSON
 
 __all__ = ["Resolved", "Secrets", "resolved"]
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from toolbus.config.model import BusConfig
-from toolbus.errors import ConfigError
+from toolbus.core.errors import ConfigError
 
 OWN_NAMES = ("toolbus.yaml", "toolbus.yml", "toolbus.json", "toolbus.toml")
 """What a config may be called in the user's config folder."""

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from toolbus.config.dialects import alias_of, has_container, settings_in
-from toolbus.config.place import Place, is_list, is_mapping
-from toolbus.errors import ConfigError
-from toolbus.records import JSON
+from toolbus.config.location import Place, is_list, is_mapping
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
 
 SET_IT = "set it in the environment or in a .env"
 """The next step for a name that has no value yet."""

@@ -15,9 +15,9 @@ from toolbus.config.dialects import (
     without_foreign,
 )
 from toolbus.config.foreign import HOSTS, Listing, host_of, named
-from toolbus.config.place import Place, is_list, is_mapping
+from toolbus.config.location import Place, is_list, is_mapping
 from toolbus.config.read import read_document
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 
 FILE = "file"
 """The host of a file that somebody named: any dialect."""

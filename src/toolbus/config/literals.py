@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 
+from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import ServerConfig
-from toolbus.config.place import is_list, is_mapping
 from toolbus.config.redact import names_credential
 from toolbus.config.reference import MASK, Reference, parsed
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 
 TEXTS = ("command", "args", "env", "env_file", "url", "headers", "auth", "cwd")
 """The keys of an entry whose texts may hold references."""

@@ -22,12 +22,12 @@ from toolbus.config.entry import (
     server_config,
     unwrapped,
 )
+from toolbus.config.location import Mistakes, Place, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
-from toolbus.config.place import Mistakes, Place, is_list, is_mapping, joined, near_miss
 from toolbus.config.read import read_document
-from toolbus.errors import ConfigError
-from toolbus.records import JSON
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
 
 Source: TypeAlias = str | Path | Mapping[str, JSON] | Sequence[JSON] | BusConfig
 

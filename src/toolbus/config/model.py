@@ -15,13 +15,13 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Field, Strict
 
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
+from toolbus.config.location import Place, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
-from toolbus.config.place import Place, is_mapping, near_miss
 from toolbus.config.record import Record
 from toolbus.config.redact import shown_url
 from toolbus.config.reference import masked, parsed
-from toolbus.errors import ConfigError
-from toolbus.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
 

@@ -5,10 +5,10 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from toolbus.config.place import Place, is_mapping
+from toolbus.config.location import Place, is_mapping
 from toolbus.config.record import Record
-from toolbus.errors import ConfigError
-from toolbus.records import JSON, Budget
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON, Budget
 
 R = TypeVar("R", bound=Record)
 

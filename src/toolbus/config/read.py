@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolbus.config.place import Place, is_mapping
-from toolbus.errors import ConfigError
-from toolbus.records import JSON
+from toolbus.config.location import Place, is_mapping
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
 
 if TYPE_CHECKING:
     import yaml

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from toolbus.config.place import Place, joined
-from toolbus.errors import ConfigError
+from toolbus.config.location import Place, joined
+from toolbus.core.errors import ConfigError
 
 _OF_MANY = ("args", "env", "headers")
 """Fields of which every value is checked by itself."""

@@ -8,8 +8,8 @@ from functools import lru_cache
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from toolbus.config.reference import MASK
-from toolbus.records import JSON
-from toolbus.visible import rewritten_json
+from toolbus.core.records import JSON
+from toolbus.core.text import rewritten_json
 
 _CREDENTIAL = re.compile(
     r"token|secret|passw|passphrase|pwd|credential|auth(?!or(?!iz))|api[-_]?key|access[-_]?key|private|cookie|bearer"

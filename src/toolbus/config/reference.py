@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 from typing import Literal
 
-from toolbus.errors import ConfigError
+from toolbus.core.errors import ConfigError
 
 MASK = "***"
 """What stands in the place of a value nobody may see."""

@@ -17,7 +17,7 @@ from toolbus.config.dialects import BESIDE_SERVERS, SETTINGS
 from toolbus.config.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
 from toolbus.config.model import HINTS, Auth, BusConfig, ServerConfig, Timeouts
 from toolbus.config.override import ArgumentOverride, ToolOverride
-from toolbus.records import JSON, Budget
+from toolbus.core.records import JSON, Budget
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _MODELS = (BusConfig, ServerConfig, Timeouts, Auth, ContextSource, ToolOverride, ArgumentOverride)

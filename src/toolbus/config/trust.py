@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from toolbus import state
 from toolbus.config.find import at_home, find_config, is_own, named_config
 from toolbus.config.load import Source, config_in, usable_config, with_a_usable_server
+from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
-from toolbus.config.place import is_mapping, printable
 from toolbus.config.project import project_files
 from toolbus.config.read import document_in, read_content
-from toolbus.errors import ConfigNotTrusted
-from toolbus.records import JSON
+from toolbus.core.errors import ConfigNotTrusted
+from toolbus.core.records import JSON
+from toolbus.state import files as state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from toolbus.config.place import is_list, is_mapping
-from toolbus.records import JSON
+from toolbus.config.location import is_list, is_mapping
+from toolbus.core.records import JSON
 
 Entries: TypeAlias = Mapping[str, Mapping[str, JSON]]
 """Servers by alias, in our words."""

@@ -9,14 +9,14 @@ import mcp_types as types
 from mcp.client import IncomingMessage
 
 from toolbus.config import ServerConfig
-from toolbus.connect.errand import Errand
+from toolbus.connect.in_flight import CallInFlight
 from toolbus.connect.session import Session
-from toolbus.events import Emit, Logged, Warned
+from toolbus.core.events import Emit, Logged, Warned
 
 logger = logging.getLogger("toolbus")
 
 
-class Attendant(Protocol):
+class SessionObserver(Protocol):
     """Who looks after what the server offers while the link is up."""
 
     @property
@@ -44,12 +44,12 @@ class Callbacks:
         self,
         config: ServerConfig,
         emit: Emit,
-        attendant: Attendant,
-        spoken_of: Callable[[], Errand | None],
+        observer: SessionObserver,
+        spoken_of: Callable[[], CallInFlight | None],
     ) -> None:
         self._config = config
         self._emit = emit
-        self._attendant = attendant
+        self._observer = observer
         self._spoken_of = spoken_of
 
     def warn(self, message: str, tool: str | None) -> None:
@@ -61,23 +61,23 @@ class Callbacks:
         """Pass on that a list or a resource changed."""
         if not isinstance(message, Exception):
             updated = isinstance(message, types.ResourceUpdatedNotification)
-            self._attendant.noticed(message.method, message.params.uri if updated else None)
+            self._observer.noticed(message.method, message.params.uri if updated else None)
 
     async def log(self, params: types.LoggingMessageNotificationParams) -> None:
         """Emit a log message, and hand it to the call that it belongs to."""
         if self._config.log_level == "off":
             return
-        errand = self._spoken_of()
+        in_flight = self._spoken_of()
         logged = Logged(
             server=self._config.alias,
             level=params.level,
             logger=params.logger,
             data=params.data,
-            id=errand.call if errand else None,
-            tool=errand.tool if errand else None,
+            id=in_flight.call if in_flight else None,
+            tool=in_flight.tool if in_flight else None,
         )
         self._emit(logged)
-        if errand is not None and errand.on_log is not None:
-            waiting = errand.on_log(logged)
+        if in_flight is not None and in_flight.on_log is not None:
+            waiting = in_flight.on_log(logged)
             if inspect.isawaitable(waiting):
                 await waiting

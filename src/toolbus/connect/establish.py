@@ -17,25 +17,25 @@ from pydantic_core import from_json, to_json
 
 from toolbus.config import Resolved, Secrets, ServerConfig, Transport, resolved
 from toolbus.connect.callbacks import Callbacks
-from toolbus.connect.client import opened_client
+from toolbus.connect.diagnostics import Diagnostics
 from toolbus.connect.failure import described, no_answer
-from toolbus.connect.interactions import Answering
+from toolbus.connect.handlers import RequestHandler
+from toolbus.connect.sdk.client import opened_client
 from toolbus.connect.session import Session
-from toolbus.connect.transport import connector
-from toolbus.connect.witness import Witness
-from toolbus.errors import ConnectFailed, ToolbusError, in_seconds
+from toolbus.connect.transports.table import connector
+from toolbus.core.errors import ConnectFailed, ToolbusError, in_seconds
 
 NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
 """What a server of the old SSE transport may answer to a streamable HTTP request."""
 
 
 @dataclass(slots=True)
-class Learned:
+class ConnectHints:
     """What the attempts taught about a server: for the next start, and about the present one."""
 
     transport: Transport | None = None
     mode: str | None = None
-    witness: Witness | None = None
+    diagnostics: Diagnostics | None = None
     warned: bool = False
     """Whether what is odd about the config was reported."""
 
@@ -45,25 +45,25 @@ async def established(
     config: ServerConfig,
     secrets: Secrets,
     callbacks: Callbacks,
-    answering: Answering,
-    learned: Learned,
+    handler: RequestHandler,
+    hints: ConnectHints,
 ) -> Session:
     """A live session, whose end is on the stack; raises `ToolbusError` that says how far it came."""
-    if not learned.warned:
-        learned.warned = True
+    if not hints.warned:
+        hints.warned = True
         for warning in config.warnings:
             callbacks.warn(warning, None)
     values = await _resolved(config, secrets)
-    transport = learned.transport or config.transport
-    mode = learned.mode or ("legacy" if config.era == "legacy" else "auto")
+    transport = hints.transport or config.transport
+    mode = hints.mode or ("legacy" if config.era == "legacy" else "auto")
     # Forgotten unless it holds once more: a server may have been renewed meanwhile.
-    learned.transport = learned.mode = None
+    hints.transport = hints.mode = None
     first: ConnectFailed | None = None
     while True:
-        learned.witness = witness = Witness()
+        hints.diagnostics = diagnostics = Diagnostics()
         here = config.model_copy(update={"transport": transport})
         try:
-            session = await _attempted(stack, here, mode, values, witness, callbacks, answering)
+            session = await _attempted(stack, here, mode, values, diagnostics, callbacks, handler)
         except ConnectFailed as failure:
             if first is not None:
                 raise first from failure
@@ -76,7 +76,7 @@ async def established(
             first = failure
         else:
             if first is not None:
-                learned.transport, learned.mode = transport, mode
+                hints.transport, hints.mode = transport, mode
             return session
 
 
@@ -94,31 +94,31 @@ async def _attempted(
     config: ServerConfig,
     mode: str,
     values: Resolved,
-    witness: Witness,
+    diagnostics: Diagnostics,
     callbacks: Callbacks,
-    answering: Answering,
+    handler: RequestHandler,
 ) -> Session:
     try:
         async with asyncio.timeout(config.timeouts.connect):
-            client, sieve = await stack.enter_async_context(
+            client, result_filter = await stack.enter_async_context(
                 opened_client(
-                    connector(config, values, witness, lambda message: callbacks.warn(message, None)),
+                    connector(config, values, diagnostics, lambda message: callbacks.warn(message, None)),
                     mode=mode,
                     client_info=types.Implementation(name="toolbus", version=version("toolbus")),
                     message_handler=callbacks.notice,
                     logging_callback=_discreet(callbacks.log, values),
                     log_level=None if config.log_level == "off" else config.log_level or "info",
-                    answering=answering,
+                    handler=handler,
                 )
             )
     except ToolbusError:
         raise
     except TimeoutError as error:
-        raise no_answer(config, witness) from error
+        raise no_answer(config, diagnostics) from error
     except (Exception, BaseExceptionGroup) as error:  # the border: whatever it is, it is a failed connect
-        raise described(root(error), config, witness, values) from error
+        raise described(root(error), config, diagnostics, values) from error
     session = Session(
-        config, client, sieve, witness, answering, redacted=values.redacted, warn=callbacks.warn
+        config, client, result_filter, diagnostics, handler, redacted=values.redacted, warn=callbacks.warn
     )
     if config.era == "modern" and session.era != "modern":
         cause = f"the server speaks {session.protocol}, which is not the modern era"

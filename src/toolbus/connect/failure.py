@@ -1,11 +1,11 @@
 """Why no connection came about, in words that fit the case: what happened, and the next step."""
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.http import phrase
-from toolbus.connect.jsonrpc import WireError
+from toolbus.connect.diagnostics import Diagnostics
 from toolbus.connect.lacking import next_step
-from toolbus.connect.witness import Witness
-from toolbus.errors import AuthRequired, ConnectFailed, in_seconds
+from toolbus.connect.transports.http import phrase
+from toolbus.connect.transports.jsonrpc import WireError
+from toolbus.core.errors import AuthRequired, ConnectFailed, in_seconds
 
 _PATH = "check the path of the URL (many servers are at /mcp or /sse)"
 _STATUS_HINTS = {
@@ -32,42 +32,44 @@ _ANSWER_HINTS = {
 }
 
 
-def no_answer(config: ServerConfig, witness: Witness) -> ConnectFailed:
+def no_answer(config: ServerConfig, diagnostics: Diagnostics) -> ConnectFailed:
     """The server did not answer in time."""
     slow = (
         "it writes text to its standard output, where only messages belong: is it an MCP server?"
-        if witness.garbage
+        if diagnostics.garbage
         else "if a first start downloads something, raise timeouts.connect"
         if config.url is None
         else "is it the URL of an MCP server? If it is only slow, raise timeouts.connect"
     )
     cause = f"no answer in {in_seconds(config.timeouts.connect)}"
-    return ConnectFailed(config.alias, witness.phase, cause, hint=slow, stderr=witness.tail())
+    return ConnectFailed(config.alias, diagnostics.phase, cause, hint=slow, stderr=diagnostics.tail())
 
 
 def described(
-    error: BaseException, config: ServerConfig, witness: Witness, values: Resolved
+    error: BaseException, config: ServerConfig, diagnostics: Diagnostics, values: Resolved
 ) -> ConnectFailed:
     """The failed attempt as our error."""
     lines = values.redacted(str(error)).splitlines()
     cause = lines[0] if lines else type(error).__name__
     if isinstance(error, WireError) and error.status is not None:
-        return _refused(error.status, cause, config, witness)
-    if isinstance(error, WireError) and not error.sent and witness.exit_code is None:
+        return _refused(error.status, cause, config, diagnostics)
+    if isinstance(error, WireError) and not error.sent and diagnostics.exit_code is None:
         question = next((q for word, q in _QUESTIONS.items() if word in cause), "is the server running")
         return ConnectFailed(config.alias, "connect", cause, hint=f"{question}, at {values.public_url}?")
-    if witness.lost is not None and witness.exit_code is not None:
-        stderr = witness.tail()
-        hint = next_step(config, values, stderr, witness.withheld)
+    if diagnostics.lost is not None and diagnostics.exit_code is not None:
+        stderr = diagnostics.tail()
+        hint = next_step(config, values, stderr, diagnostics.withheld)
         return ConnectFailed(
             config.alias,
-            witness.phase,
-            f"the process ended with {witness.ended}",
+            diagnostics.phase,
+            f"the process ended with {diagnostics.ended}",
             hint=hint or ("" if stderr else "run the command by hand to see why"),
-            exit_code=witness.exit_code,
+            exit_code=diagnostics.exit_code,
             stderr=stderr,
         )
-    return ConnectFailed(config.alias, witness.phase, cause, hint=answer_hint(cause), stderr=witness.tail())
+    return ConnectFailed(
+        config.alias, diagnostics.phase, cause, hint=answer_hint(cause), stderr=diagnostics.tail()
+    )
 
 
 def answer_hint(cause: str) -> str:
@@ -75,13 +77,13 @@ def answer_hint(cause: str) -> str:
     return next((hint for word, hint in _ANSWER_HINTS.items() if word in cause), "")
 
 
-def _refused(status: int, cause: str, config: ServerConfig, witness: Witness) -> ConnectFailed:
+def _refused(status: int, cause: str, config: ServerConfig, diagnostics: Diagnostics) -> ConnectFailed:
     if status in (401, 403):
-        return AuthRequired(config.alias, witness.phase, status)
+        return AuthRequired(config.alias, diagnostics.phase, status)
     if status >= 500 and status not in _STATUS_HINTS:
         hint = "look at the server's own log, or try again later"
     else:
         hint = _STATUS_HINTS.get(status) or answer_hint(cause) or "is it the URL of an MCP server?"
     # What the server says beside the status is its own reason.
     cause = cause if cause.startswith("HTTP ") else f"{phrase(status)}: {cause}"
-    return ConnectFailed(config.alias, witness.phase, cause, hint=hint, status=status)
+    return ConnectFailed(config.alias, diagnostics.phase, cause, hint=hint, status=status)

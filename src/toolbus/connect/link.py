@@ -28,13 +28,13 @@ from typing import TypeVar
 
 from toolbus.config import Secrets, ServerConfig
 from toolbus.connect.backoff import Backoff
-from toolbus.connect.callbacks import Attendant, Callbacks
-from toolbus.connect.errand import Errand
-from toolbus.connect.establish import Learned, established, root
-from toolbus.connect.interactions import Answering
-from toolbus.connect.liveness import look_after
+from toolbus.connect.callbacks import Callbacks, SessionObserver
+from toolbus.connect.establish import ConnectHints, established, root
+from toolbus.connect.handlers import RequestHandler
+from toolbus.connect.in_flight import CallInFlight
 from toolbus.connect.session import Session
-from toolbus.errors import (
+from toolbus.connect.transports.liveness import look_after
+from toolbus.core.errors import (
     AuthRequired,
     ConnectFailed,
     LinkLost,
@@ -43,9 +43,9 @@ from toolbus.errors import (
     ServerError,
     ToolbusError,
 )
-from toolbus.events import Emit, StateChanged
-from toolbus.interactions import NOBODY, Interactions
-from toolbus.records import Era, State
+from toolbus.core.events import Emit, StateChanged
+from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.records import Era, State
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
@@ -71,15 +71,15 @@ class Link:
         self,
         config: ServerConfig,
         secrets: Secrets,
-        attendant: Attendant,
+        observer: SessionObserver,
         emit: Emit,
         interactions: Interactions = NOBODY,
     ) -> None:
         self.config = config
-        self.answering = Answering(config.alias, interactions, emit)
-        self._callbacks = Callbacks(config, emit, attendant, self._spoken_of)
+        self.handler = RequestHandler(config.alias, interactions, emit)
+        self._callbacks = Callbacks(config, emit, observer, self._spoken_of)
         self._secrets = secrets
-        self._attendant = attendant
+        self._observer = observer
         self._emit = emit
         self._state: State = "idle"
         self.error: ToolbusError | None = None
@@ -100,7 +100,7 @@ class Link:
         self._lost_at: float | None = None
         """When the link was lost; None while it is up, and if it never was."""
         self._backoff = Backoff()
-        self._learned = Learned()
+        self._hints = ConnectHints()
         self._wanted = asyncio.Event()
         self._turn = asyncio.Event()
         """Set, and replaced, at every change of state and outcome of an attempt."""
@@ -132,7 +132,7 @@ class Link:
     def quiet(self) -> float:
         """Seconds since the server of this attempt last showed a sign of life."""
         launcher = Path(self.config.command or "").stem in DOWNLOADERS
-        return 0.0 if launcher or not self._learned.witness else self._learned.witness.quiet
+        return 0.0 if launcher or not self._hints.diagnostics else self._hints.diagnostics.quiet
 
     async def open(self) -> None:
         """Connect, or try again if that failed; returns when the outcome is known, which the state tells.
@@ -320,11 +320,11 @@ class Link:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
                 try:
                     session = await established(
-                        stack, self.config, self._secrets, self._callbacks, self.answering, self._learned
+                        stack, self.config, self._secrets, self._callbacks, self.handler, self._hints
                     )
                     idle = await self._attended(session)
                 except ToolbusError as failure:
-                    # Kept, not raised: the SDK's task groups would wrap it.
+                    # ResultStore, not raised: the SDK's task groups would wrap it.
                     error = failure
                 finally:
                     # From here on the owner cleans up, which is not to be interrupted.
@@ -338,11 +338,11 @@ class Link:
         return error
 
     async def _attended(self, session: Session) -> bool:
-        """Be ready, once the attendant has listed what there is, until the session is over or idle."""
-        attending = asyncio.create_task(look_after(session, self._attendant))
+        """Be ready, once the observer has listed what there is, until the session is over or idle."""
+        attending = asyncio.create_task(look_after(session, self._observer))
         began = time.monotonic()
         try:
-            await self._attendant.opened(session)
+            await self._observer.opened(session)
             self._session, self._interruptible, self._lost_at = session, False, None
             self.era, self.protocol = session.era, session.protocol
             self._ups += 1
@@ -372,7 +372,7 @@ class Link:
                     await session.gone.wait()
                 return False
             except TimeoutError:
-                if session.busy or self._attendant.needed:
+                if session.busy or self._observer.needed:
                     session.used = loop.time()
                 elif limit is not None and loop.time() - session.used >= limit:
                     return True
@@ -389,8 +389,8 @@ class Link:
         turn, self._turn = self._turn, asyncio.Event()
         turn.set()
 
-    def _spoken_of(self) -> Errand | None:
-        return None if self._session is None else self._session.errands.spoken_of
+    def _spoken_of(self) -> CallInFlight | None:
+        return None if self._session is None else self._session.calls_in_flight.spoken_of
 
 
 def _reason(error: ToolbusError | None) -> str | None:

@@ -5,18 +5,18 @@ from contextlib import suppress
 
 import mcp_types as types
 
-from toolbus.connect import wire
-from toolbus.connect.errand import Errand
-from toolbus.connect.lean import sent_raw
+from toolbus.connect.in_flight import CallInFlight
+from toolbus.connect.sdk import wire
+from toolbus.connect.sdk.fast_call import sent_raw
 from toolbus.connect.session import Session
-from toolbus.errors import CallTimeout, ResourceTooLarge
-from toolbus.questions import Answer
-from toolbus.records import JSON, Completion, Embedded, JSONObject, PromptResult, TaskState
+from toolbus.core.elicitation import Answer
+from toolbus.core.errors import CallTimeout, ResourceTooLarge
+from toolbus.core.records import JSON, Completion, Embedded, JSONObject, PromptResult, TaskState
 
 
 async def read_resource(session: Session, uri: str, timeout: float) -> tuple[Embedded, ...]:
     """Read a resource; `ResourceTooLarge` if it is more than the config allows."""
-    with session.errands.under_way(Errand(tool=None)):
+    with session.calls_in_flight.under_way(CallInFlight(tool=None)):
         result = await session.request(f"resource {uri!r}", lambda client: client.read_resource(uri), timeout)
     size, limit = sum(_size(item) for item in result.contents), session.config.resource_limit
     if size > limit:
@@ -36,7 +36,7 @@ async def get_prompt(
 ) -> PromptResult:
     """Fill in a prompt."""
     filled = dict(arguments)
-    with session.errands.under_way(Errand(tool=None)):
+    with session.calls_in_flight.under_way(CallInFlight(tool=None)):
         result = await session.request(
             f"prompt {name!r}", lambda client: client.get_prompt(name, filled), timeout
         )
@@ -107,18 +107,18 @@ async def task_state(session: Session, task: str, timeout: float) -> TaskState:
     return state
 
 
-async def listen_to_task(session: Session, errand: Errand, task: str, timeout: float) -> None:
+async def listen_to_task(session: Session, in_flight: CallInFlight, task: str, timeout: float) -> None:
     """In the legacy era: wait for the result of a task, because a server asks only meanwhile."""
     if session.era == "legacy":
-        with session.errands.under_way(errand), suppress(CallTimeout):
+        with session.calls_in_flight.under_way(in_flight), suppress(CallTimeout):
             await _of_task(session, "tasks/result", task, {}, timeout)
 
 
 async def responses(
-    session: Session, errand: Errand, requests: JSONObject, answers: Mapping[str, Answer]
+    session: Session, in_flight: CallInFlight, requests: JSONObject, answers: Mapping[str, Answer]
 ) -> dict[str, JSON]:
     """What is to be said to what a task asked: what a person said, else what the handlers say."""
-    with session.errands.under_way(errand):
+    with session.calls_in_flight.under_way(in_flight):
         said = await session.responses(requests, answers)
     return {
         key: response.model_dump(by_alias=True, mode="json", exclude_none=True)
@@ -142,6 +142,6 @@ async def _of_task(
     params: dict[str, JSON] = {"taskId": task, **more}
     return await session.request(
         f"{method} of {task!r}",
-        lambda client: sent_raw(client, session.sieve, method, params, name=task),
+        lambda client: sent_raw(client, session.result_filter, method, params, name=task),
         timeout,
     )

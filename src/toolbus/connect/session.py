@@ -19,18 +19,19 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, CallToolResult
 from pydantic import ValidationError
 
 from toolbus.config import ServerConfig
-from toolbus.connect import wire
 from toolbus.connect.clocks import Clocks
-from toolbus.connect.delivery import DELIVERY, Delivery
-from toolbus.connect.errand import CURRENT, Errand, Errands
-from toolbus.connect.interactions import Answering
-from toolbus.connect.jsonrpc import WireError
-from toolbus.connect.lean import make_lean, sent_raw
-from toolbus.connect.output import OutputCheck
-from toolbus.connect.rounds import Started, Suspended, Unanswered, wanting
-from toolbus.connect.sieve import Sieve
-from toolbus.connect.witness import Line, Witness
-from toolbus.errors import (
+from toolbus.connect.diagnostics import Diagnostics, Line
+from toolbus.connect.handlers import RequestHandler
+from toolbus.connect.in_flight import CURRENT, CallInFlight, CallsInFlight
+from toolbus.connect.sdk import wire
+from toolbus.connect.sdk.fast_call import sent_raw, use_fast_calls
+from toolbus.connect.sdk.input_required import Started, Suspended, Unanswered, wanting
+from toolbus.connect.sdk.output_check import OutputCheck
+from toolbus.connect.sdk.result_filter import ResultFilter
+from toolbus.connect.transports.delivery import DELIVERY, Delivery
+from toolbus.connect.transports.jsonrpc import WireError
+from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.errors import (
     ArgumentsError,
     AuthRequired,
     CallRejected,
@@ -39,9 +40,8 @@ from toolbus.errors import (
     LinkLost,
     ToolbusError,
 )
-from toolbus.questions import Answer, Pending
-from toolbus.records import JSON, Era, JSONObject, TaskState, ToolResult
-from toolbus.stderr import telling_line
+from toolbus.core.records import JSON, Era, JSONObject, TaskState, ToolResult
+from toolbus.core.stderr import telling_line
 
 T = TypeVar("T")
 RELEASE = 0.1
@@ -55,21 +55,21 @@ class Session:
         self,
         config: ServerConfig,
         client: Client,
-        sieve: Sieve,
-        witness: Witness,
-        answering: Answering,
+        result_filter: ResultFilter,
+        diagnostics: Diagnostics,
+        handler: RequestHandler,
         *,
         redacted: Callable[[str], str],
         warn: Callable[[str, str | None], None],
     ) -> None:
         self.config = config
         self.client = client
-        self.sieve = sieve
-        self._witness = witness
+        self.result_filter = result_filter
+        self._diagnostics = diagnostics
         self._redacted = redacted
         self._warn = warn
-        self.answering = answering
-        self.errands = Errands()
+        self.handler = handler
+        self.calls_in_flight = CallsInFlight()
         self.clocks = Clocks()
         self._slots = asyncio.Semaphore(config.max_concurrency) if config.max_concurrency else None
         self.refused: AuthRequired | None = None
@@ -80,8 +80,10 @@ class Session:
         """The tools that a server of the legacy era calls only as a task."""
         self.used = asyncio.get_running_loop().time()
         """When the last request was sent, by the clock of the loop."""
-        make_lean(client, sieve, self._check_output, config.alias, answering.handled, self.tasks_only)
-        answering.serve(client.session, self.errands, self.clocks)
+        use_fast_calls(
+            client, result_filter, self._check_output, config.alias, handler.handled, self.tasks_only
+        )
+        handler.serve(client.session, self.calls_in_flight, self.clocks)
 
     @property
     def server(self) -> str:
@@ -99,35 +101,35 @@ class Session:
     @property
     def gone(self) -> asyncio.Event:
         """Set when the connection is over."""
-        return self._witness.gone
+        return self._diagnostics.gone
 
     @property
     def line(self) -> Line | None:
         """Where a web server listens; None for others."""
-        return self._witness.line
+        return self._diagnostics.line
 
     @property
     def busy(self) -> bool:
         """Whether a request is under way."""
-        return self.clocks.busy or self.errands.any
+        return self.clocks.busy or self.calls_in_flight.any
 
     async def call_tool(
         self,
-        errand: Errand,
+        in_flight: CallInFlight,
         arguments: Mapping[str, JSON],
         timeout: float,
         resumed: tuple[Pending, Mapping[str, Answer]] | None = None,
     ) -> ToolResult | TaskState:
         """Call a tool, or go on with a call that waited; the server may make a task of it."""
-        tool = errand.tool
+        tool = in_flight.tool
         assert tool is not None, "only tools are called"
         # Taken now: once the link is lost the client has none, and that is not why a request fails.
         inner = self.client.session
-        with self.errands.under_way(errand):
+        with self.calls_in_flight.under_way(in_flight):
             responses = None if resumed is None else await self.responses(resumed[0].requests, resumed[1])
             clock = asyncio.timeout(timeout)
-            extends = errand.longest is not None
-            progress = self._extending(errand, clock, timeout) if extends else errand.on_progress
+            extends = in_flight.longest is not None
+            progress = self._extending(in_flight, clock, timeout) if extends else in_flight.on_progress
 
             async def send(client: Client) -> CallToolResult:
                 call = partial(
@@ -141,7 +143,7 @@ class Session:
                 try:
                     return await call()
                 except MCPError as error:
-                    if not await self.answering.visited(inner, error):
+                    if not await self.handler.visited(inner, error):
                         raise
                     return await call()
 
@@ -155,10 +157,10 @@ class Session:
             except Started as started:
                 return self.task_state(what, started.task)
 
-    def _extending(self, errand: Errand, clock: asyncio.Timeout, timeout: float) -> ProgressFnT:
+    def _extending(self, in_flight: CallInFlight, clock: asyncio.Timeout, timeout: float) -> ProgressFnT:
         """Progress that gives the call more time."""
-        last = asyncio.get_running_loop().time() + max(errand.longest or 0, timeout)
-        stood, report = self.clocks.stood, errand.on_progress
+        last = asyncio.get_running_loop().time() + max(in_flight.longest or 0, timeout)
+        stood, report = self.clocks.stood, in_flight.on_progress
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
             self.clocks.extend(clock, timeout, last + self.clocks.stood - stood)
@@ -168,8 +170,8 @@ class Session:
         return progressed
 
     def _waiting(self, tool: str, arguments: Mapping[str, JSON], asked: Suspended, rounds: int) -> ToolResult:
-        if rounds > self.answering.rounds:
-            message = f"it asked more than {self.answering.rounds} times in one call"
+        if rounds > self.handler.rounds:
+            message = f"it asked more than {self.handler.rounds} times in one call"
             raise CallRejected(self.server, f"tool {tool!r}", INTERNAL_ERROR, message)
         pending = Pending(
             server=self.server,
@@ -194,13 +196,15 @@ class Session:
         self, requests: JSONObject, answers: Mapping[str, Answer]
     ) -> dict[str, types.InputResponse]:
         """What a person said to requests of the server, and what the handlers say to the rest."""
-        return await self.answering.responses(self.client.session, requests, answers)
+        return await self.handler.responses(self.client.session, requests, answers)
 
     async def tools_page(self, cursor: str | None, timeout: float) -> dict[str, JSON]:
         """One page of the list of tools, as the server sent it."""
         return await self.request(
             "the list of tools",
-            lambda client: sent_raw(client, self.sieve, "tools/list", {"cursor": cursor} if cursor else {}),
+            lambda client: sent_raw(
+                client, self.result_filter, "tools/list", {"cursor": cursor} if cursor else {}
+            ),
             timeout,
         )
 
@@ -227,18 +231,18 @@ class Session:
         clock: asyncio.Timeout | None = None,
     ) -> T:
         """Send through the SDK's client; raises `ToolbusError` for whatever goes wrong."""
-        if self._witness.lost is not None:
+        if self._diagnostics.lost is not None:
             raise self.lost(what, sent=False)
-        clock, heard = clock or asyncio.timeout(timeout), self._witness.heard
+        clock, heard = clock or asyncio.timeout(timeout), self._diagnostics.heard
         self.used = asyncio.get_running_loop().time()
         delivery = Delivery()
         token = DELIVERY.set(delivery)
         try:
             return await self.clocks.within(clock, send(self.client))
         except TimeoutError as error:
-            if self._witness.lost is not None:
+            if self._diagnostics.lost is not None:
                 raise self.lost(what, sent=delivery.may_have_arrived) from None
-            raise CallTimeout(self.server, what, timeout, self._witness.tail(heard)) from error
+            raise CallTimeout(self.server, what, timeout, self._diagnostics.tail(heard)) from error
         except Exception as error:
             failed = self._failed(error, what)
             if failed is None:
@@ -251,9 +255,9 @@ class Session:
         """What went wrong, in our words; None for what is no failure of a request."""
         match error:
             case MCPError():
-                errand = CURRENT.get()
-                if errand is not None and errand.unanswered is not None:
-                    return InputNeeded(self.server, what, errand.unanswered)
+                in_flight = CURRENT.get()
+                if in_flight is not None and in_flight.unanswered is not None:
+                    return InputNeeded(self.server, what, in_flight.unanswered)
                 return self._translated(error, what)
             case Unanswered():
                 return InputNeeded(self.server, what, error.asked)
@@ -265,7 +269,7 @@ class Session:
                 # The SDK dumps the request to JSON before it sends: that is what fails this way.
                 return ArgumentsError(what, f"cannot be sent as JSON: {error}")
             case RuntimeError() | OSError() | anyio.ClosedResourceError() | anyio.BrokenResourceError():
-                if self._witness.lost is not None or isinstance(error, anyio.ClosedResourceError):
+                if self._diagnostics.lost is not None or isinstance(error, anyio.ClosedResourceError):
                     return self.lost(what)
                 message = self._redacted(str(error))
             case ExceptionGroup():
@@ -276,7 +280,7 @@ class Session:
 
     def end(self, reason: str) -> None:
         """Release everyone who waits: their requests fail with `LinkLost`, the server is told to stop."""
-        self._witness.lose(reason)
+        self._diagnostics.lose(reason)
         # A moment later, because most transports know better which of them had been sent.
         self.clocks.release(RELEASE)
 
@@ -288,10 +292,10 @@ class Session:
 
     def lost(self, what: str | None = None, *, sent: bool = True) -> LinkLost:
         """The error that says why the session is over, and what that cut off."""
-        reason = self._witness.lost or "the connection is closed"
-        if self._witness.exit_code is not None:
-            reason = f"{reason}, {self._witness.ended}"
-        if what is None and (tail := self._witness.tail()):
+        reason = self._diagnostics.lost or "the connection is closed"
+        if self._diagnostics.exit_code is not None:
+            reason = f"{reason}, {self._diagnostics.ended}"
+        if what is None and (tail := self._diagnostics.tail()):
             reason = f"{reason}; on stderr: {telling_line(tail) or tail[-1]}"
         return LinkLost(self.server, what, reason, sent=sent)
 

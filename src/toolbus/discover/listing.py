@@ -15,12 +15,13 @@ from mcp_types import INTERNAL_ERROR
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from toolbus.connect import Session, wire
-from toolbus.connect.http import is_temporary
-from toolbus.connect.output import OutputCheck
-from toolbus.connect.tools import tool_spec
-from toolbus.errors import CallRejected, CallTimeout
-from toolbus.records import Quarantined, ToolSpec
+from toolbus.connect import Session
+from toolbus.connect.sdk import wire
+from toolbus.connect.sdk.output_check import OutputCheck
+from toolbus.connect.sdk.tools import tool_spec
+from toolbus.connect.transports.http import is_temporary
+from toolbus.core.errors import CallRejected, CallTimeout
+from toolbus.core.records import Quarantined, ToolSpec
 
 MOST_PAGES = 1_000
 HEADER = b"x-mcp-header"
@@ -123,10 +124,10 @@ async def _page(session: Session, kind: Kind, cursor: str | None, timeout: float
     try:
         page = await session.request(what, lambda client: how.ask(client, cursor), timeout)
     except CallRejected as error:
-        if session.sieve.sifting or not isinstance(error.__cause__, ValidationError):
+        if session.result_filter.sifting or not isinstance(error.__cause__, ValidationError):
             raise
         # The SDK refuses a page for one bad item: have the bad ones taken out, and ask again.
-        session.sieve.sifting = True
+        session.result_filter.sifting = True
         page = await session.request(what, lambda client: how.ask(client, cursor), timeout)
     return [how.record(session.server, item) for item in how.items(page)], page.next_cursor
 
@@ -170,7 +171,7 @@ async def _with_headers(
     """Some arguments go into headers: have the SDK learn which, and leave out the tools it must not use."""
 
     async def ask(client: Client) -> types.ListToolsResult:
-        with session.sieve.sifting_tools():
+        with session.result_filter.sifting_tools():
             return await client.list_tools(cursor=cursor)
 
     page = await session.request("the list of tools", ask, timeout)

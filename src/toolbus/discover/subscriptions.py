@@ -13,9 +13,9 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
 from toolbus.connect import Session, WireError, requests
-from toolbus.connect.http import is_temporary
-from toolbus.errors import CallRejected, CallTimeout, ToolbusError
-from toolbus.events import Emit, ResourceUpdated
+from toolbus.connect.transports.http import is_temporary
+from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.core.events import Emit, ResourceUpdated
 
 logger = logging.getLogger("toolbus")
 

@@ -16,12 +16,12 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 
 from toolbus.connect import Session, WireError, requests
-from toolbus.connect.http import is_temporary
+from toolbus.connect.transports.http import is_temporary
+from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.core.events import Emit, Warned
+from toolbus.core.records import Inventory
 from toolbus.discover.listing import KINDS, Kind, Listing, listed
 from toolbus.discover.subscriptions import Subscriptions
-from toolbus.errors import CallRejected, CallTimeout, ToolbusError
-from toolbus.events import Emit, Warned
-from toolbus.records import Inventory
 
 logger = logging.getLogger("toolbus")
 
@@ -42,7 +42,7 @@ NOTICES: dict[str, tuple[Kind, ...]] = {
 
 
 class Discovery:
-    """The attendant of a link: lists when it opens, listens while it is up."""
+    """The observer of a link: lists when it opens, listens while it is up."""
 
     def __init__(self, server: str, publish: Callable[[], None], emit: Emit) -> None:
         self._server = server
@@ -185,7 +185,7 @@ class Discovery:
             notes=tuple(faults.values()),
             stale=keep and bool(faults),
         )
-        self._warn_of_news(before, session.sieve.left_out)
+        self._warn_of_news(before, session.result_filter.left_out)
         self._publish()
 
     def _warn_of_news(self, before: Inventory, left_out: list[str]) -> None:

@@ -15,16 +15,16 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from toolbus.adapters.offer import Offer
 from toolbus.adapters.openai_agents import FunctionTool, function_tool
-from toolbus.bus import Toolbus
+from toolbus.adapters.tool_list import Offer
+from toolbus.bus.context import ContextProvider
+from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, resolved
-from toolbus.context import ContextProvider
-from toolbus.errors import BusClosed, ConfigError, SecretMissing, ToolbusError
-from toolbus.extension.host import Herald, get_secret_of, manifest_of, publish_of
+from toolbus.core.errors import BusClosed, ConfigError, SecretMissing, ToolbusError
+from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.records import Health, ServerStatus
+from toolbus.extension.host import HostEvents, get_secret_of, manifest_of, publish_of
 from toolbus.extension.manifest import Source, bridge_config, load_manifest
-from toolbus.interactions import NOBODY, Interactions
-from toolbus.records import Health, ServerStatus
 
 logger = logging.getLogger("toolbus")
 
@@ -36,7 +36,7 @@ class Plan:
     config: BusConfig
     skipped: Mapping[str, ToolbusError] = field(default_factory=dict[str, ToolbusError])
     get_secret: GetSecret | None = None
-    herald: Herald | None = None
+    events: HostEvents | None = None
 
 
 class McpBridgeExtension:
@@ -66,7 +66,7 @@ class McpBridgeExtension:
                 config=_without(wanted, skipped),
                 skipped=skipped,
                 get_secret=get_secret,
-                herald=None if publish is None else Herald(publish),
+                events=None if publish is None else HostEvents(publish),
             )
         await self.stop()
         self._plan = plan
@@ -80,7 +80,7 @@ class McpBridgeExtension:
             self._bus = Toolbus(
                 plan.config,
                 get_secret=plan.get_secret,
-                on_event=plan.herald,
+                on_event=plan.events,
                 interactions=self._interactions,
             )
             self._context = ContextProvider(self._bus)
@@ -136,8 +136,8 @@ class McpBridgeExtension:
         if bus is None:
             return
         await bus.stop()
-        if self._plan is not None and self._plan.herald is not None:
-            await self._plan.herald.finish()
+        if self._plan is not None and self._plan.events is not None:
+            await self._plan.events.finish()
         if self._bus is bus:
             self._bus = None
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from toolbus.bus import Toolbus
+from toolbus.bus.registry import Registry
+from toolbus.bus.toolbus import Toolbus
 from toolbus.config import load_server
-from toolbus.records import ToolSpec
-from toolbus.registry import Registry
+from toolbus.core.records import ToolSpec
 
 
 async def discover_and_register(

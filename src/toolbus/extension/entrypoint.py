@@ -8,8 +8,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
-from toolbus.config.place import near_miss
-from toolbus.errors import ConfigError
+from toolbus.config.location import near_miss
+from toolbus.core.errors import ConfigError
 from toolbus.extension.bridge import McpBridgeExtension
 from toolbus.extension.manifest import load_manifest
 

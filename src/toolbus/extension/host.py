@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from toolbus.config import GetSecret
-from toolbus.config.place import is_mapping
-from toolbus.errors import ConfigError
-from toolbus.events import CallEnded, Event
+from toolbus.config.location import is_mapping
+from toolbus.core.errors import ConfigError
+from toolbus.core.events import CallEnded, Event
+from toolbus.core.records import JSON
 from toolbus.extension.manifest import Manifest, load_manifest
-from toolbus.records import JSON
 
 Publish: TypeAlias = Callable[[str, Mapping[str, JSON]], Awaitable[object] | object]
 """The host's way to tell an event: name and payload; plain or async."""
@@ -64,7 +64,7 @@ def publish_of(context: object) -> Publish | None:
     return None
 
 
-class Herald:
+class HostEvents:
     """Tells the host of every call that ended: `mcp.tool_called`, or `mcp.tool_failed` if it failed."""
 
     def __init__(self, publish: Publish) -> None:

@@ -20,11 +20,11 @@ from pydantic import Field, Strict
 from toolbus.config import BusConfig
 from toolbus.config.dialects import SETTINGS
 from toolbus.config.load import config_in, without_mistakes
-from toolbus.config.place import Mistakes, Place
+from toolbus.config.location import Mistakes, Place
 from toolbus.config.read import read_document
 from toolbus.config.record import Record
-from toolbus.errors import ConfigError
-from toolbus.records import JSON
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
 
 NAMING = "mcp_{server}_{tool}"
 """How tools are called unless the manifest has a `naming` of its own."""

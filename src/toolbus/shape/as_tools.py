@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from toolbus.records import JSON, OWN, Inventory, Origin, Prompt, ToolSpec
+from toolbus.core.records import JSON, OWN, Inventory, Origin, Prompt, ToolSpec
 
 SHOWN = 20
 """How many addresses a description names."""

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TypeAlias, TypeGuard
 
-from toolbus.records import JSON, Audio, Budget, Image, Text, ToolResult
+from toolbus.core.records import JSON, Audio, Budget, Image, Text, ToolResult
 
 MINIMUM = Budget.SMALLEST
 """The smallest budget, in characters; a smaller one counts as this. The note alone takes half of it."""

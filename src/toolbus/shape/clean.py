@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from toolbus.records import ToolSpec
+from toolbus.core.records import ToolSpec
+from toolbus.core.text import cleaned, cleaned_schema
 from toolbus.shape.pipeline import Shaper
-from toolbus.visible import cleaned, cleaned_schema
 
 
 def cleaned_texts() -> Shaper:

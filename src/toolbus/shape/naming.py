@@ -14,11 +14,11 @@ import re
 from collections.abc import Collection, Mapping
 from hashlib import sha256
 
-from toolbus.records import OWN, Origin, ToolSpec
+from toolbus.core.records import OWN, Origin, ToolSpec
 from toolbus.shape.pipeline import Shaper
 
 LONGEST = 64
-# Kept free from the start: it joins the catalog late, and no other tool is to be renamed by that.
+# ResultStore free from the start: it joins the catalog late, and no other tool is to be renamed by that.
 _ALWAYS_RESERVED = frozenset({"read_result"})
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any, cast
 
-from toolbus.records import JSON, NOTHING, ArgumentMap, JSONObject, ToolSpec
+from toolbus.core.records import JSON, NOTHING, ArgumentMap, JSONObject, ToolSpec
 from toolbus.shape.pipeline import Shaper
 
 Rule = Mapping[str, JSON]

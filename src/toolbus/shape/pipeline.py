@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 from types import NoneType
 from typing import TypeAlias
 
-from toolbus.errors import ShaperFailed
-from toolbus.records import Change, Origin, ToolSpec, same_json
-from toolbus.writable import unwritable
+from toolbus.core.encodable import unwritable
+from toolbus.core.errors import ShaperFailed
+from toolbus.core.records import Change, Origin, ToolSpec, same_json
 
 Shaper: TypeAlias = Callable[[list[ToolSpec]], list[ToolSpec]]
 LeaveOut: TypeAlias = Callable[[ToolSpec, str], None]

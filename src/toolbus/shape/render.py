@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Literal, TypeAlias, assert_never
 
-from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
+from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
 
 Shown: TypeAlias = Text | Image | Audio
 Structured: TypeAlias = Literal["auto", "always", "never"]

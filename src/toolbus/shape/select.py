@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-from toolbus.records import JSON, ToolSpec
+from toolbus.core.records import JSON, ToolSpec
 from toolbus.shape.pipeline import Shaper
 
 Pattern: TypeAlias = str | Mapping[str, JSON]

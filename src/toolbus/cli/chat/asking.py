@@ -7,9 +7,9 @@ from rich.text import Text
 from toolbus.agent import ApprovalAsked
 from toolbus.cli.chat.backstage import Asked
 from toolbus.cli.chat.keyboard import Keyboard
-from toolbus.cli.questions import asked as put
-from toolbus.cli.screen import Screen, escaped_json, one_line
-from toolbus.cli.typed import Interrupted
+from toolbus.cli.input.questions import asked as put
+from toolbus.cli.input.typed import Interrupted
+from toolbus.cli.output.screen import Screen, escaped_json, one_line
 
 QUESTION = "run it? [y]es, [n]o, [a]lways in this chat: "
 ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}

@@ -16,7 +16,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
-from toolbus.questions import Answer, Elicitation
+from toolbus.core.elicitation import Answer, Elicitation
 
 T = TypeVar("T")
 HEARING = 0.5

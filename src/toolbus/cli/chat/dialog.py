@@ -11,14 +11,14 @@ from toolbus.cli.chat.keyboard import Keyboard
 from toolbus.cli.chat.models import shown
 from toolbus.cli.chat.prompts import asked_arguments, by_command, described
 from toolbus.cli.chat.turns import Turns
+from toolbus.cli.commands.tools import counted, show_server
 from toolbus.cli.outcome import Usage, told
-from toolbus.cli.screen import Screen
-from toolbus.cli.tools import counted, show_server
-from toolbus.errors import ToolbusError
-from toolbus.records import Prompt
+from toolbus.cli.output.screen import Screen
+from toolbus.core.errors import ToolbusError
+from toolbus.core.records import Prompt
 
 if TYPE_CHECKING:
-    from toolbus.bus import Toolbus
+    from toolbus.bus.toolbus import Toolbus
 
 INTERRUPTED = 130
 HINT = "Ctrl-C again, or /quit, ends the chat"

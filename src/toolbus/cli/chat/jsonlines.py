@@ -14,10 +14,10 @@ from toolbus.agent import (
     ToolProgressed,
     ToolReturned,
 )
-from toolbus.cli import results
 from toolbus.cli.chat.view import saved
-from toolbus.cli.screen import escaped_json
-from toolbus.records import JSON, ToolResult
+from toolbus.cli.output import results
+from toolbus.cli.output.screen import escaped_json
+from toolbus.core.records import JSON, ToolResult
 
 
 class JsonLines:

@@ -2,7 +2,7 @@
 
 import sys
 
-from toolbus.cli import typed
+from toolbus.cli.input import typed
 
 try:
     import readline

@@ -18,7 +18,7 @@ from toolbus.config import BusConfig, Secrets
 from toolbus.config.lookup import Missing
 from toolbus.config.project import DOTENV
 from toolbus.config.redact import shown_url, spellings, url_secrets
-from toolbus.errors import ToolbusError
+from toolbus.core.errors import ToolbusError
 
 KEYS = {
     "ANTHROPIC_API_KEY": "anthropic:claude-sonnet-4-5",

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from toolbus.cli.arguments import texts
 from toolbus.cli.chat.keyboard import Keyboard
-from toolbus.cli.prompt import checked_arguments
-from toolbus.cli.screen import one_line
-from toolbus.records import Prompt
+from toolbus.cli.commands.prompt import checked_arguments
+from toolbus.cli.input.arguments import texts
+from toolbus.cli.output.screen import one_line
+from toolbus.core.records import Prompt
 
 
 def by_command(prompts: Iterable[Prompt], taken: Collection[str]) -> dict[str, Prompt]:

@@ -8,7 +8,7 @@ from toolbus.cli.chat.models import Choice, chosen, keys_of
 from toolbus.cli.chat.wanted import Wanted
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
-from toolbus.cli.screen import Screen
+from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import checked, configured
 
 

@@ -15,15 +15,15 @@ from toolbus.cli.chat.models import Choice, advice, shown
 from toolbus.cli.chat.turns import Turns, without_secrets
 from toolbus.cli.chat.view import Shown, View
 from toolbus.cli.chat.wanted import Wanted
-from toolbus.cli.questions import at_terminal
-from toolbus.cli.screen import Screen
+from toolbus.cli.input.questions import at_terminal
+from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import UNATTENDED, opened
 from toolbus.config import BusConfig
-from toolbus.errors import ServerDown
-from toolbus.interactions import Interactions
+from toolbus.core.errors import ServerDown
+from toolbus.core.interactions import Interactions
 
 if TYPE_CHECKING:
-    from toolbus.bus import Toolbus
+    from toolbus.bus.toolbus import Toolbus
 
 
 def talk(screen: Screen, config: BusConfig, wanted: Wanted, choice: Choice, prompt: str | None) -> int:

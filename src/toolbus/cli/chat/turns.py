@@ -7,7 +7,7 @@ from toolbus.cli.chat.asking import Asking
 from toolbus.cli.chat.backstage import Asked, Backstage, Turn
 from toolbus.cli.chat.view import View
 from toolbus.config.redact import redacted
-from toolbus.records import Prompt
+from toolbus.core.records import Prompt
 
 
 class Turns:

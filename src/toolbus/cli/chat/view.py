@@ -19,14 +19,14 @@ from toolbus.agent import (
     ToolProgressed,
     ToolReturned,
 )
-from toolbus.cli import results
 from toolbus.cli.chat.words import Words
-from toolbus.cli.screen import Screen, escaped_json, one_line, visible
-from toolbus.records import JSON, ToolResult
-from toolbus.visible import cleaned
+from toolbus.cli.output import results
+from toolbus.cli.output.screen import Screen, escaped_json, one_line, visible
+from toolbus.core.records import JSON, ToolResult
+from toolbus.core.text import cleaned
 
 if TYPE_CHECKING:
-    from toolbus.cli.moving import Moving
+    from toolbus.cli.output.progress import Moving
 
 SHORT = 80
 """Characters of a call's arguments that stand in its line."""

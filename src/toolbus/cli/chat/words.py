@@ -2,7 +2,7 @@
 
 import re
 
-from toolbus.visible import cleaned
+from toolbus.core.text import cleaned
 
 # What the next piece may belong to: an escape sequence, a line end, an emoji that is joined to another one.
 _UNFINISHED = re.compile(

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from toolbus.records import JSON, ToolSpec
+from toolbus.core.records import JSON, ToolSpec
 from toolbus.shape.dialects.definition import Definition
 from toolbus.shape.dialects.keywords import is_list, is_object
 from toolbus.shape.dialects.walk import escaped

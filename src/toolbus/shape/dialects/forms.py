@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import cast, get_args
 
-from toolbus.records import JSON, JSONObject, ToolSpec
+from toolbus.core.records import JSON, JSONObject, ToolSpec
 from toolbus.shape.dialects.definition import Definition, Dialect, Inexact, Loss, Report
 from toolbus.shape.dialects.limits import beyond_strict_limits
 from toolbus.shape.dialects.names import PropertyNames, legal_name

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import TypeGuard
 
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 DEEPEST = 60

@@ -1,6 +1,6 @@
 """The size that OpenAI's strict mode takes."""
 
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 from toolbus.shape.dialects.tidy import Node
 
 MOST_PROPERTIES = 5_000

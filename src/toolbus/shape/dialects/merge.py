@@ -7,7 +7,7 @@ where it does not.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 from toolbus.shape.dialects.keywords import ANNOTATIONS, is_list, words
 from toolbus.shape.dialects.tidy import Node, same
 

@@ -2,7 +2,7 @@
 
 from hashlib import sha256
 
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 from toolbus.shape.dialects.keywords import is_list, is_object
 from toolbus.shape.dialects.rules import NameRule
 

@@ -3,7 +3,7 @@
 from typing import Final
 from urllib.parse import unquote
 
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 from toolbus.shape.dialects.keywords import is_list, is_object
 
 MISSING: Final = object()

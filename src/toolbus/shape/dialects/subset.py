@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 from toolbus.shape.dialects.keywords import ANNOTATIONS, SPEAKS_OF, is_list, is_object, quoted, type_of
 from toolbus.shape.dialects.merge import is_impossible, joined
 from toolbus.shape.dialects.rules import ANY_TYPED

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
-from toolbus.records import JSON, same_json
+from toolbus.core.records import JSON, same_json
 from toolbus.shape.dialects.definition import Report
 from toolbus.shape.dialects.keywords import (
     CHECKS,

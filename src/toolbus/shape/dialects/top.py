@@ -6,7 +6,7 @@ objects has to become one object that takes them all.
 
 from collections.abc import Sequence
 
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 from toolbus.shape.dialects.keywords import is_list
 from toolbus.shape.dialects.merge import is_impossible, joined
 from toolbus.shape.dialects.tidy import Node, same

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 from toolbus.shape.dialects.keywords import ANNOTATIONS, SPEAKS_OF
 from toolbus.shape.dialects.rules import Rules
 from toolbus.shape.dialects.tidy import Node, same

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 from toolbus.shape.dialects.definition import Kind, Report
 from toolbus.shape.dialects.keywords import (
     ANNOTATIONS,

@@ -1,6 +1,6 @@
 """Schemas for providers that take JSON Schema draft 2020-12: as much as possible stays as it is."""
 
-from toolbus.records import JSON
+from toolbus.core.records import JSON
 from toolbus.shape.dialects.keywords import (
     CHECKS,
     DEEPEST,

@@ -1,0 +1,64 @@
+"""One question, one answer: an agent that lives just as long."""
+
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any, TypedDict, TypeVar, Unpack, overload
+
+from pydantic_ai.models import Model
+from pydantic_ai.settings import ModelSettings
+
+from toolbus.agent.agent import Agent
+from toolbus.agent.approval import Approve
+from toolbus.agent.events import TextDelta, ToolCalled
+from toolbus.agent.limits import Limits
+from toolbus.agent.tools import AgentTool
+from toolbus.bus.toolbus import Source
+from toolbus.core.interactions import Interactions
+
+T = TypeVar("T")
+
+
+class Options(TypedDict, total=False):
+    """What `Agent` takes besides its model."""
+
+    tools: Iterable[AgentTool]
+    mcp_servers: Source | None
+    instructions: str | None
+    approve: Approve
+    limits: Limits | None
+    server_instructions: bool
+    settings: ModelSettings | None
+    interactions: Interactions | None
+
+
+@overload
+async def generate(model: str | Model, prompt: str, **options: Unpack[Options]) -> str: ...
+
+
+@overload
+async def generate(model: str | Model, prompt: str, *, output: type[T], **options: Unpack[Options]) -> T: ...
+
+
+async def generate(
+    model: str | Model, prompt: str, *, output: type[Any] = str, **options: Unpack[Options]
+) -> Any:
+    """The answer to one prompt; takes what `Agent` takes."""
+    async with Agent(model, **options) as agent:
+        return await agent.send(prompt, output=output).final
+
+
+async def stream(model: str | Model, prompt: str, **options: Unpack[Options]) -> AsyncGenerator[str]:
+    """All that is said on one prompt, piece by piece; takes what `Agent` takes.
+
+    What a model says before it calls a tool is followed by an empty line.
+    """
+    parted, said = "", False
+    async with Agent(model, **options) as agent:
+        async for event in agent.send(prompt):
+            match event:
+                case TextDelta(text=text):
+                    yield parted + text
+                    parted, said = "", True
+                case ToolCalled() if said:
+                    parted = "\n\n"
+                case _:
+                    pass

@@ -1,0 +1,140 @@
+"""One server without a config file: `connect_mcp`, and the connection it gives."""
+
+from collections.abc import Generator, Mapping
+from types import TracebackType
+from typing import Any
+
+from toolbus.bus.tool import Tool
+from toolbus.bus.toolbus import Toolbus
+from toolbus.call import OnInput, Progress
+from toolbus.config import BusConfig, ServerConfig, load_server
+from toolbus.core.errors import BusClosed
+from toolbus.core.events import OnLog
+from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.records import JSON, Embedded, Prompt, PromptResult, Resource, ResourceTemplate, ToolResult
+from toolbus.core.uri_templates import Values
+from toolbus.shape import prefixed
+
+
+class McpConnection:
+    """A bus of one server, whose tools keep the server's own names."""
+
+    def __init__(self, bus: Toolbus, server: str) -> None:
+        self.bus = bus
+        self.server = server
+
+    async def list_tools(self, prefix: str | None = None) -> list[Tool]:
+        """The tools, from the live catalog; `prefix="fs"` names them `fs_read_file` and so on."""
+        self._check()
+        tools = self.bus.tools(self.server)
+        if prefix is None:
+            return tools
+        return [Tool(spec, self.bus) for spec in prefixed(prefix)([tool.spec for tool in tools])]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        on_log: OnLog | None = None,
+        on_input: OnInput = "ask",
+    ) -> ToolResult:
+        """Call a tool by the server's own name; as `Toolbus.call`."""
+        return await self.bus.call(
+            f"{self.server}/{name}",
+            arguments,
+            timeout=timeout,
+            on_progress=on_progress,
+            on_log=on_log,
+            on_input=on_input,
+        )
+
+    async def list_resources(self) -> list[Resource]:
+        """What can be read."""
+        self._check()
+        return self.bus.resources()
+
+    async def list_templates(self) -> list[ResourceTemplate]:
+        """The families of resources."""
+        self._check()
+        return self.bus.templates()
+
+    async def read_resource(self, uri: str, variables: Values | None = None) -> tuple[Embedded, ...]:
+        """Read a resource; it may come in several parts. With `variables`, the URI is a template."""
+        return await self.bus.read_resource(self.server, uri, variables)
+
+    async def list_prompts(self) -> list[Prompt]:
+        """The prompts."""
+        self._check()
+        return self.bus.prompts()
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
+        """Fill in a prompt."""
+        return await self.bus.get_prompt(self.server, name, arguments)
+
+    def _check(self) -> None:
+        if not self.bus.running:
+            raise BusClosed("the connection")
+
+    async def close(self) -> None:
+        """Disconnect; from any task, any number of times."""
+        await self.bus.stop()
+
+    async def __aenter__(self) -> "McpConnection":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Connecting:
+    """A connection in the making: `await` it, or use it with `async with`."""
+
+    def __init__(self, server: ServerConfig, interactions: Interactions) -> None:
+        self._server = server
+        self._interactions = interactions
+        self._connection: McpConnection | None = None
+
+    def __await__(self) -> Generator[Any, None, McpConnection]:
+        return self._connected().__await__()
+
+    async def __aenter__(self) -> McpConnection:
+        self._connection = await self._connected()
+        return self._connection
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
+    async def _connected(self) -> McpConnection:
+        server = self._server
+        config = BusConfig(servers={server.alias: server}, naming="{tool}")
+        bus = Toolbus(config, interactions=self._interactions)
+        await bus.start()
+        return McpConnection(bus, server.alias)
+
+
+def connect_mcp(
+    source: Any = None,
+    *,
+    alias: str | None = None,
+    interactions: Interactions = NOBODY,
+    **config: Any,
+) -> Connecting:
+    """Connect to one server: a URL, a dict, an in-process server, or keywords such as `command` and `args`.
+
+    `interactions` says who answers when the server asks.
+    Raises `ToolbusError` that says how far it came when there is no connection to be had.
+    """
+    if source is not None and config:
+        if not isinstance(source, str):
+            raise TypeError("give a server as one argument or by keywords, not both")
+        config = {"url": source, **config}
+    server = load_server(config if source is None or config else source, alias=alias)
+    return Connecting(server.model_copy(update={"required": True}), interactions)

@@ -1,0 +1,153 @@
+"""From what servers offer to what a model sees, as a config asks for it.
+
+The order is fixed: texts are cleaned, tools left out, overridden, marked; then come the shapers given
+in code; names are given last.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from glob import escape
+
+from toolbus.config import BusConfig
+from toolbus.core.records import RECEIVED, Budget, Inventory, Origin, Quarantined, ToolSpec
+from toolbus.core.text import cleaned
+from toolbus.shape import (
+    LIST_RESOURCES,
+    READ_RESOURCE,
+    Shaper,
+    cleaned_texts,
+    declared,
+    excluding,
+    including,
+    marked,
+    may_name,
+    named,
+    overridden,
+    prompt_tools,
+    reading_tools,
+    selected,
+    shaped,
+    unmatched,
+)
+
+# By the step in a tool's history.
+_WARNINGS = {
+    RECEIVED: "what is invalid in its definition was ignored: {}",
+    "cleaned_texts": "invisible or control characters were removed from its description",
+}
+
+
+class Shaping:
+    """The shapers of a bus, and what there is to say about their work."""
+
+    def __init__(self, config: BusConfig, own: Sequence[Shaper]) -> None:
+        self._config = config
+        self._quarantined: dict[str, list[Quarantined]] = {}
+        servers = config.servers
+        self._prefixes = {alias: server.prefix for alias, server in servers.items()}
+        rules = {
+            f"{escape(alias)}/{pattern}": override.rule
+            for alias, server in servers.items()
+            for pattern, override in server.override.items()
+        }
+        self._selecting: list[Shaper] = [
+            cleaned_texts(),
+            selected({alias: (server.include, server.exclude) for alias, server in servers.items()}),
+            *([including(*config.include)] if config.include else []),
+            *([excluding(*config.exclude)] if config.exclude else []),
+        ]
+        self._shapers: list[Shaper] = [
+            *([overridden(rules)] if rules else []),
+            *([marked(marks)] if any((marks := {a: s.mark for a, s in servers.items()}).values()) else []),
+            *own,
+            named(config.naming, self._prefixes, [tool.name for tool in self.own]),
+        ]
+
+    def tools(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
+        """The tools of all servers as a model should see them; `ShaperFailed` if a shaper is broken.
+
+        A tool that a shaper cannot take is left out; `quarantining` says why.
+        """
+        bad: dict[str, list[Quarantined]] = {}
+
+        def leave_out(tool: ToolSpec, reason: str) -> None:
+            found = Quarantined(tool=tool.origin.tool, reason=cleaned(reason))
+            bad.setdefault(tool.origin.server, []).append(found)
+
+        listed = [tool for stock in inventories.values() for tool in stock.tools]
+        tools = shaped(listed, self._selecting, leave_out)
+        # Patterns are about the tools of servers: what was asked for by name is not left out by one.
+        other = shaped(self._other(inventories), [cleaned_texts()], leave_out)
+        result = shaped([*tools, *other], self._shapers, leave_out)
+        self._quarantined = bad
+        return result
+
+    def quarantining(self, inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
+        """The inventories with the tools that were left out here among the quarantined."""
+        return {
+            alias: replace(stock, quarantined=(*stock.quarantined, *bad))
+            if (bad := self._quarantined.get(alias))
+            else stock
+            for alias, stock in inventories.items()
+        }
+
+    def _other(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
+        """Resources and prompts as tools, where the config wants them."""
+        reading = reading_tools(inventories) if self._config.resource_tools == "server" else []
+        return [*reading, *(prompt_tools(inventories) if self._config.prompt_tools else [])]
+
+    @property
+    def own(self) -> list[ToolSpec]:
+        """What the bus itself offers, if the config wants it."""
+        return [LIST_RESOURCES, READ_RESOURCE] if self._config.resource_tools in (True, "bus") else []
+
+    def budget(self, origin: Origin) -> Budget:
+        """How long a result of that tool may be for a model."""
+        server = self._config.servers.get(origin.server)
+        if server is None:
+            return Budget()
+        own = (o.budget for pattern, o in server.override.items() if fnmatchcase(origin.tool, pattern))
+        return next((budget for budget in own if budget is not None), server.budget)
+
+    def may_have(self, server: str, name: str) -> bool:
+        """Whether a server that is not listed yet might have a tool of that name, or `server/tool`."""
+        given = (override.name for override in self._config.servers[server].override.values())
+        return (
+            name.startswith(f"{server}/")
+            or name in given
+            or may_name(self._config.naming, self._prefixes, server, name)
+        )
+
+    def _mistaken(self, alias: str, tools: Sequence[ToolSpec]) -> Iterator[tuple[str, str | None, str]]:
+        """Overrides that change nothing: most likely a slip of the pen."""
+        for pattern, override in self._config.servers[alias].override.items():
+            fitting = [tool for tool in tools if fnmatchcase(tool.origin.tool, pattern)]
+            if not fitting:
+                yield alias, None, f"override: no tool matches {pattern!r}"
+            for name, rule in override.arguments.items():
+                known = [tool for tool in fitting if name in declared(tool.input_schema)[0]]
+                required = [tool for tool in known if name in declared(tool.input_schema)[1]]
+                filled = rule.model_fields_set & {"value", "default"}
+                if fitting and not known:
+                    yield alias, None, f"override.{pattern}: no tool has an argument {name!r}"
+                elif rule.hide and required and not filled:
+                    yield alias, None, f"override.{pattern}: {name!r} is required, so it cannot be hidden"
+
+    def warnings(
+        self, inventories: Mapping[str, Inventory], tools: Sequence[ToolSpec]
+    ) -> Iterator[tuple[str, str | None, str]]:
+        """What a person should know: server, tool if it is about one, and the message."""
+        for alias, inventory in inventories.items():
+            if inventory.tools:
+                for pattern in unmatched(inventory.tools, self._config.servers[alias].include):
+                    yield alias, None, f"include: no tool matches {pattern!r}"
+                yield from self._mistaken(alias, inventory.tools)
+        for alias, found in self._quarantined.items():
+            for bad in found:
+                yield alias, bad.tool, f"left out: {bad.reason}"
+        for tool in tools:
+            for change in tool.history:
+                if change.shaper in _WARNINGS:
+                    message = _WARNINGS[change.shaper].format(", ".join(change.fields))
+                    yield tool.origin.server, tool.origin.tool, message

@@ -1,0 +1,329 @@
+"""The bus for code without a loop: scripts, threads, notebooks, synchronous frameworks.
+
+Not a second bus: the same one, on a loop in a thread of its own. Works inside a running loop too,
+which then waits as it would for any blocking call.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from toolbus.bus.tasks import TaskHandle
+from toolbus.bus.tool import Tool
+from toolbus.bus.toolbus import Source, Toolbus
+from toolbus.call import Hook, OnInput, Progress
+from toolbus.config import GetSecret
+from toolbus.core.catalog import Catalog
+from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.errors import BusClosed
+from toolbus.core.events import Emit, OnLog
+from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.records import (
+    JSON,
+    Completion,
+    Embedded,
+    Health,
+    JSONObject,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceTemplate,
+    ServerStatus,
+    TaskState,
+    ToolResult,
+)
+from toolbus.core.uri_templates import Values
+from toolbus.shape import Shaper
+
+T = TypeVar("T")
+
+
+class SyncTool:
+    """A `Tool` whose `execute` waits for the result."""
+
+    def __init__(self, tool: Tool) -> None:
+        self.tool = tool
+
+    @property
+    def name(self) -> str:
+        """The public name."""
+        return self.tool.name
+
+    @property
+    def description(self) -> str:
+        """What the tool does, for the model."""
+        return self.tool.description
+
+    @property
+    def parameters(self) -> JSONObject:
+        """The arguments, as JSON Schema."""
+        return self.tool.parameters
+
+    def execute(self, /, **arguments: JSON) -> ToolResult:
+        """Run the tool. Never raises: what goes wrong is a result with `is_error`."""
+        return self.tool.execute_sync(**arguments)
+
+    def __repr__(self) -> str:
+        return repr(self.tool).replace("<Tool", "<SyncTool", 1)
+
+
+class SyncToolbus:
+    """`Toolbus` with methods that wait."""
+
+    def __init__(
+        self,
+        config: Source | None = None,
+        *,
+        hooks: Sequence[Hook] = (),
+        shapers: Sequence[Shaper] = (),
+        get_secret: GetSecret | None = None,
+        on_event: Emit | None = None,
+        interactions: Interactions = NOBODY,
+    ) -> None:
+        """Takes what `Toolbus` takes; nothing is started yet. Callbacks run on the bus's own thread."""
+        self.bus = Toolbus(
+            config,
+            hooks=hooks,
+            shapers=shapers,
+            get_secret=get_secret,
+            on_event=on_event,
+            interactions=interactions,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._halt = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return repr(self.bus).replace("<Toolbus", "<SyncToolbus", 1)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Connect to all servers; as `Toolbus.start`."""
+        if self._thread is None:
+            loop: Future[asyncio.AbstractEventLoop] = Future()
+            # Daemon: a bus that nobody stopped must not keep the interpreter from ending.
+            self._thread = threading.Thread(
+                target=lambda: asyncio.run(self._live(loop)), name="toolbus", daemon=True
+            )
+            self._thread.start()
+            self._loop = loop.result()
+        try:
+            self.run(self.bus.start())
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Disconnect and end the thread; any number of times."""
+        loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None:
+            loop.call_soon_threadsafe(self._halt.set)
+            self._thread.join()
+
+    async def _live(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
+        loop.set_result(asyncio.get_running_loop())
+        await self._halt.wait()
+        await self.bus.stop()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the bus and wait for it; an interrupt cancels it."""
+        if self._loop is None:
+            work.close()
+            raise BusClosed(started=self._thread is not None, how="use `with`, or call start() first")
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a hook or callback of SyncToolbus cannot wait for the bus it runs on")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    @property
+    def catalog(self) -> Catalog:
+        """What can be called now."""
+        return self.bus.catalog
+
+    @property
+    def servers(self) -> dict[str, ServerStatus]:
+        """The state of every link, now."""
+        return self.bus.servers
+
+    @property
+    def instructions(self) -> dict[str, str]:
+        """What servers say about how to use them, by alias."""
+        return self.bus.instructions
+
+    def on_event(self, listener: Emit) -> Callable[[], None]:
+        """As `Toolbus.on_event`; `listener` is called on the bus's thread."""
+        return self.bus.on_event(listener)
+
+    def connect(self, alias: str) -> None:
+        """As `Toolbus.connect`."""
+        self.run(self.bus.connect(alias))
+
+    def tools(self, servers: Sequence[str] | str | None = None) -> list[SyncTool]:
+        """The tools, whose `execute` waits."""
+        return [SyncTool(tool) for tool in self.bus.tools(servers)]
+
+    def call(
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        timeout: float | None = None,
+        longest: float | None = None,
+        recover: float | None = None,
+        on_progress: Progress | None = None,
+        on_log: OnLog | None = None,
+        on_input: OnInput = "ask",
+    ) -> ToolResult:
+        """As `Toolbus.call`; `on_progress` and `on_log` are called on the bus's thread."""
+        return self.run(
+            self.bus.call(
+                name,
+                arguments,
+                timeout=timeout,
+                longest=longest,
+                recover=recover,
+                on_progress=on_progress,
+                on_log=on_log,
+                on_input=on_input,
+            )
+        )
+
+    def resume(
+        self,
+        pending: Pending,
+        answers: Mapping[str, Answer] | Answer | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        on_input: OnInput = "suspend",
+    ) -> ToolResult:
+        """As `Toolbus.resume`."""
+        return self.run(
+            self.bus.resume(pending, answers, timeout=timeout, on_progress=on_progress, on_input=on_input)
+        )
+
+    def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> "SyncTask":
+        """As `Toolbus.submit`; what the handle asks for, it waits for."""
+        return SyncTask(self, self.run(self.bus.submit(name, arguments)))
+
+    def task(self, stored: str) -> "SyncTask":
+        """As `Toolbus.task`."""
+        return SyncTask(self, self.bus.task(stored))
+
+    def wait_ready(
+        self, servers: Sequence[str] | str | None = None, timeout: float | None = None
+    ) -> dict[str, ServerStatus]:
+        """As `Toolbus.wait_ready`."""
+        return self.run(self.bus.wait_ready(servers, timeout))
+
+    def health(self) -> dict[str, Health]:
+        """As `Toolbus.health`."""
+        return self.run(self.bus.health())
+
+    def resources(self, server: str | None = None) -> list[Resource]:
+        """As `Toolbus.resources`."""
+        return self.bus.resources(server)
+
+    def templates(self, server: str | None = None) -> list[ResourceTemplate]:
+        """As `Toolbus.templates`."""
+        return self.bus.templates(server)
+
+    def prompts(self, server: str | None = None) -> list[Prompt]:
+        """As `Toolbus.prompts`."""
+        return self.bus.prompts(server)
+
+    def read_resource(self, server: str, uri: str, variables: Values | None = None) -> tuple[Embedded, ...]:
+        """As `Toolbus.read_resource`."""
+        return self.run(self.bus.read_resource(server, uri, variables))
+
+    def get_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
+        """As `Toolbus.get_prompt`."""
+        return self.run(self.bus.get_prompt(server, name, arguments))
+
+    def complete(
+        self,
+        server: str,
+        name: str,
+        argument: str,
+        value: str = "",
+        *,
+        known: Mapping[str, str] | None = None,
+    ) -> Completion:
+        """As `Toolbus.complete`."""
+        return self.run(self.bus.complete(server, name, argument, value, known=known))
+
+    def subscribe(self, server: str, uri: str) -> None:
+        """As `Toolbus.subscribe`; `on_event` is told of the changes."""
+        self.run(self.bus.subscribe(server, uri))
+
+    def unsubscribe(self, server: str, uri: str) -> None:
+        """As `Toolbus.unsubscribe`."""
+        self.run(self.bus.unsubscribe(server, uri))
+
+    def add_server(self, alias: str, config: Any) -> None:
+        """As `Toolbus.add_server`."""
+        self.run(self.bus.add_server(alias, config))
+
+    def remove_server(self, alias: str) -> None:
+        """As `Toolbus.remove_server`."""
+        self.run(self.bus.remove_server(alias))
+
+    def reload(self, config: Source) -> None:
+        """As `Toolbus.reload`."""
+        self.run(self.bus.reload(config))
+
+
+class SyncTask:
+    """A `TaskHandle` that waits for what it asks the server."""
+
+    def __init__(self, bus: SyncToolbus, task: TaskHandle) -> None:
+        self._bus = bus
+        self.task = task
+
+    @property
+    def id(self) -> str | None:
+        """The server's name for the task; None if the result came at once."""
+        return self.task.id
+
+    @property
+    def done(self) -> bool:
+        """Whether the server made no task of the call: the result is there."""
+        return self.task.done
+
+    def status(self) -> TaskState:
+        """How it is doing, now."""
+        return self._bus.run(self.task.status())
+
+    def result(
+        self,
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        on_input: OnInput = "ask",
+    ) -> ToolResult:
+        """As `TaskHandle.result`."""
+        return self._bus.run(self.task.result(timeout=timeout, on_progress=on_progress, on_input=on_input))
+
+    def cancel(self) -> None:
+        """Tell the server to stop; it decides whether it can."""
+        self._bus.run(self.task.cancel())
+
+    def to_json(self) -> str:
+        """As `TaskHandle.to_json`."""
+        return self.task.to_json()

@@ -1,0 +1,113 @@
+"""A tool as an agent takes it: what it is called, what it wants, and a way to run it."""
+
+import logging
+from collections.abc import Container, Coroutine, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from typing import Any, Protocol, cast
+
+from toolbus.core.display import signature
+from toolbus.core.errors import BusClosed, ToolbusError
+from toolbus.core.events import Reason
+from toolbus.core.records import JSON, Origin, Progress, ToolResult, ToolSpec
+from toolbus.shape import Dialect, converted, declared
+
+logger = logging.getLogger("toolbus")
+
+
+class Runner(Protocol):
+    """Whoever runs a tool for its `Tool`: a bus."""
+
+    @property
+    def catalog(self) -> Container[str]: ...
+
+    async def run(
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, JSON],
+        on_progress: Progress | None = None,
+        *,
+        keep: bool = True,
+    ) -> ToolResult: ...
+
+    def warn(self, server: str, tool: str | None, message: str) -> None: ...
+
+    def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None: ...
+
+    def wait(self, work: Coroutine[Any, Any, ToolResult]) -> ToolResult: ...
+
+
+class Tool:
+    """A `ToolSpec` bound to the bus. It keeps working when its server comes back after a loss."""
+
+    __slots__ = ("description", "name", "parameters", "reads_on", "runner", "spec")
+
+    def __init__(self, spec: ToolSpec, runner: Runner, *, reads_on: bool = True) -> None:
+        self.spec = spec
+        self.reads_on = reads_on
+        """Whether a result that is cut tells how to read on: the model then has to have `read_result`."""
+        self.runner = runner
+        # Plain attributes, as the protocols of other people ask for them.
+        self.name: str = spec.name
+        """The public name."""
+        self.description: str = spec.description
+        """What the tool does, for the model."""
+        self.parameters: dict[str, JSON] = cast(dict[str, JSON], spec.input_schema)
+        """The arguments, as JSON Schema; not to be changed."""
+
+    @property
+    def origin(self) -> Origin:
+        """Server and the server's own name of the tool."""
+        return self.spec.origin
+
+    @property
+    def server(self) -> str:
+        """The alias of the server."""
+        return self.spec.origin.server
+
+    def definition(self, dialect: Dialect) -> dict[str, JSON]:
+        """The tool as a provider takes it, yours to change; what cannot be said there is a warning event."""
+        found = converted(self.spec, dialect)
+        if found.grade == "permissive":
+            lost = [f"{loss.path}: {loss.what}" for loss in found.losses if loss.kind == "permissive"]
+            message = f"{dialect} cannot say all of its schema: {'; '.join(lost)}"
+            self.runner.warn(self.server, self.origin.tool, message)
+        return deepcopy(found.value)
+
+    def report_unsent(self, reason: Reason, error: str) -> None:
+        """Emit the events of a call that was given up before it came here."""
+        with suppress(BusClosed):  # nobody listens any more
+            self.runner.report_unsent(self.name, reason, error, self.origin)
+
+    @property
+    def offered(self) -> bool:
+        """Whether the catalog still has it."""
+        return str(self.origin) in self.runner.catalog
+
+    # Positional-only, so that a tool may have an argument called "self".
+    async def execute(self, /, **arguments: JSON) -> ToolResult:
+        """Run the tool. Never raises: what goes wrong is a result with `is_error`, for the model to read."""
+        return await self.run(arguments)
+
+    async def run(self, arguments: Mapping[str, JSON], *, on_progress: Progress | None = None) -> ToolResult:
+        """As `execute`, with the arguments as one mapping; `on_progress` hears how far the call has come."""
+        try:
+            return await self.runner.run(self.spec, arguments, on_progress, keep=self.reads_on)
+        except ToolbusError as error:
+            return ToolResult.failure(str(error), self.name)
+        except Exception as error:  # a hook of the user: `execute` never raises, whatever happens
+            logger.exception("calling %r raised", self.name)
+            return ToolResult.failure(f"{type(error).__name__}: {error}", self.name)
+
+    def execute_sync(self, /, **arguments: JSON) -> ToolResult:
+        """As `execute`, from a thread without a loop; RuntimeError where waiting would never end."""
+        try:
+            return self.runner.wait(self.execute(**arguments))
+        except ToolbusError as error:
+            return ToolResult.failure(str(error), self.name)
+
+    def __deepcopy__(self, memo: object) -> "Tool":
+        return self  # a way to a live bus, which has no copy; frameworks copy what they are given
+
+    def __repr__(self) -> str:
+        return f"<Tool {signature(self.name, *declared(self.spec.input_schema))}>"

@@ -1,0 +1,181 @@
+"""Whole results, kept until the bus closes, so that a model can read on in one that was cut for it.
+
+`READ_RESULT` is the tool that a model sees; `ResultStore.read` is what it does. Whatever a model asks for,
+it gets words; only an argument of the wrong type raises, with a message for the model.
+"""
+
+import re
+from collections import OrderedDict
+
+from toolbus.core.records import JSON, Origin, ToolSpec
+
+CAPACITY = 50_000_000
+"""How many characters are kept at most, of all results together."""
+MOST = 40_000
+"""How many characters one reading gives at most: the default budget of a result."""
+_AT_ONCE = 20_000
+_ID = re.compile("r[1-9][0-9]{0,12}")
+_PLACES = 10
+_CONTEXT = 200
+"""Characters around a place that was found, on each side; fewer where two lines are shorter."""
+
+READ_RESULT = ToolSpec(
+    name="read_result",
+    origin=Origin("toolbus", "read_result"),
+    title="Read more of a long result",
+    description=(
+        "Reads a tool result that was too long to be shown whole. Give the id from its note "
+        '"[... left out; read_result(...) reads on ...]" and an offset to read on from, or a text to find.'
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "description": "The id of the result, such as r7."},
+            "offset": {
+                "type": "integer",
+                "minimum": 0,
+                "default": 0,
+                "description": "The character to begin at.",
+            },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "default": _AT_ONCE,
+                "description": f"How many characters to read, at most {MOST:,}.",
+            },
+            "find": {
+                "type": "string",
+                "description": "Show where this text is, from the offset on, in upper or lower case.",
+            },
+        },
+        "required": ["id"],
+        "additionalProperties": False,
+    },
+    annotations={
+        "readOnlyHint": True,
+        "destructiveHint": False,
+        "idempotentHint": True,
+        "openWorldHint": False,
+    },
+)
+
+
+class ResultStore:
+    """The texts of whole results, by id; beyond the capacity the oldest leave."""
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._size = 0
+        self._count = 0
+
+    def keep(self, text: str) -> str | None:
+        """Keep a text and say under which id; None for one that is longer than the capacity."""
+        if len(text) > self._capacity:
+            return None  # it would push out all the others and have no room all the same
+        self._count += 1
+        id_ = f"r{self._count}"
+        self._texts[id_] = text
+        self._size += len(text)
+        while self._size > self._capacity:
+            _, oldest = self._texts.popitem(last=False)
+            self._size -= len(oldest)
+        return id_
+
+    # The parameters are those of the tool, so that its arguments can be passed as they come.
+    def read(
+        self,
+        id: str,  # noqa: A002
+        offset: int | None = 0,
+        limit: int | None = _AT_ONCE,
+        find: str | None = None,
+    ) -> str:
+        """A part of a kept text under a line that says which, or the places where `find` is.
+
+        Raises ValueError when an argument is not of its type.
+        """
+        key = _checked_text("id", id)
+        start = _checked_number("offset", offset, 0, default=0)
+        count = min(_checked_number("limit", limit, 1, default=_AT_ONCE), MOST)
+        text = self._texts.get(key)
+        if text is None:
+            return self._absent(key)
+        if find is not None and _checked_text("find", find):
+            return _found(key, text, find, start, count)
+        return _window(key, text, start, count)
+
+    def _absent(self, key: str) -> str:
+        if _ID.fullmatch(key) and int(key[1:]) <= self._count:
+            return (
+                f"[{key} is no longer kept: newer results took its place. Call the tool again, "
+                "and ask it for less]"
+            )
+        known = ", ".join(list(self._texts)[-5:])
+        return f"[no result {key[:40]!r} is kept; " + (
+            f"the latest are {known}]" if known else "there is none]"
+        )
+
+
+def _window(key: str, text: str, start: int, count: int) -> str:
+    if start >= len(text):
+        return f"[{key} has {len(text):,} characters; nothing is at offset {start}]"
+    end = min(start + count, len(text))
+    if end < len(text):
+        # To the end of a line, if one is near.
+        end = text.rfind("\n", end - count // 10, end) + 1 or end
+    on = f'read_result(id="{key}", offset={end}) reads on' if end < len(text) else "this is the end"
+    return f"[{key}: characters {start:,} to {end:,} of {len(text):,}; {on}]\n{text[start:end]}"
+
+
+def _found(key: str, text: str, find: str, start: int, count: int) -> str:
+    parts: list[str] = []
+    shown = end = length = 0
+    rest = ""
+    places = re.compile(re.escape(find), re.IGNORECASE).finditer(text, start)
+    for place in places:
+        if place.end() > end:  # not in the context of the one before
+            low, high = _around(text, *place.span())
+            part = f"[offset {place.start()}]\n{text[max(low, end) : high]}"
+            length += len(part)
+            if parts and (len(parts) == _PLACES or length > count):
+                more = 1 + sum(1 for _ in places)
+                rest = f"\n[and {more:,} more, from offset {place.start()} on]"
+                shown += more
+                break
+            parts.append(part)
+            end = high
+        shown += 1
+    sought = find if len(find) <= 80 else f"{find[:80]}..."
+    where = f"{len(text):,} characters" + (f" from offset {start} on" if start else "")
+    if not parts:
+        return f"[{key}: {sought!r} is nowhere in its {where}]"
+    header = f"[{key}: {sought!r} is in {shown:,} place{'' if shown == 1 else 's'} of its {where}]"
+    return "\n".join([header, *parts]) + rest
+
+
+def _around(text: str, first: int, last: int) -> tuple[int, int]:
+    """Where the context begins and ends: two lines before and after, or fewer if they are long."""
+    low, high = max(0, first - _CONTEXT), min(len(text), last + _CONTEXT)
+    before = first
+    for _ in range(3):
+        before = text.rfind("\n", low, before) if before > low else -1
+    after = last
+    for _ in range(3):
+        after = text.find("\n", after, high) + 1 if after else 0
+    return (before + 1 if before >= 0 else low), (after - 1 if after else high)
+
+
+def _checked_text(name: str, value: JSON) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{name} must be a string, not {value!r:.60}")
+    return value
+
+
+def _checked_number(name: str, value: JSON, least: int, *, default: int) -> int:
+    if value is None:
+        return default
+    # 7.0 is an integer, says JSON Schema; True is none.
+    is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
+    if not is_whole or value < least:
+        raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r:.60}")
+    return int(value)

@@ -1,0 +1,108 @@
+"""`toolbus config`: the config as toolbus understands it. A secret is never shown."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+
+from toolbus.cli.options import Settings
+from toolbus.cli.output.screen import Screen
+from toolbus.cli.session import configured, written
+from toolbus.config import BusConfig, Secrets, ServerConfig, resolved
+from toolbus.config.literals import literal_secrets
+from toolbus.config.location import is_list, is_mapping
+from toolbus.config.redact import names_credential, redacted, shown_url, spellings
+from toolbus.config.reference import MASK
+from toolbus.core.errors import ToolbusError
+from toolbus.core.records import JSON
+
+_DEFAULT = re.compile(r"(\$\{[^}]*?:-)[^}]*\}")
+
+
+def run(settings: Settings, *, expanded: bool) -> int:
+    """Print it; `expanded` with every reference filled in."""
+    screen = Screen(settings)
+    # As it is written, nothing of it is used: then it is shown unasked, also for review.
+    config = configured(settings) if expanded else written(settings)
+    shown = asyncio.run(_shown(config, expanded))
+    if screen.as_json:
+        screen.json(shown)
+        return 0
+    import yaml
+
+    print(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100), end="")
+    return 0
+
+
+def print_schema() -> int:
+    """Print what may stand in a config, as JSON Schema; no config is needed for that."""
+    from toolbus.config.schema import config_schema
+
+    print(json.dumps(config_schema(), indent=2))
+    return 0
+
+
+async def _shown(config: BusConfig, expanded: bool) -> JSON:
+    secrets = Secrets(None, config.folder, config.reviewed)
+    servers = {
+        alias: await _expanded(server, secrets) if expanded else _as_written(server)
+        for alias, server in config.servers.items()
+    }
+    others = config.model_dump(
+        mode="json", exclude_defaults=True, exclude={"file", "folder", "naming", "servers"}
+    )
+    return {"file": config.file, "naming": config.naming, **others, "servers": servers}
+
+
+def _as_written(server: ServerConfig) -> JSON:
+    """Every value as it stands in the file; a literal that is a credential is hidden."""
+    if server.mistake is not None:
+        return {"problem": str(server.mistake)}
+    values = _said(server)
+    if server.auth is not None:
+        values["auth"] = {"type": server.auth.type, "token": server.auth.token}
+    for name in ("env", "headers", "auth"):
+        if name in values:
+            values[name] = {key: _without_default(key, text) for key, text in values[name].items()}
+    hidden = spellings(secret.value for secret in literal_secrets(server))
+    return _every_text(values, lambda text: redacted(text, hidden))
+
+
+async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
+    """Every reference filled in, every secret hidden; what has no value says so."""
+    try:
+        real = await resolved(server, secrets)
+    except ToolbusError as error:
+        return {**_as_written(server), "problem": str(error)}
+    values = _said(server)
+    for name in ("command", "url", "cwd"):
+        if (text := getattr(real, name)) is not None:
+            values[name] = real.redacted(shown_url(text) if name == "url" else text)
+    if real.args:
+        values["args"] = [real.redacted(text) for text in real.args]
+    for name, mapping in (("env", real.env), ("headers", real.headers)):
+        if mapping:
+            values[name] = {
+                key: MASK if names_credential(key) else real.redacted(text) for key, text in mapping.items()
+            }
+    return values
+
+
+def _without_default(key: str, text: str) -> str:
+    """A reference under the name of a credential may hold one as its default."""
+    return _DEFAULT.sub(rf"\g<1>{MASK}}}", text) if names_credential(key) else text
+
+
+def _said(server: ServerConfig) -> dict[str, JSON]:
+    """What differs from the defaults, as plain values."""
+    own = server.model_dump(exclude_defaults=True, exclude={"alias", "transport", "server", "auth"})
+    plain = {name: list(value) if is_list(value) else value for name, value in own.items()}
+    return {"transport": server.transport, **plain}
+
+
+def _every_text(value: JSON, change: Callable[[str], str]) -> JSON:
+    if is_mapping(value):
+        return {key: _every_text(inner, change) for key, inner in value.items()}
+    if is_list(value):
+        return [_every_text(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value

@@ -1,0 +1,261 @@
+"""`toolbus add`, `remove`, `enable` and `disable`: change the servers of the config in use.
+
+Comments, order and layout of the file stay. A file that the user trusted stays trusted; one that was only
+found does not become it.
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolbus.cli.commands.trust import is_trusted, trust_own
+from toolbus.cli.options import Settings
+from toolbus.cli.outcome import Usage
+from toolbus.cli.output.screen import Screen, visible
+from toolbus.config import find_config, load_server
+from toolbus.config.edit import new_document, servers_in, with_servers, with_switch, without_server
+from toolbus.config.edit_tree import NotEditable
+from toolbus.config.env_file import add_secrets, env_values
+from toolbus.config.find import named_config
+from toolbus.config.literals import Names, Secret, names_referred_to, referring
+from toolbus.config.load import config_in
+from toolbus.config.location import is_mapping, near_miss
+from toolbus.config.project import DOTENV
+from toolbus.config.read import document_in, read_content
+from toolbus.config.save import save
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What was said of a new server."""
+
+    words: Sequence[str]
+    """A URL, or a command and its arguments."""
+    env: Sequence[str] = ()
+    headers: Sequence[str] = ()
+    transport: str | None = None
+    cwd: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Target:
+    """The file to edit, as it was before."""
+
+    path: Path
+    text: str = ""
+    is_named: bool
+    """Whether the user named it: then it needs no trust."""
+    is_own: bool
+    """Whether all that it says is the user's or agreed to: then it is trusted after the edit, too."""
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether it says nothing: no lines, or comments only."""
+        return all(not line.strip() or line.lstrip().startswith("#") for line in self.text.splitlines())
+
+    def servers(self) -> Mapping[str, JSON]:
+        """Its entries by alias."""
+        return {} if self.is_blank else servers_in(self.text, self.path)
+
+
+def add(settings: Settings, name: str, wanted: Wanted) -> int:
+    """Add the server, its secrets to `.env`, and say what to do next."""
+    screen = Screen(settings)
+    plain = _entry(name, wanted)
+    target = _target(settings)
+    known = target.servers()
+    if name in known:
+        raise Usage(
+            f"{target.path} has a server {name!r} already; to replace it, first: "
+            f"toolbus remove {name}{_option(settings)}"
+        )
+    referred = (names_referred_to(entry) for entry in known.values() if is_mapping(entry))
+    names = Names(env_values(target.path.parent))
+    entry, secrets = referring(name, plain, names, avoid=frozenset[str]().union(*referred))
+    trusted = _save(screen, target, _with(target, name, entry), secrets)
+    step = f"toolbus tools {name}" if trusted or target.is_named else "toolbus trust"
+    if screen.as_json:
+        held = [{"key": secret.key, "name": secret.name} for secret in secrets]
+        facts = {"file": str(target.path), "server": name, "entry": entry, "secrets": held}
+        screen.json({**facts, "trusted": trusted})
+        return 0
+    screen.print(visible(f"added {name} to {target.path}; next: {step}{_option(settings)}"))
+    for secret in secrets:
+        screen.note(f"{secret.key} is a secret; it is in {DOTENV} now, and ${{{secret.name}}} stands for it")
+    if secrets and (target.path.parent / ".git").exists():
+        screen.note(f"keep {DOTENV} out of version control: put it into .gitignore")
+    return 0
+
+
+def remove(settings: Settings, name: str) -> int:
+    """Remove the server."""
+    screen = Screen(settings)
+    target = _known(settings, name)
+    try:
+        after = without_server(target.text, target.path, name)
+    except NotEditable as error:
+        raise Usage(f"{target.path} {error.problem}: take the entry {name!r} out") from None
+    trusted = _save(screen, target, after)
+    if screen.as_json:
+        screen.json({"file": str(target.path), "server": name, "trusted": trusted})
+    else:
+        screen.print(visible(f"removed {name} from {target.path}"))
+    return 0
+
+
+def switch(settings: Settings, name: str, *, on: bool) -> int:
+    """Switch the server on or off."""
+    screen = Screen(settings)
+    target = _known(settings, name)
+    try:
+        after = with_switch(target.text, target.path, name, on=on)
+    except NotEditable as error:
+        flag = json.dumps({"disabled": not on})[1:-1]
+        raise Usage(f"{target.path} {error.problem}: put {flag} into the entry {name!r}") from None
+    changed = after != target.text
+    trusted = _save(screen, target, after) if changed else target.is_own
+    word = "enabled" if on else "disabled"
+    if screen.as_json:
+        facts = {"file": str(target.path), "server": name, "enabled": on, "changed": changed}
+        screen.json({**facts, "trusted": trusted})
+    else:
+        done = f"{word} {name} in {target.path}"
+        screen.print(visible(done if changed else f"{name} is {word} in {target.path} already"))
+    return 0
+
+
+def _entry(name: str, wanted: Wanted) -> dict[str, JSON]:
+    """The server in our words; Usage or ConfigError if it cannot be one."""
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise Usage(f"{name!r} cannot be a server's name: use letters, digits, '_', '-' and '.'")
+    if not wanted.words:
+        raise Usage(
+            f"neither a URL nor a command for {name!r}: toolbus add {name} https://..., "
+            f"or toolbus add {name} -- COMMAND"
+        )
+    first, *rest = wanted.words
+    entry = _remote(name, first, rest, wanted) if "://" in first else _local(first, rest, wanted)
+    load_server(entry, alias=name)
+    return entry
+
+
+def _remote(name: str, url: str, rest: Sequence[str], wanted: Wanted) -> dict[str, JSON]:
+    if rest:
+        raise Usage(
+            f"{rest[0]!r}: a URL stands alone; a command comes after --: toolbus add {name} -- COMMAND"
+        )
+    if wanted.env or wanted.cwd:
+        raise Usage(f"{'--env' if wanted.env else '--cwd'} is for a command, not for a URL")
+    entry: dict[str, JSON] = {"transport": wanted.transport} if wanted.transport else {}
+    entry["url"] = url
+    if wanted.headers:
+        # `:` as curl has it.
+        entry["headers"] = _pairs(wanted.headers, "--header", r"\s*[:=]\s*")
+    return entry
+
+
+def _local(command: str, args: Sequence[str], wanted: Wanted) -> dict[str, JSON]:
+    if wanted.headers or wanted.transport not in (None, "stdio"):
+        option = "--header" if wanted.headers else "--transport"
+        raise Usage(f"{option} is for a URL, and {command!r} is none: it starts with https://")
+    is_host = not args and re.match(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?|[\w-]+:\d+)(?:/|$)", command)
+    if is_host and shutil.which(command) is None and not Path(command).exists():
+        raise Usage(f"{command!r} is not a command here; a URL starts with http:// or https://")
+    entry: dict[str, JSON] = {"command": command}
+    if args:
+        entry["args"] = list(args)
+    if wanted.env:
+        entry["env"] = _pairs(wanted.env, "--env", "=")
+    return {**entry, "cwd": wanted.cwd} if wanted.cwd else entry
+
+
+def _pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
+    pairs: dict[str, JSON] = {}
+    for text in given:
+        key, *value = re.split(separator, text, maxsplit=1)
+        if not key or not value:
+            raise Usage(f"{option} takes KEY=VALUE, not {text.partition('=')[0]!r}")
+        pairs[key] = value[0]
+    return pairs
+
+
+def _target(settings: Settings) -> _Target:
+    """The config in use, or a new one."""
+    named = settings.config or named_config()
+    path = named
+    if path is None:
+        try:
+            path = find_config()
+        except ConfigError:
+            path = Path("toolbus.yaml")
+    if path.exists():
+        content = read_content(path)
+        text = content.decode("utf-8", errors="replace")
+        target = _Target(path=_near(path), text=text, is_named=named is not None, is_own=is_trusted(path))
+        if not target.is_blank:
+            document_in(content, path)
+        return target
+    is_own = not (path.parent / DOTENV).exists()
+    return _Target(path=_near(path), is_named=named is not None, is_own=is_own)
+
+
+def _option(settings: Settings) -> str:
+    """What else to type so that a command is about the same file."""
+    return f" --config {settings.config}" if settings.config is not None else ""
+
+
+def _near(path: Path) -> Path:
+    """The file as one would type it here."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def _known(settings: Settings, name: str) -> _Target:
+    """The config in use, which has a server of that name."""
+    path = settings.config or find_config()
+    if not path.is_file():
+        raise Usage(f"{str(path)!r}: no such file; check the path")
+    target = _target(settings)
+    servers = target.servers()
+    if name not in servers:
+        close = near_miss(name, servers)
+        listed = f"; it has {', '.join(servers)}" if servers else "; it has none"
+        raise Usage(f"no server {name!r} in {target.path}{close or listed}")
+    return target
+
+
+def _with(target: _Target, name: str, entry: Mapping[str, JSON]) -> str:
+    """The text of the file with the server; what cannot be edited is shown, to be pasted."""
+    if target.is_blank:
+        gap = "" if not target.text or target.text.endswith("\n") else "\n"
+        return target.text + gap + new_document(target.path, {name: entry})
+    try:
+        return with_servers(target.text, target.path, {name: entry})
+    except NotEditable as error:
+        shown = new_document(target.path, {name: entry}).splitlines()
+        raise Usage(f"{target.path} {error.problem}:", tuple(shown)) from None
+
+
+def _save(screen: Screen, target: _Target, after: str, secrets: Sequence[Secret] = ()) -> bool:
+    """Write the file and the secrets; whether the file is trusted then."""
+    if _loads(target.text, target.path) is None and (problem := _loads(after, target.path)) is not None:
+        raise Usage(f"{target.path} would be wrong then: {problem}")
+    add_secrets(target.path.parent, secrets)
+    save(target.path, after.encode())
+    return target.is_own and trust_own(screen, target.path)
+
+
+def _loads(text: str, path: Path) -> str | None:
+    """What is wrong with the config, if anything."""
+    try:
+        config_in(document_in(text.encode(), path), path)
+    except ConfigError as error:
+        return ": ".join(
+            filter(None, (error.server and f"server {error.server!r}", error.key, error.problem))
+        )
+    return None

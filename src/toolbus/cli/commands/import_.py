@@ -1,0 +1,217 @@
+"""`toolbus import`: take over the servers of another program's config."""
+
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
+from pathlib import Path
+
+from rich.text import Text
+
+from toolbus.cli.commands.trust import is_trusted, trust_own
+from toolbus.cli.options import Settings
+from toolbus.cli.outcome import Usage
+from toolbus.cli.output.screen import Screen, visible
+from toolbus.config.edit import servers_in, with_servers
+from toolbus.config.edit_tree import NotEditable
+from toolbus.config.editors import EDITORS, Imported, Source, found_files, imported
+from toolbus.config.env_file import add_secrets, env_values
+from toolbus.config.literals import Secret, names_referred_to
+from toolbus.config.location import is_mapping
+from toolbus.config.project import DOTENV
+from toolbus.config.save import save
+from toolbus.config.written import as_yaml
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
+
+
+@dataclass(slots=True, kw_only=True)
+class Plan:
+    """What an import comes to: the servers to add, the secrets that were in them, what to know."""
+
+    target: Path
+    sources: list[Source] = field(default_factory=list[Source])
+    servers: dict[str, Mapping[str, JSON]] = field(default_factory=dict[str, Mapping[str, JSON]])
+    secrets: list[Secret] = field(default_factory=list[Secret])
+    notes: list[str] = field(default_factory=list[str])
+    claimed: dict[str, tuple[str, Mapping[str, JSON]]] = field(
+        default_factory=dict[str, tuple[str, Mapping[str, JSON]]]
+    )
+    """All servers of the sources by their alias here, each with its editor."""
+    trusted: bool = False
+
+
+def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bool) -> int:
+    """Show what would be taken over; with `write`, do it."""
+    screen = Screen(settings)
+    target = settings.config or Path("toolbus.yaml")
+    if target.suffix not in (".yaml", ".yml"):
+        raise Usage(f"{str(target)!r}: servers are added to a YAML file; name one with --config")
+    if with_secrets and not write:
+        raise Usage("--with-secrets does nothing without --write")
+    plan = _planned(_sources(source), target)
+    written = write and bool(plan.servers or (with_secrets and plan.secrets))
+    if written:
+        is_own = _is_own(plan)
+        _write(plan, with_secrets)
+        plan.trusted = is_own and trust_own(screen, target)
+    if screen.as_json:
+        screen.json(_json(plan, written))
+    else:
+        _show(screen, plan, written, with_secrets)
+    return 0
+
+
+def _sources(source: str | None) -> list[Source]:
+    folder = Path.cwd()
+    if source is not None and source not in EDITORS:
+        if not Path(source).expanduser().is_file():
+            raise Usage(f"{source!r} is neither a file nor one of {', '.join(EDITORS)}")
+        return [Source(path=Path(source).expanduser(), folder=folder)]
+    found = found_files(source, home=Path.home(), folder=folder, platform=sys.platform)
+    if not found:
+        whose = "any of " + ", ".join(EDITORS) if source is None else EDITORS[source].title
+        raise Usage(f"no config of {whose} found here or in your home; name the file itself")
+    return found
+
+
+def _planned(sources: Sequence[Source], target: Path) -> Plan:
+    """All servers that are not in the target yet; of two that differ, the second gets another name."""
+    plan = Plan(target=target)
+    there: Mapping[str, JSON] = servers_in(_text(target), target) if target.is_file() else {}
+    env = env_values(target.parent)
+    taken = dict(env)
+    for source in sources:
+        if target.is_file() and source.path.samefile(target):
+            raise Usage(
+                f"{str(target)!r} is the file that servers are added to; 'toolbus config' shows it, "
+                "and --config names another file to copy it to"
+            )
+        try:
+            found = imported(source, taken=taken)
+        except ConfigError as error:
+            if len(sources) == 1:
+                raise
+            plan.notes.append(f"left out: {error}")
+            continue
+        plan.sources.append(source)
+        _add(plan, found, there, env)
+        taken |= {secret.name: secret.value for secret in plan.secrets}
+    return plan
+
+
+def _text(path: Path) -> str:
+    # As it is, line ends too: it is written back with a few lines more.
+    with path.open(encoding="utf-8", newline="") as file:
+        return file.read()
+
+
+def _add(plan: Plan, found: Imported, there: Mapping[str, JSON], env: Mapping[str, str]) -> None:
+    plan.notes += found.notes
+    for alias, entry in found.servers.items():
+        name = _settled(plan, alias, entry, found.source)
+        if name is None:
+            continue
+        plan.claimed[name] = (found.source.editor, entry)
+        secrets = [replace(secret, server=name) for secret in found.secrets if secret.server == alias]
+        if name not in there:
+            plan.servers[name] = entry
+            plan.secrets += secrets
+            continue
+        if there[name] != entry:
+            plan.notes.append(f"{name}: {plan.target} has a server of that name; it stays as it is")
+        plan.secrets += _missing(secrets, there[name], {*env, *(secret.name for secret in plan.secrets)})
+
+
+def _settled(plan: Plan, alias: str, entry: Mapping[str, JSON], source: Source) -> str | None:
+    """The alias that the server gets here; None if it is known, or if its host would not use it either."""
+    for name in chain(
+        (alias, f"{alias}-{source.editor}"), (f"{alias}-{source.editor}-{n}" for n in count(2))
+    ):
+        if name not in plan.claimed:
+            if name != alias:
+                plan.notes.append(
+                    f"{alias}: {source.path} has another server of that name; it becomes {name}"
+                )
+            return name
+        editor, known = plan.claimed[name]
+        if {**known, "enabled": True} == {**entry, "enabled": True}:
+            return None
+        if editor == source.editor:  # what the project says of a name counts, not what the user does
+            plan.notes.append(f"{alias}: {source.path} has another server of that name; left out")
+            return None
+    raise AssertionError("numbers do not end")
+
+
+def _missing(secrets: Sequence[Secret], entry: JSON, known: set[str]) -> list[Secret]:
+    """The secrets that a server which is there already refers to, and that nobody has a value for yet."""
+    referred = names_referred_to(entry) if is_mapping(entry) else frozenset[str]()
+    return [secret for secret in secrets if secret.name in referred - known]
+
+
+def _is_own(plan: Plan) -> bool:
+    """Whether all that the target will say comes from the user: then writing it is agreeing to it.
+
+    What was there before is the user's if it was trusted; an editor's file in the project may be anybody's.
+    """
+    if any(source.is_of_project for source in plan.sources):
+        return False
+    existing = plan.target.exists() or (plan.target.parent / DOTENV).exists()
+    return not existing or is_trusted(plan.target)
+
+
+def _write(plan: Plan, with_secrets: bool) -> None:
+    before = _text(plan.target) if plan.target.is_file() else None
+    try:
+        after = as_yaml(plan.servers) if before is None else with_servers(before, plan.target, plan.servers)
+    except NotEditable as error:
+        raise Usage(f"{plan.target} {error.problem}") from None
+    if with_secrets:
+        add_secrets(plan.target.parent, plan.secrets)
+    if plan.servers:
+        save(plan.target, after.encode())
+
+
+def _json(plan: Plan, written: bool) -> JSON:
+    return {
+        "target": str(plan.target),
+        "written": written,
+        "trusted": plan.trusted,
+        "sources": [{"editor": source.editor, "path": str(source.path)} for source in plan.sources],
+        "servers": plan.servers,
+        "secrets": [{"server": s.server, "key": s.key, "name": s.name} for s in plan.secrets],
+        "notes": plan.notes,
+    }
+
+
+def _show(screen: Screen, plan: Plan, written: bool, with_secrets: bool) -> None:
+    for source in plan.sources:
+        title = EDITORS[source.editor].title if source.editor in EDITORS else "file"
+        screen.print(Text(f"# {title}: {source.path}", style="dim"))
+    if plan.servers:
+        screen.print(Text(visible(as_yaml(plan.servers))))
+    for note in plan.notes:
+        screen.note(note)
+    for secret in plan.secrets:
+        where = "is in .env now" if written and with_secrets else "set it in the environment or in .env"
+        screen.note(f"{secret.server}: {secret.key} held a secret; ${{{secret.name}}} stands for it: {where}")
+    if written and with_secrets and plan.secrets and (plan.target.parent / ".git").exists():
+        screen.note("keep .env out of version control: put it into .gitignore")
+    screen.note(_summary(plan, written))
+
+
+def _summary(plan: Plan, written: bool) -> str:
+    """What was done, or would be, and the next step."""
+    what = _counted(plan.servers, "server") if plan.servers else _counted(plan.secrets, "secret")
+    where = str(plan.target) if plan.servers else DOTENV
+    if written:
+        return f"wrote {what} to {where}; next: toolbus {'check' if plan.trusted else 'trust'}"
+    if plan.servers:
+        return f"would add {what} to {where}; --write does it"
+    if plan.secrets:
+        return f"no new servers; --write --with-secrets puts {what} into {where}"
+    return "nothing to import"
+
+
+def _counted(things: Collection[object], noun: str) -> str:
+    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"

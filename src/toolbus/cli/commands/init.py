@@ -1,0 +1,49 @@
+"""`toolbus init`: a file to start from, and the schema by which an editor completes and checks it."""
+
+import json
+import os.path
+import shutil
+import sys
+from pathlib import Path
+
+from toolbus.cli.commands.trust import trust_own
+from toolbus.cli.options import Settings
+from toolbus.cli.outcome import Usage
+from toolbus.cli.output.screen import Screen
+from toolbus.config.find import FILE_NAMES
+from toolbus.config.schema import config_schema
+from toolbus.config.written import TEMPLATE
+
+SCHEMA = "toolbus.schema.json"
+"""Lies beside the config, which names it: no other address holds on every machine."""
+
+
+def run(settings: Settings, *, force: bool) -> int:
+    """Write `toolbus.yaml`, or the file that `--config` names."""
+    screen = Screen(settings)
+    path = settings.config or Path("toolbus.yaml")
+    if path.suffix not in (".yaml", ".yml"):
+        raise Usage(f"{str(path)!r}: the file is YAML; name it *.yaml")
+    if path.exists() and not force:
+        raise Usage(f"{str(path)!r} is there already; --force replaces it")
+    if not path.parent.is_dir():
+        raise Usage(f"the folder {str(path.parent)!r} does not exist; create it first")
+    schema = path.with_name(SCHEMA)
+    schema.write_text(json.dumps(config_schema(), indent=2) + "\n", encoding="utf-8")
+    path.write_text(TEMPLATE.replace("command: python\n", f"command: {_python()}\n"), encoding="utf-8")
+    trusted = trust_own(screen, path)
+    if screen.as_json:
+        screen.json({"written": str(path), "schema": str(schema), "trusted": trusted})
+        return 0
+    screen.print(f"wrote {path}, and {schema} for your editor; next: toolbus tools")
+    others = [name for name in FILE_NAMES if name != path.name and (path.parent / name).is_file()]
+    if others and settings.config is None:
+        screen.note(f"{', '.join(others)} is not looked at any more, since {path} comes first")
+    return 0
+
+
+def _python() -> str:
+    """The interpreter that has toolbus: by its name if that is the one that is found."""
+    found = shutil.which("python")
+    same = found is not None and os.path.dirname(found) == os.path.dirname(sys.executable)
+    return "python" if same else json.dumps(sys.executable)

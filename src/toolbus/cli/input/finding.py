@@ -1,0 +1,49 @@
+"""Which server has the resource or the prompt that was named, and what to say if none has it."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+from toolbus.core.errors import CallRejected, ServerDown, ToolbusError
+
+if TYPE_CHECKING:
+    from toolbus.bus.toolbus import Toolbus
+
+
+class NotListed(ToolbusError):
+    """No server lists a resource, or a prompt, of that name."""
+
+    def __init__(self, what: str, name: str, known: Sequence[str], down: Mapping[str, str | None]) -> None:
+        self.name = name
+        self.close_matches = get_close_matches(name, known, n=1)
+        missing = f"; not connected: {', '.join(down)}" if down else ""
+        if self.close_matches:
+            hint = f"{missing}; did you mean {self.close_matches[0]!r}?"
+        elif len(down) == 1:
+            [(alias, reason)] = down.items()
+            hint = f"; {reason or f'server {alias!r} is not connected'}"
+        else:
+            reasons = ", and says why a server is down" if down else ""
+            hint = f"{missing}; 'toolbus {what}s' lists them{reasons}"
+        super().__init__(f"no {what} {name!r} among {len(known)}{hint}")
+
+
+def down(bus: "Toolbus") -> dict[str, str | None]:
+    """The servers that cannot be asked, and why."""
+    return {alias: status.error for alias, status in bus.servers.items() if status.state != "ready"}
+
+
+def raise_if_down(bus: "Toolbus", server: str) -> None:
+    """The error that says why a server cannot be asked, if that is so."""
+    status = bus.servers[server]
+    if status.state != "ready":
+        raise bus.failures.get(server) or ServerDown(server, status.state, status.error)
+
+
+def with_hint(error: CallRejected, name: str, known: Sequence[str]) -> CallRejected:
+    """The server's no, and what may have been meant instead."""
+    close = [] if name in known else get_close_matches(name, known, n=1)
+    if not close:
+        return error
+    message = f"{error.message}; did you mean {close[0]!r}?"
+    return CallRejected(error.server, error.what, error.code, message, error.status)

@@ -1,0 +1,143 @@
+"""What a tool said, for people, for programs, and as files."""
+
+import base64
+import json
+import mimetypes
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, assert_never
+
+from toolbus.cli.output.screen import Screen, visible
+from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
+from toolbus.core.text import rewritten_json
+from toolbus.shape.render import once, size, without_base64
+
+# What mimetypes does not know, or knows by a name nobody uses.
+_ENDINGS = {"audio/wav": ".wav", "audio/x-wav": ".wav", "image/webp": ".webp", "text/markdown": ".md"}
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+Saved = Mapping[int, Path]
+"""The file of each block that was saved, by its place in the content."""
+
+
+def saved(result: ToolResult, folder: Path, tool: str) -> Saved:
+    """Write every blob of a result into the folder, never over a file that is there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files: dict[int, Path] = {}
+    for index, block in enumerate(result.content):
+        data = _blob(block)
+        if data is not None:
+            files[index] = _written(data, folder, _file_name(block, tool))
+    return files
+
+
+def as_json(result: ToolResult, files: Saved) -> list[JSON]:
+    """The content blocks as plain values; a blob is its file, or base64."""
+    return [_block_json(block, files.get(index)) for index, block in enumerate(result.content)]
+
+
+def show(screen: Screen, result: ToolResult, files: Saved) -> None:
+    """Print a result once: text as it is, structured content pretty, blobs described."""
+    from rich.text import Text as Line
+
+    style = "red" if result.is_error else ""
+    # Base64 helps no eye; who reads from a pipe may want it.
+    shown: Callable[[str], str] = without_base64 if screen.out.is_terminal else str
+    single = once(result)
+    for index, block in enumerate(result.content):
+        if isinstance(block, Text):
+            if block in single.content:
+                screen.print(Line(visible(shown(block.text)), style=style))
+        else:
+            screen.print(Line(visible(_described(block, files.get(index))), style="cyan"))
+            if isinstance(block, Embedded) and block.text is not None:
+                screen.print(Line(visible(shown(block.text))))
+    if single.structured is not None:
+        _show_json(screen, rewritten_json(single.structured, lambda v: shown(v) if isinstance(v, str) else v))
+    if not result.content and result.structured is None:
+        screen.print(Line("(the tool returned nothing)", style="dim"))
+
+
+def _show_json(screen: Screen, value: JSON) -> None:
+    from rich import json as pretty
+    from rich.text import Text as Line
+
+    text = visible(json.dumps(value, indent=2, ensure_ascii=False))
+    screen.print(pretty.JSON(text, ensure_ascii=False) if screen.out.is_terminal else Line(text))
+
+
+def _blob(block: Block) -> bytes | None:
+    match block:
+        case Image() | Audio() | Embedded():
+            return block.data
+        case Text() | ResourceLink():
+            return None
+        case _:
+            assert_never(block)
+
+
+def _described(block: Block, file: Path | None) -> str:
+    match block:
+        case Text():
+            return block.text
+        case Image() | Audio():
+            kind = "image" if isinstance(block, Image) else "audio"
+            return f"{kind} {block.mime_type}, {size(len(block.data))}{_where(file)}"
+        case ResourceLink():
+            facts = [block.mime_type, None if block.size is None else size(block.size), block.description]
+            return ", ".join([f"link {block.name}: {block.uri}", *(fact for fact in facts if fact)])
+        case Embedded():
+            facts = [block.mime_type, None if block.data is None else size(len(block.data))]
+            shown = ", ".join([f"resource {block.uri}", *(fact for fact in facts if fact)])
+            return shown + ("" if block.data is None else _where(file))
+        case _:
+            assert_never(block)
+
+
+def _where(file: Path | None) -> str:
+    return " (save it with --out DIR)" if file is None else f", saved as {file}"
+
+
+def _block_json(block: Block, file: Path | None) -> JSON:
+    """A block with its kind; what is not given is left out."""
+    kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(block).__name__).lower()
+    value: dict[str, JSON] = {"type": kind}
+    for name in type(block).__slots__:
+        own: Any = getattr(block, name)
+        if own is None:
+            continue
+        if name == "data":
+            value |= {"size": len(own)}
+            value |= {"data": base64.b64encode(own).decode()} if file is None else {"path": str(file)}
+        else:
+            value[name] = own
+    return value
+
+
+def _file_name(block: Block, tool: str) -> str:
+    """The name that the resource has, else the tool's, with an ending that fits."""
+    own = block.uri.rstrip("/").rpartition("/")[2].partition("?")[0] if isinstance(block, Embedded) else ""
+    stem = _safe(own)
+    if stem and Path(stem).suffix:
+        return stem
+    mime = None if isinstance(block, Text) else block.mime_type
+    kind = (mime or "").partition(";")[0].strip().lower()
+    return (stem or _safe(tool) or "blob") + (_ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ".bin")
+
+
+def _safe(name: str) -> str:
+    """The name, without what could lead out of a folder, or hide a file in it."""
+    return _UNSAFE.sub("_", name).strip("._")[:100]
+
+
+def _written(data: bytes, folder: Path, name: str) -> Path:
+    path, number = folder / name, 1
+    while True:
+        try:
+            with path.open("xb") as file:
+                file.write(data)
+            return path
+        except FileExistsError:
+            number += 1
+            path = folder / f"{Path(name).stem}-{number}{Path(name).suffix}"

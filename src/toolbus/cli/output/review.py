@@ -1,0 +1,213 @@
+"""What a config would run, connect to and read: exactly as it is written, for a person or as JSON.
+
+Nothing is expanded, cut or left to the terminal. A credential that is written out is `***`.
+"""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from io import StringIO
+from typing import TYPE_CHECKING
+
+from toolbus.cli.output.screen import exact
+from toolbus.config.literals import without_literals
+from toolbus.config.location import is_list, is_mapping
+from toolbus.config.model import ServerConfig
+from toolbus.config.override import ToolOverride
+from toolbus.config.project import DOTENV, Contents, env_file_path
+from toolbus.config.reference import MASK, Reference, parsed
+from toolbus.config.trust import Candidate
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_OF_EDITORS = ("workspaceFolder", "userHome")
+# As python-dotenv fills them in.
+_IN_DOTENV = re.compile(r"\$\{([^}:]*)(?::-[^}]*)?\}")
+# Variables that make a program run something, or look for it elsewhere.
+_RUNS_CODE = re.compile(
+    r"(LD|DYLD|PYTHON|NODE|NPM|RUBY|GEM|PERL|JAVA|JDK|BASH|GIT|UV|PIP)\w*|\w*(PATH|SHELL|OPTIONS|OPTS|PROXY|URL|HOST)|ENV",
+    re.IGNORECASE,
+)
+_LABELS = {"headers": "header", "env_file_variables": "env", "secrets": "secret", "inherit_env": "inherits"}
+
+
+def review(found: Candidate) -> dict[str, JSON]:
+    """By alias of each server that would be used, what it asks for."""
+    reviewed = _Project(found)
+    return {alias: reviewed.facts(server) for alias, server in found.config.servers.items()}
+
+
+def show(console: "Console", reviewed: Mapping[str, JSON], roots: Sequence[str]) -> None:
+    """Print it, a line for each fact; then the folders that servers are told of."""
+    from rich.text import Text
+
+    lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
+    width = max((len(label) for _, facts in lines for label, _ in facts), default=0)
+    for alias, facts in lines:
+        console.print(Text(exact(alias), style="bold"))
+        for label, text in facts:
+            console.print(Text.assemble((f"  {label:{width}}  ", "dim"), exact(text)))
+    if not lines:
+        console.print(Text("no servers", style="dim"))
+    if roots:
+        console.print(Text(f"roots, which servers may be told of: {', '.join(map(exact, roots))}"))
+    if any(MASK in text for _, facts in lines for _, text in facts):
+        console.print(Text(f"{MASK} hides what looks like a secret; the file has it", style="dim"))
+
+
+def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
+    for name, fact in facts.items():
+        label = _LABELS.get(name, name)
+        if name == "secrets":
+            yield from ((label, f"{secret['reference']}  {secret['source']}") for secret in fact)
+        elif name == "override":
+            yield from (
+                (label, f"{tool}: {json.dumps(rule, ensure_ascii=False)}") for tool, rule in fact.items()
+            )
+        elif is_mapping(fact):
+            gap = ": " if name == "headers" else "="
+            yield from ((label, f"{key}{gap}{text}") for key, text in fact.items())
+        elif name == "inherit_env":
+            yield label, "the whole environment" if fact == "all" else ", ".join(fact)
+        else:
+            yield label, "false: any certificate is accepted" if fact is False else str(fact)
+
+
+class _Project:
+    """The files of the project, and what a server makes of them."""
+
+    def __init__(self, found: Candidate) -> None:
+        assert found.config.folder is not None
+        self._folder = found.config.folder
+        self._contents: Contents = found.config.reviewed or {}
+        self._dotenv = self._variables(str(self._folder / DOTENV))
+
+    def facts(self, server: ServerConfig) -> dict[str, JSON]:
+        if server.mistake is not None:
+            return {"mistake": str(server.mistake)}
+        shown = without_literals(server)
+        words = [shown[key] for key in shown if key == "command" or key.startswith("args[")]
+        own = self._variables(env_file_path(server, self._folder))
+        inherited = server.inherit_env
+        facts: dict[str, JSON] = {
+            "command": shlex.join(words) or None,
+            "cwd": shown.get("cwd"),
+            "url": shown.get("url"),
+            "verify": None if server.verify is True else server.verify,
+            "headers": {name: shown[f"headers.{name}"] for name in server.headers},
+            "auth": shown.get("auth.token"),
+            "env": {name: shown[f"env.{name}"] for name in server.env},
+            "env_file": shown.get("env_file"),
+            "env_file_variables": {
+                name: _without_literals(name, text) if _RUNS_CODE.fullmatch(name) else MASK
+                for name, text in own.items()
+            },
+            "inherit_env": list(inherited) if is_list(inherited) else "all" if inherited == "all" else None,
+            "secrets": list(self._secrets(server, own)),
+            "override": {
+                tool: _rule(change) for tool, change in server.override.items() if _misleads(change)
+            },
+        }
+        return {name: fact for name, fact in facts.items() if fact not in (None, {}, [])}
+
+    def _secrets(self, server: ServerConfig, own: Mapping[str, str]) -> Iterator[JSON]:
+        """Each reference once, and what it stands for.
+
+        A value of `.env` is shown where it decides what is run or connected to, and hidden elsewhere.
+        """
+        names: dict[str, bool] = {}
+        for reference, decides in _references(server).items():
+            match reference.kind:
+                case "name":
+                    names[reference.body] = names.get(reference.body, False) or decides
+                case "file":
+                    path = os.path.realpath(os.path.join(self._folder, os.path.expanduser(reference.body)))
+                    yield _secret(f"file:{reference.body}", f"reads {path}")
+                case "keyring":
+                    yield _secret(f"keyring:{reference.body}", "from your keyring")
+                case "cmd":
+                    yield _secret(f"cmd:{reference.body}", "runs this command")
+        deciding = set(self._with_those_inside((name for name, decides in names.items() if decides), {}))
+        for name in self._with_those_inside(names, own):
+            if name in self._dotenv:
+                value = f": {_without_literals(name, self._dotenv[name])}" if name in deciding else ""
+                yield _secret(name, f"from the environment, else from {DOTENV}{value}")
+            elif name not in _OF_EDITORS:
+                yield _secret(name, "from the environment")
+
+    def _with_those_inside(self, names: Iterable[str], own: Mapping[str, str]) -> Iterable[str]:
+        """The names, and those that the values of dotenv files refer to in turn."""
+        found = dict.fromkeys(names)
+        waiting = [*(self._dotenv.get(name, "") for name in found), *own.values()]
+        while waiting:
+            for name in _IN_DOTENV.findall(waiting.pop()):
+                if name not in found:
+                    found[name] = None
+                    waiting.append(self._dotenv.get(name, ""))
+        return found
+
+    def _variables(self, path: str | None) -> dict[str, str]:
+        """The variables of a dotenv file of the project, as they are written."""
+        from dotenv import dotenv_values
+
+        content = self._contents.get(path) if path is not None else None
+        if content is None:
+            return {}
+        stream = StringIO(content.decode("utf-8-sig", errors="replace"))
+        values = dotenv_values(stream=stream, interpolate=False)
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _references(server: ServerConfig) -> dict[Reference, bool]:
+    """All references of a server, and whether they decide what is run or connected to."""
+    found: dict[Reference, bool] = {}
+    for field, text in server.texts():
+        for part in parsed(text):
+            if isinstance(part, Reference):
+                found[part] = found.get(part, False) or _decides(field)
+    return found
+
+
+def _decides(field: str) -> bool:
+    """Whether what stands in that field decides what is run or connected to; else it is only passed on."""
+    kind, _, name = field.partition(".")
+    if kind == "env":
+        return _RUNS_CODE.fullmatch(name) is not None
+    return kind not in ("headers", "auth")
+
+
+def _misleads(change: ToolOverride) -> bool:
+    """Whether a model would see, or send, something else than the server has it."""
+    return not change.rule.keys().isdisjoint(("description", "append", "arguments", "schema"))
+
+
+def _rule(change: ToolOverride) -> JSON:
+    """What is changed, without the credentials among the values of arguments."""
+    arguments = {
+        name: {
+            key: _without_literals(name, part)
+            if key in ("default", "value") and isinstance(part, str)
+            else part
+            for key, part in rule.items()
+        }
+        for name, rule in change.rule.get("arguments", {}).items()
+    }
+    return {**change.rule, **({"arguments": arguments} if arguments else {})}
+
+
+def _secret(reference: str, source: str) -> JSON:
+    return {"reference": f"${{{reference}}}", "source": source}
+
+
+def _without_literals(name: str, text: str) -> str:
+    """The value of a variable, unless it is a credential."""
+    try:
+        alone = ServerConfig(alias=DOTENV, transport="stdio", command=DOTENV, env={name: text})
+        return without_literals(alone)[f"env.{name}"]
+    except ConfigError:  # half a reference: no credential that could be used
+        return text

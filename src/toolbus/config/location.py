@@ -1,0 +1,108 @@
+"""Where in the config a value stands, so that every error about it names file, server and key.
+
+No message here quotes a value: values may be secrets.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import TypeGuard
+
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
+
+
+def is_mapping(value: object) -> TypeGuard[Mapping[JSON, JSON]]:
+    """Whether the value is a mapping, of whatever keys."""
+    return isinstance(value, Mapping)
+
+
+def is_list(value: object) -> TypeGuard[Sequence[JSON]]:
+    """Whether the value is a list or a tuple; a string is neither."""
+    return isinstance(value, list | tuple)
+
+
+def near_miss(word: object, known: Iterable[str]) -> str:
+    """The end of an error message that offers the nearest known word, or nothing."""
+    close = get_close_matches(str(word), list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def joined(mistakes: Sequence[ConfigError]) -> ConfigError:
+    """One error that lists all the mistakes; a single mistake is that error itself."""
+    if len(mistakes) == 1:
+        return mistakes[0]
+    files, servers = {error.file for error in mistakes}, {error.server for error in mistakes}
+    file = mistakes[0].file if len(files) == 1 else None
+    server = mistakes[0].server if len(servers) == 1 else None
+    listed = [
+        str(ConfigError(error.problem, server=error.server if server is None else None, key=error.key))
+        for error in mistakes
+    ]
+    numbered = " ".join(f"({number}) {text}" for number, text in enumerate(listed, start=1))
+    return ConfigError(f"{len(listed)} mistakes: {numbered}", file=file, server=server, mistakes=mistakes)
+
+
+class Mistakes(list[ConfigError]):
+    """The mistakes found so far, so that a user sees all of them at once."""
+
+    @contextmanager
+    def collected(self) -> Generator[None]:
+        """Keep the ConfigError that is raised within, and go on after it."""
+        try:
+            yield
+        except ConfigError as error:
+            for mistake in error.mistakes:
+                # A bus keeps it for long, and the frames of its traceback hold values, secrets among them.
+                mistake.__traceback__ = mistake.__context__ = None
+                self.append(mistake)
+
+    def raise_any(self) -> None:
+        """ConfigError if there are any."""
+        if self:
+            raise joined(self)
+
+
+def printable(key: str) -> str:
+    """The key itself, quoted when it would break the one line of a message."""
+    return key if key.isprintable() else repr(key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A file and a server in it, either may be unknown."""
+
+    file: str | None = None
+    server: str | None = None
+
+    def error(self, problem: str, key: str | None = None) -> ConfigError:
+        """The error that tells this problem, to be raised by the caller."""
+        shown = None if key is None else printable(key)
+        return ConfigError(problem, file=self.file, server=self.server, key=shown)
+
+    def unknown_key(self, key: object, known: Iterable[str], within: str = "") -> ConfigError:
+        """The error for a key nobody knows, with the nearest known one."""
+        problem = f"unknown key{near_miss(key, known)}"
+        return self.error(problem, f"{within}.{key}" if within else str(key))
+
+    def unknown_restriction(self, key: object, meant: str) -> ConfigError:
+        """The error for a key that may be a misspelled restriction."""
+        hint = "" if key == meant else f"; did you mean {meant!r}?"
+        return self.error(f"unknown key, not ignored since it may be there to restrict{hint}", str(key))
+
+    def relocated(self, error: ConfigError, key: Callable[[str | None], str | None]) -> ConfigError:
+        """The same mistakes, at this place; `key` returns the whole key for each one's own."""
+        return joined([self.error(mistake.problem, key(mistake.key)) for mistake in error.mistakes])
+
+    def mapping(self, value: JSON, key: str) -> Mapping[JSON, JSON]:
+        """The value, known to be a mapping; ConfigError otherwise."""
+        if not is_mapping(value):
+            raise self.error("expected a mapping", key)
+        return value
+
+    def names(self, value: JSON, key: str) -> tuple[str, ...]:
+        """The value as a tuple, known to be a list of strings; ConfigError otherwise."""
+        if not is_list(value) or not all(isinstance(name, str) for name in value):
+            raise self.error("expected a list of strings", key)
+        return tuple(value)

@@ -1,0 +1,103 @@
+"""A call under way, as its connection sees it: what the server asks or tells meanwhile belongs to it."""
+
+from collections.abc import Callable
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+
+from mcp.shared.dispatcher import ProgressFnT
+
+from toolbus.core.events import OnLog
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class CallInFlight:
+    """One call."""
+
+    tool: str | None
+    """The server's own name of the tool; None where a resource or a prompt is asked for."""
+    call: int | None = None
+    """The number of the call in the events, if anyone hears them."""
+    on_progress: ProgressFnT | None = None
+    on_log: OnLog | None = None
+    suspends: bool = False
+    """Whether a question ends the call for now, to be answered later."""
+    longest: float | None = None
+    """Seconds that it may take if progress keeps it alive; without, progress changes nothing."""
+    asked: float = 0
+    """How often the server has asked; what may belong to several calls counts as a part for each."""
+    unanswered: str | None = None
+    """What the server asked in vain."""
+    ending: "tuple[Callable[[CallInFlight], None], ...]" = ()
+    """Who wants to know when it is over."""
+
+
+CURRENT: ContextVar[CallInFlight | None] = ContextVar("toolbus_call_in_flight", default=None)
+"""The call whose task this is; what comes over a pipe comes to another task (see `CallsInFlight`)."""
+
+
+class CallsInFlight:
+    """The calls under way on one connection."""
+
+    def __init__(self) -> None:
+        self._under_way: set[CallInFlight] = set()
+
+    def under_way(self, in_flight: CallInFlight) -> "_UnderWay":
+        """What the server says until the end of the block may be about this call."""
+        return _UnderWay(self._under_way, in_flight)
+
+    @property
+    def spoken_of(self) -> CallInFlight | None:
+        """The call that what the server says now is about: its own task says so, or it is the only one."""
+        current = CURRENT.get()
+        if current in self._under_way:
+            return current
+        return next(iter(self._under_way)) if len(self._under_way) == 1 else None
+
+    @property
+    def any(self) -> bool:
+        """Whether there is one."""
+        return bool(self._under_way)
+
+    def count_question(self) -> float:
+        """Count what the server asks; gives how often it has asked for one call by now, at least."""
+        concerned = self._concerned
+        for one in concerned:
+            one.asked += 1 / len(concerned)
+        return min((one.asked for one in concerned), default=0)
+
+    def when_over(self, end: Callable[[], None]) -> None:
+        """Call `end` when what the server speaks of now is over: the call, or all that it may be."""
+        left = set(self._concerned)
+
+        def over(in_flight: CallInFlight) -> None:
+            left.discard(in_flight)
+            if not left:
+                end()
+
+        for one in tuple(left):
+            one.ending += (over,)
+
+    @property
+    def _concerned(self) -> set[CallInFlight]:
+        in_flight = self.spoken_of
+        return set(self._under_way) if in_flight is None else {in_flight}
+
+
+class _UnderWay:
+    """The block of one call; no generator, because every call goes through it."""
+
+    __slots__ = ("_all", "_in_flight", "_token")
+
+    def __init__(self, all_of_them: set[CallInFlight], in_flight: CallInFlight) -> None:
+        self._all = all_of_them
+        self._in_flight = in_flight
+
+    def __enter__(self) -> None:
+        self._all.add(self._in_flight)
+        self._token: Token[CallInFlight | None] = CURRENT.set(self._in_flight)
+
+    def __exit__(self, *raised: object) -> None:
+        CURRENT.reset(self._token)
+        self._all.discard(self._in_flight)
+        for over in self._in_flight.ending:
+            over(self._in_flight)

@@ -1,0 +1,1 @@
+"""Where the MCP SDK's types become our records."""

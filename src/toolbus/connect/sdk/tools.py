@@ -1,0 +1,121 @@
+"""The border for tools: a listed definition becomes a record, or is left out with a reason.
+
+Names and schemas have to be right, because a call depends on them. Anything else that is wrong is ignored,
+and the tool's history tells so: its texts are cleaned, what has the wrong type or cannot be written as JSON
+is dropped. Dropping a hint is safe, since the protocol's defaults are the cautious ones.
+"""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic_core import to_json
+
+from toolbus.connect.sdk.tool_schemas import arguments_schema
+from toolbus.core.encodable import DEEPEST, unwritable
+from toolbus.core.records import JSON, NOTHING, RECEIVED, Change, JSONObject, Origin, Quarantined, ToolSpec
+from toolbus.core.text import cleaned, cleaned_schema
+
+_SCHEMAS = ("inputSchema", "outputSchema")
+_OPTIONAL: Mapping[str, type] = {"description": str, "title": str, "annotations": dict, "_meta": dict}
+_HINTS: Mapping[str, type] = {
+    "title": str,
+    "readOnlyHint": bool,
+    "destructiveHint": bool,
+    "idempotentHint": bool,
+    "openWorldHint": bool,
+}
+
+
+def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
+    """A tool as listed, still under the server's own name; or why it is of no use."""
+    if not isinstance(tool, dict):
+        return Quarantined(tool="(no name)", reason="the definition is no object")
+    item = cast("dict[str, JSON]", tool)
+    name = item.get("name")
+    if not isinstance(name, str) or not name.strip():
+        return Quarantined(tool="(no name)", reason="it has no name")
+    ignored: list[str] = []
+    item = _with_object(item, ignored)
+    for key in _SCHEMAS:
+        if not isinstance(item.get(key), dict) and (key == "inputSchema" or item.get(key) is not None):
+            found = "is missing" if item.get(key) is None else "is no object"
+            return Quarantined(tool=_shown(name), reason=f"{key} {found}")
+    item = _typed(item, _OPTIONAL, ignored)
+    annotations: JSONObject = item.get("annotations") or NOTHING
+    if annotations:
+        annotations = _typed(annotations, _HINTS, ignored, "annotations.")
+    meta: JSONObject = item.get("_meta") or NOTHING
+    if not _is_plain(item):
+        if (fault := unwritable(name)) is not None:
+            return Quarantined(tool=_shown(name), reason=f"its name {fault}")
+        item = _mended(item, ignored)
+        for key in _SCHEMAS:
+            if (fault := unwritable(item.get(key))) is not None:
+                return Quarantined(tool=name, reason=f"{key} {fault}")
+        annotations = _writable(annotations, ignored, "annotations.")
+        meta = _writable(meta, ignored, "_meta.")
+    input_schema = arguments_schema(item["inputSchema"], ignored)
+    return ToolSpec(
+        name=name,
+        origin=Origin(server, name),
+        description=item.get("description") or "",
+        title=item.get("title") or annotations.get("title"),
+        input_schema=input_schema,
+        output_schema=item.get("outputSchema"),
+        annotations=annotations,
+        meta=meta,
+        history=(Change(shaper=RECEIVED, fields=tuple(ignored)),) if ignored else (),
+    )
+
+
+def _with_object(item: JSONObject, ignored: list[str]) -> JSONObject:
+    """The definition with an object for an input schema that is only `true`, which takes everything."""
+    if item.get("inputSchema") is not True:
+        return item
+    ignored.append("inputSchema (true)")
+    return {**item, "inputSchema": {"type": "object"}}
+
+
+def _typed(given: JSONObject, kinds: Mapping[str, type], ignored: list[str], at: str = "") -> JSONObject:
+    """The object without the known keys that have the wrong type; null counts as absent."""
+    wrong = [key for key, kind in kinds.items() if key in given and not isinstance(given[key], kind)]
+    if not wrong:
+        return given
+    ignored += [f"{at}{key}" for key in wrong if given[key] is not None]
+    return {key: value for key, value in given.items() if key not in wrong}
+
+
+def _is_plain(item: JSONObject) -> bool:
+    """Whether it can certainly be written: true of most tools, and a third of the time of `unwritable`."""
+    try:
+        text = to_json(item, inf_nan_mode="constants")
+    except ValueError:
+        return False
+    # Short: Python writes no number of more than 4,300 digits.
+    is_small = len(text) < 4_300 and text.count(b"{") + text.count(b"[") <= DEEPEST
+    return (is_small and b"NaN" not in text and b"Infinity" not in text) or unwritable(item) is None
+
+
+def _mended(item: JSONObject, ignored: list[str]) -> JSONObject:
+    """The definition with clean texts, where they could not be written as they were sent."""
+    fresh: dict[str, Any] = dict(item)
+    for key, clean in (
+        ("description", cleaned),
+        ("title", cleaned),
+        *((key, cleaned_schema) for key in _SCHEMAS),
+    ):
+        if item.get(key) is not None and unwritable(item[key]) is not None:
+            fresh[key] = clean(item[key])
+            ignored.append(key)
+    return fresh
+
+
+def _writable(given: JSONObject, ignored: list[str], at: str) -> JSONObject:
+    wrong = [key for key, value in given.items() if unwritable({key: value}) is not None]
+    ignored += [f"{at}{_shown(key)}" for key in wrong]
+    return {key: value for key, value in given.items() if key not in wrong} if wrong else given
+
+
+def _shown(name: str) -> str:
+    """A name that can be printed, whatever was sent."""
+    return name.encode(errors="backslashreplace").decode()

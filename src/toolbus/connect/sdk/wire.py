@@ -1,0 +1,273 @@
+"""The border: what the SDK knows becomes our records here, and nowhere else."""
+
+import base64
+import binascii
+from collections.abc import Iterable, Mapping
+from typing import Literal, assert_never
+
+import mcp_types as types
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic.alias_generators import to_camel
+
+from toolbus.connect.sdk.result_filter import keep_unknown_blocks
+from toolbus.core.elicitation import Answer, Elicitation
+from toolbus.core.interactions import Sampled
+from toolbus.core.records import (
+    JSON,
+    Audio,
+    Block,
+    Completion,
+    Embedded,
+    Era,
+    Image,
+    JSONObject,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    PromptResult,
+    Resource,
+    ResourceLink,
+    ResourceTemplate,
+    TaskState,
+    Text,
+    ToolResult,
+)
+from toolbus.core.text import cleaned
+
+POLL_AFTER = 1.0
+"""Seconds between two looks at a task whose server does not say."""
+
+
+def era(protocol: str) -> Era:
+    """Which era a protocol version belongs to."""
+    return "modern" if protocol in MODERN_PROTOCOL_VERSIONS else "legacy"
+
+
+def resource(server: str, item: types.Resource) -> Resource:
+    """A listed resource."""
+    return Resource(
+        server=server,
+        uri=item.uri,
+        name=item.name,
+        title=item.title,
+        description=item.description or "",
+        mime_type=item.mime_type,
+        size=item.size,
+    )
+
+
+def resource_template(server: str, item: types.ResourceTemplate) -> ResourceTemplate:
+    """A listed resource template."""
+    return ResourceTemplate(
+        server=server,
+        uri_template=item.uri_template,
+        name=item.name,
+        title=item.title,
+        description=item.description or "",
+        mime_type=item.mime_type,
+    )
+
+
+def prompt(server: str, item: types.Prompt) -> Prompt:
+    """A listed prompt."""
+    arguments = tuple(
+        PromptArgument(name=a.name, description=a.description or "", required=bool(a.required))
+        for a in item.arguments or ()
+    )
+    return Prompt(
+        server=server,
+        name=item.name,
+        title=item.title,
+        description=item.description or "",
+        arguments=arguments,
+    )
+
+
+def tool_result(result: types.CallToolResult) -> ToolResult:
+    """What a tool said, nothing lost."""
+    return ToolResult(
+        content=tuple([block(item) for item in result.content]),
+        structured=result.structured_content,
+        is_error=result.is_error,
+        meta=result.meta or {},
+    )
+
+
+def prompt_result(result: types.GetPromptResult) -> PromptResult:
+    """A prompt with its arguments filled in."""
+    return PromptResult(
+        description=result.description,
+        messages=tuple(PromptMessage(role=m.role, content=block(m.content)) for m in result.messages),
+    )
+
+
+def elicitation(server: str, tool: str | None, params: types.ElicitRequestParams) -> Elicitation:
+    """A question of the server."""
+    form = params if isinstance(params, types.ElicitRequestFormParams) else None
+    address = params if isinstance(params, types.ElicitRequestURLParams) else None
+    return Elicitation.asked(
+        server,
+        tool,
+        params.message,
+        form.requested_schema if form else None,
+        address.url if address else None,
+    )
+
+
+def elicit_result(answer: Answer) -> types.ElicitResult:
+    """An answer for the server."""
+    content = dict(answer.content) if answer.action == "accept" and answer.content is not None else None
+    return types.ElicitResult(action=answer.action, content=content)
+
+
+def sampling_messages(messages: Iterable[types.SamplingMessage]) -> tuple[PromptMessage, ...] | None:
+    """What a model is to read; None if there is something in it that is no text, picture or sound."""
+    found: list[PromptMessage] = []
+    for message in messages:
+        for item in message.content_as_list:
+            if not isinstance(item, types.TextContent | types.ImageContent | types.AudioContent):
+                return None
+            found.append(PromptMessage(role=message.role, content=block(item)))
+    return tuple(found)
+
+
+def sampled(result: Sampled) -> types.CreateMessageResult:
+    """What a model wrote, for the server."""
+    made = result.content
+    content: types.TextContent | types.ImageContent | types.AudioContent
+    match made:
+        case Text():
+            content = types.TextContent(text=made.text)
+        case Image():
+            content = types.ImageContent(data=_encoded(made.data), mime_type=made.mime_type)
+        case Audio():
+            content = types.AudioContent(data=_encoded(made.data), mime_type=made.mime_type)
+        case _:
+            assert_never(made)
+    return types.CreateMessageResult(
+        role="assistant", content=content, model=result.model, stop_reason=result.stop_reason
+    )
+
+
+def completion(result: types.CompleteResult) -> Completion:
+    """What an argument may be."""
+    found = result.completion
+    return Completion(values=tuple(found.values), total=found.total, has_more=bool(found.has_more))
+
+
+def task_state(raw: dict[str, JSON]) -> TaskState:
+    """How a task is doing; ValidationError if that is no answer to the question."""
+    task = _Task.model_validate(raw)
+    result = None
+    if task.status == "completed":
+        # As a call's: some servers send structured content alone.
+        said: dict[str, JSON] = {"content": [], **(task.result or {})}
+        keep_unknown_blocks(said)
+        result = tool_result(types.CallToolResult.model_validate(said, by_name=False))
+    error = task.error.get("message") if task.error else None
+    poll = task.poll_interval if task.poll_interval_ms is None else task.poll_interval_ms
+    return TaskState(
+        id=task.task_id,
+        status=task.status,
+        message=cleaned(task.status_message) if task.status_message else None,
+        poll_after=POLL_AFTER if poll is None else poll / 1000,
+        requests=requests_json(task.input_requests or {}),
+        result=result,
+        error=cleaned(str(error)) if error else None,
+    )
+
+
+def requests_json(requests: Mapping[str, types.InputRequest]) -> dict[str, JSON]:
+    """What a server asks, as it asked, for later."""
+    return inputs.dump_python(dict(requests), mode="json", by_alias=True, exclude_none=True)
+
+
+inputs: TypeAdapter[dict[str, types.InputRequest]] = TypeAdapter(dict[str, types.InputRequest])
+
+
+class _Task(BaseModel):
+    """The wire format of the tasks extension, which the SDK leaves to others; and that of the legacy era."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+    task_id: str
+    status: Literal["working", "input_required", "completed", "failed", "cancelled"]
+    status_message: str | None = None
+    poll_interval_ms: float | None = Field(default=None, allow_inf_nan=False)
+    poll_interval: float | None = Field(default=None, allow_inf_nan=False)
+    """What the legacy era calls the same."""
+    input_requests: dict[str, types.InputRequest] | None = None
+    result: dict[str, JSON] | None = None
+    error: dict[str, JSON] | None = None
+
+
+def contents(
+    items: Iterable[types.TextResourceContents | types.BlobResourceContents],
+) -> tuple[Embedded, ...]:
+    """What was read of a resource."""
+    return tuple(_embedded(item) for item in items)
+
+
+def block(item: types.ContentBlock) -> Block:
+    """One content block."""
+    match item:
+        case types.TextContent():
+            return Text(text=item.text, annotations=_plain(item.annotations), meta=item.meta)
+        case types.ImageContent():
+            return Image(
+                data=_decoded(item.data),
+                mime_type=item.mime_type,
+                annotations=_plain(item.annotations),
+                meta=item.meta,
+            )
+        case types.AudioContent():
+            return Audio(
+                data=_decoded(item.data),
+                mime_type=item.mime_type,
+                annotations=_plain(item.annotations),
+                meta=item.meta,
+            )
+        case types.ResourceLink():
+            return ResourceLink(
+                uri=item.uri,
+                name=item.name,
+                title=item.title,
+                description=item.description,
+                mime_type=item.mime_type,
+                size=item.size,
+                annotations=_plain(item.annotations),
+                meta=item.meta,
+            )
+        case types.EmbeddedResource():
+            return _embedded(item.resource, annotations=_plain(item.annotations))
+        case _:
+            assert_never(item)
+
+
+def _embedded(
+    item: types.TextResourceContents | types.BlobResourceContents, annotations: JSONObject | None = None
+) -> Embedded:
+    return Embedded(
+        uri=item.uri,
+        text=item.text if isinstance(item, types.TextResourceContents) else None,
+        data=_decoded(item.blob) if isinstance(item, types.BlobResourceContents) else None,
+        mime_type=item.mime_type,
+        annotations=annotations,
+        meta=item.meta,
+    )
+
+
+def _encoded(data: bytes) -> str:
+    return base64.b64encode(data).decode("ascii")
+
+
+def _decoded(data: str) -> bytes:
+    try:
+        return base64.b64decode(data)
+    except (binascii.Error, ValueError):
+        return data.encode()  # not base64, against the protocol: better the text as sent than nothing
+
+
+def _plain(model: BaseModel | None) -> dict[str, JSON] | None:
+    return None if model is None else model.model_dump(mode="json", by_alias=True, exclude_none=True)

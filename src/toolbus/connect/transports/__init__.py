@@ -1,0 +1,1 @@
+"""How messages reach a server: a child process, streamable HTTP, SSE, or memory."""

@@ -1,0 +1,62 @@
+"""How results and tools look at a prompt and in a notebook. Whatever a server sent, it stays text there."""
+
+import json
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from toolbus.core.text import cleaned
+
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""What a notebook shows; SVG is left out, because it can hold scripts."""
+_TEXT = 60
+_SIGNATURE = 90
+
+
+def shortened(text: str, longest: int = _TEXT) -> str:
+    """The text in one line, cut where it is too long."""
+    line = " ".join(cleaned(text[: 4 * longest]).split())
+    return line if len(line) <= longest and len(text) <= 4 * longest else f"{line[: longest - 3].rstrip()}..."
+
+
+def counted(number: int, what: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def signature(name: str, arguments: Mapping[str, Any], required: Sequence[Any]) -> str:
+    """A tool as one writes a call: `search(query, limit=10)`; `arguments` are their schemas by name."""
+    needed = [argument for argument in arguments if argument in required]
+    optional = [
+        f"{argument}={_default(schema)}" for argument, schema in arguments.items() if argument not in required
+    ]
+    return f"{cleaned(name)}({shortened(', '.join([*needed, *optional]), _SIGNATURE)})"
+
+
+def _default(schema: Any) -> str:
+    value = schema.get("default") if isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  JSON
+    if isinstance(value, str):
+        return repr(shortened(value, 20))
+    return shortened(repr(value), 20)  # pyright: ignore[reportUnknownArgumentType]  JSON
+
+
+def result_line(text: str, structured: Any, others: Sequence[str], state: str) -> str:
+    """What a result says in one line; `others` are the kinds of its blocks that are not text."""
+    said = repr(shortened(text)) if text else ""
+    if not said and structured is not None:
+        said = shortened(json.dumps(structured, ensure_ascii=False, default=str))
+    kinds = ", ".join(counted(number, kind) for kind, number in Counter(others).items())
+    return f"<ToolResult {' '.join(filter(None, [said, kinds and f'[{kinds}]', state])) or 'empty'}>"
+
+
+def mime_bundle(text: str, plain: str, pictures: Sequence[tuple[str, bytes]]) -> dict[str, str]:
+    """The text and the pictures for a notebook, and what is shown where there is neither."""
+    text = cleaned(text)
+    shown = [(mime, b64encode(data).decode()) for mime, data in pictures if mime in PICTURES]
+    bundle = {"text/plain": text or plain, **dict(reversed(shown))}  # the first one of each type
+    if len(shown) > 1 or (shown and text):
+        images = "".join(f'<img src="data:{mime};base64,{data}">' for mime, data in shown)
+        bundle["text/html"] = f"<pre>{escape(text)}</pre>{images}"
+    return bundle

@@ -1,0 +1,398 @@
+"""What travels between the stages: plain, frozen values that know neither SDK nor network."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias
+
+from toolbus.core.display import mime_bundle, result_line
+from toolbus.core.elicitation import Pending
+from toolbus.core.errors import ToolFailed
+
+JSON: TypeAlias = Any
+"""A JSON value; the one place where `Any` is meant."""
+
+JSONObject: TypeAlias = Mapping[str, JSON]
+NOTHING: JSONObject = {}
+"""The empty object of all records that have none; not to be changed."""
+Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
+"""Told how far a call has come: progress, total and message."""
+LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+Era: TypeAlias = Literal["modern", "legacy"]
+Via: TypeAlias = Literal["tools/call", "resources/list", "resources/read", "prompts/get"]
+State: TypeAlias = Literal["idle", "connecting", "ready", "retrying", "auth_required", "failed", "closed"]
+
+
+OWN = "toolbus"
+"""The server in the origin of the bus's own tools; no server may have it as its alias."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a tool comes from: the server's alias and the server's own name for the tool."""
+
+    server: str
+    tool: str
+
+    def __str__(self) -> str:
+        return f"{self.server}/{self.tool}"
+
+
+RECEIVED = "received"
+"""The first step in a tool's history, if something in its definition was invalid and ignored."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a shaper did to a tool: the fields that were other before."""
+
+    shaper: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArgumentMap:
+    """How the arguments that a model gives become those that the server takes."""
+
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The model's name to the server's."""
+    defaults: JSONObject = field(default_factory=lambda: NOTHING)
+    """What is sent unless the model gives it, by the server's name."""
+    fixed: JSONObject = field(default_factory=lambda: NOTHING)
+    """What is always sent, whatever the model gives."""
+    hidden: frozenset[str] = frozenset()
+    """What the model cannot give, by the server's name."""
+
+    def sent(self, arguments: JSONObject) -> dict[str, JSON]:
+        """The arguments for the server."""
+        given = {
+            self.renamed.get(name, name): value
+            for name, value in arguments.items()
+            if name in self.renamed or name not in self.hidden
+        }
+        # A model says null for what it does not give.
+        absent = {name: value for name, value in self.defaults.items() if given.get(name) is None}
+        return {**given, **absent, **self.fixed}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSpec:
+    """One tool as a model should see it; `origin` says whom a call goes to."""
+
+    name: str
+    origin: Origin
+    description: str = ""
+    title: str | None = None
+    input_schema: JSONObject = field(default_factory=lambda: {"type": "object"})
+    output_schema: JSONObject | None = None
+    annotations: JSONObject = field(default_factory=lambda: NOTHING)
+    """The server's hints as sent: readOnlyHint, destructiveHint, idempotentHint, openWorldHint. Not trust."""
+    options: JSONObject = field(default_factory=lambda: NOTHING)
+    """Provider options, by provider."""
+    meta: JSONObject = field(default_factory=lambda: NOTHING)
+    maps: tuple[ArgumentMap, ...] = ()
+    """How arguments are mapped back to the server's, the last one first."""
+    server_schema: JSONObject | None = None
+    """What the server takes, if that is not `input_schema`."""
+    via: Via = "tools/call"
+    """What a call of it asks the server for: resources and prompts may be tools, too."""
+    history: tuple[Change, ...] = ()
+    """What was done to it on the way from the server."""
+    definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
+    """A memo of what this spec became in each dialect; kept by `toolbus.shape.dialects`."""
+
+    def sent(self, arguments: JSONObject) -> JSONObject:
+        """The arguments as the server takes them."""
+        for step in reversed(self.maps):
+            arguments = step.sent(arguments)
+        return arguments
+
+    def under(self, name: str, *past: Change) -> "ToolSpec":
+        """The same tool under another name; much faster than `dataclasses.replace`."""
+        return ToolSpec(
+            name=name,
+            origin=self.origin,
+            description=self.description,
+            title=self.title,
+            input_schema=self.input_schema,
+            output_schema=self.output_schema,
+            annotations=self.annotations,
+            options=self.options,
+            meta=self.meta,
+            maps=self.maps,
+            server_schema=self.server_schema,
+            via=self.via,
+            history=past or self.history,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """Something a server lets clients read, known by its URI."""
+
+    server: str
+    uri: str
+    name: str
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceTemplate:
+    """A family of resources whose URIs follow one pattern."""
+
+    server: str
+    uri_template: str
+    name: str
+    title: str | None = None
+    description: str = ""
+    mime_type: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptArgument:
+    """One argument of a prompt."""
+
+    name: str
+    description: str = ""
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A message template that a server offers."""
+
+    server: str
+    name: str
+    title: str | None = None
+    description: str = ""
+    arguments: tuple[PromptArgument, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quarantined:
+    """A tool that was left out: its definition is invalid, or a shaper cannot take it."""
+
+    tool: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inventory:
+    """What one server offers now. Tools carry the server's own names; `stale` marks a kept last good list."""
+
+    tools: tuple[ToolSpec, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    templates: tuple[ResourceTemplate, ...] = ()
+    prompts: tuple[Prompt, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()
+    instructions: str | None = None
+    notes: tuple[str, ...] = ()
+    pages: int = 0
+    stale: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A text block."""
+
+    text: str
+    annotations: JSONObject | None = None
+    meta: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A picture, decoded."""
+
+    data: bytes = field(repr=False)
+    mime_type: str
+    annotations: JSONObject | None = None
+    meta: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audio:
+    """A sound, decoded."""
+
+    data: bytes = field(repr=False)
+    mime_type: str
+    annotations: JSONObject | None = None
+    meta: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceLink:
+    """A pointer to a resource the client may read."""
+
+    uri: str
+    name: str
+    title: str | None = None
+    description: str | None = None
+    mime_type: str | None = None
+    size: int | None = None
+    annotations: JSONObject | None = None
+    meta: JSONObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Embedded:
+    """A resource sent along: `text`, or `data` for a blob."""
+
+    uri: str
+    text: str | None = None
+    data: bytes | None = field(default=None, repr=False)
+    mime_type: str | None = None
+    annotations: JSONObject | None = None
+    meta: JSONObject | None = None
+
+
+Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ToolResult:
+    """What a tool said, nothing lost; a tool that failed says so in `is_error`."""
+
+    content: tuple[Block, ...] = ()
+    structured: JSON = None
+    is_error: bool = False
+    meta: JSONObject = field(default_factory=dict[str, JSON])
+    pending: Pending | None = None
+    """Set if there is no result yet: the call waits for an answer, and can be resumed."""
+    tool: str | None = field(default=None, compare=False)
+    """The public name of the tool, if the call failed."""
+
+    @property
+    def text(self) -> str:
+        """The text blocks, joined by line breaks."""
+        return "\n".join(block.text for block in self.content if isinstance(block, Text))
+
+    def raise_for_error(self) -> "ToolResult":
+        """Itself; raises `ToolFailed` if the tool reported an error."""
+        if self.is_error:
+            raise ToolFailed(self.tool, self.text)
+        return self
+
+    def __repr__(self) -> str:
+        others = [type(block).__name__.lower() for block in self.content if not isinstance(block, Text)]
+        state = "error" if self.is_error else "pending" if self.pending else ""
+        return result_line(self.text, self.structured, others, state)
+
+    def _repr_mimebundle_(self, **_: object) -> dict[str, str]:
+        """For notebooks: text, and pictures as pictures."""
+        text = f"[error] {self.text}" if self.is_error and self.text else self.text
+        blocks = (block for block in self.content if isinstance(block, Image | Embedded))
+        return mime_bundle(
+            text, repr(self), [(b.mime_type, b.data) for b in blocks if b.mime_type and b.data]
+        )
+
+    def noting(self, **facts: JSON) -> "ToolResult":
+        """The same result with facts of ours in its meta, under `toolbus`."""
+        ours = {**self.meta.get("toolbus", {}), **facts}
+        return ToolResult(
+            content=self.content,
+            structured=self.structured,
+            is_error=self.is_error,
+            meta={**self.meta, "toolbus": ours},
+            pending=self.pending,
+            tool=self.tool,
+        )
+
+    @classmethod
+    def waiting(cls, pending: Pending) -> "ToolResult":
+        """The result of a call that waits for an answer."""
+        return cls(content=(Text(text=str(pending)),), pending=pending)
+
+    @classmethod
+    def failure(cls, message: str, tool: str | None = None) -> "ToolResult":
+        """The result that tells a model why there is none."""
+        return cls(content=(Text(text=f"MCP error: {message}"),), is_error=True, tool=tool)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """How long the text of a result may be for a model; the smaller of both counts, None is no limit."""
+
+    characters: int | None = None
+    tokens: int | None = None
+
+    SMALLEST: ClassVar[int] = 200
+    """In characters: room for the note that says what is missing."""
+
+
+# Claude Code refuses a result of more than 25,000 tokens and warns from 10,000 on (MAX_MCP_OUTPUT_TOKENS;
+# developers.figma.com/docs/figma-mcp-server/mcp-clients-issues quotes it). Others cut at 50 kB: opencode
+# (anomalyco/opencode#22565), pi (earendil-works/pi#134). Codex cut at 10 kB, and its users missed whole
+# issues and files (openai/codex#6544).
+DEFAULT_BUDGET = Budget(characters=40_000, tokens=10_000)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptMessage:
+    """One message of a prompt."""
+
+    role: Literal["user", "assistant"]
+    content: Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptResult:
+    """A prompt with its arguments filled in."""
+
+    messages: tuple[PromptMessage, ...]
+    description: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """What an argument may be, as far as the server knows."""
+
+    values: tuple[str, ...] = ()
+    total: int | None = None
+    has_more: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskState:
+    """How a task is doing: a call that a server works on by itself."""
+
+    id: str
+    status: Literal["working", "input_required", "completed", "failed", "cancelled"]
+    message: str | None = None
+    poll_after: float = 1.0
+    """Seconds after which the server likes to be asked again."""
+    requests: JSONObject = field(default_factory=lambda: NOTHING)
+    """What it wants to know, by its own keys."""
+    result: ToolResult | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerStatus:
+    """The truth about one link, now."""
+
+    state: State
+    era: Era | None = None
+    protocol: str | None = None
+    tools: int = 0
+    restarts: int = 0
+    error: str | None = None
+    since: float = 0.0
+    """When the state was entered, as seconds since the epoch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The answer of one live link to a probe."""
+
+    ok: bool
+    latency_ms: float | None = None
+    error: str | None = None
+
+
+def same_json(a: JSON, b: JSON) -> bool:
+    """Whether two values are the same JSON; unlike `==`, keeps `true` and `1` apart."""
+    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)

@@ -1,0 +1,1 @@
+"""Where toolbus keeps what must survive a restart."""
