@@ -1,6 +1,6 @@
 """What the shell completes: servers of the config, the rest from the last listing.
 
-Nothing is started, asked or filled in for it. `toolbus.cli.completion.shells` decides which names are safe to print.
+It starts nothing, asks nothing and resolves nothing. `shells.py` decides which names are safe to print.
 """
 
 from collections import Counter
