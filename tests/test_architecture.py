@@ -29,7 +29,7 @@ ALLOWED: dict[str, set[str]] = {
     "shape": {"core"},
     "connect": {"core", "config"},
     "discover": {"core", "config", "connect"},
-    "call": {"core", "connect", "shape"},
+    "call": {"core", "shape"},
     "bus": STAGES,
     **{part: {"core", "bus"} for part in PUBLIC},
     "adapters": FACE,
@@ -291,7 +291,7 @@ BROKEN: list[tuple[Rule, dict[str, str], list[str]]] = [
             "core/loop.py": "import importlib\nimportlib.import_module('toolbus.config')\n",
             "shape/naming.py": "from ..connect.link import Link\nfrom .select import chosen\n",
             "shape/__init__.py": "from ..core import errors\ndef late():\n    from ..config import load\n",
-            "call/caller.py": "import toolbus\nimport toolbus.core.catalog\nimport toolbus.discover.watch\n",
+            "call/path.py": "import toolbus\nimport toolbus.core.catalog\nimport toolbus.discover.watch\n",
             "agent/loop.py": "from toolbus.bus import Toolbus\nfrom toolbus import gateway, Tool\n",
             "surprise.py": "",
         },
@@ -299,8 +299,8 @@ BROKEN: list[tuple[Rule, dict[str, str], list[str]]] = [
             "toolbus/surprise.py:1: 'surprise' has no row in ALLOWED; say what it may import",
             "toolbus/agent/loop.py:2: 'agent' may not import 'gateway'",
             "toolbus/agent/loop.py:2: 'agent' may not import '__init__'",
-            "toolbus/call/caller.py:1: 'call' may not import '__init__'",
-            "toolbus/call/caller.py:3: 'call' may not import 'discover'",
+            "toolbus/call/path.py:1: 'call' may not import '__init__'",
+            "toolbus/call/path.py:3: 'call' may not import 'discover'",
             "toolbus/core/loop.py:2: 'core' may not import 'config'",
             "toolbus/core/records.py:3: 'core' may not import 'bus'",
             "toolbus/shape/__init__.py:3: 'shape' may not import 'config'",
@@ -400,6 +400,19 @@ def test_importing_the_package_imports_nothing_slow() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
     )
     assert done.stdout.split() == [], f"`import {PACKAGE}` imports {done.stdout}"
+
+
+def test_a_bus_shows_its_config_and_servers_without_the_sdk() -> None:
+    program = (
+        "import sys; from toolbus import Toolbus\n"
+        "bus = Toolbus({'servers': {'a': {'command': 'a'}}})\n"
+        "print(bus.servers['a'].state, len(bus.catalog), bus.resources(), bus.failures)\n"
+        "print(*sorted({'mcp', 'mcp_types', 'httpx2', 'anyio'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.split("\n") == ["idle 0 [] {}", "", ""]
 
 
 @pytest.mark.parametrize(("rule", "tree", "expected"), BROKEN, ids=[case[0].__name__ for case in BROKEN])

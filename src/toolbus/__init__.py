@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from toolbus.bus.tasks import TaskHandle
     from toolbus.bus.tool import Tool
     from toolbus.bus.toolbus import Toolbus
+    from toolbus.bus.view import View
     from toolbus.config import BusConfig, ServerConfig
     from toolbus.core.catalog import Catalog
     from toolbus.core.elicitation import Answer, Elicitation, Pending
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         ArgumentsError,
         AuthRequired,
         BusClosed,
+        CallRefused,
         CallRejected,
         CallTimeout,
         ConfigError,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
         ToolNotFound,
     )
     from toolbus.core.interactions import Interactions, Sampled, Sampling
+    from toolbus.core.operation import Caller, Operation
     from toolbus.core.records import (
         Audio,
         Embedded,
@@ -63,6 +66,7 @@ _HOMES = {
         "ArgumentsError",
         "AuthRequired",
         "BusClosed",
+        "CallRefused",
         "CallRejected",
         "CallTimeout",
         "ConfigError",
@@ -84,6 +88,7 @@ _HOMES = {
     "core.interactions": ["Interactions", "Sampled", "Sampling"],
     "bus.tasks": ["TaskHandle"],
     "core.elicitation": ["Answer", "Elicitation", "Pending"],
+    "core.operation": ["Caller", "Operation"],
     "core.records": [
         "Audio",
         "Embedded",
@@ -97,6 +102,7 @@ _HOMES = {
         "ToolSpec",
     ],
     "bus.tool": ["Tool"],
+    "bus.view": ["View"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -107,8 +113,10 @@ __all__ = [
     "AuthRequired",
     "BusClosed",
     "BusConfig",
+    "CallRefused",
     "CallRejected",
     "CallTimeout",
+    "Caller",
     "Catalog",
     "ConfigError",
     "ConfigNotTrusted",
@@ -123,6 +131,7 @@ __all__ = [
     "Interactions",
     "LinkLost",
     "McpConnection",
+    "Operation",
     "Origin",
     "Pending",
     "ResourceLink",
@@ -145,6 +154,7 @@ __all__ = [
     "ToolSpec",
     "Toolbus",
     "ToolbusError",
+    "View",
     "__version__",
     "connect_mcp",
 ]

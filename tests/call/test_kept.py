@@ -2,32 +2,43 @@
 
 import re
 import time
+from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import modest
-from toolbus.call.result_store import MOST, READ_RESULT, ResultStore
+from toolbus.call.result_store import CAPACITY, MOST, READ_RESULT, ResultStore
 from toolbus.call.results import Results
 from toolbus.records import JSON, Budget, Origin, Text, ToolResult
 
 # The same examples on every run, and no judgement of how busy the machine is.
 LOG = "".join(f"line {number}: {'ERROR disk full' if number % 40 == 7 else 'ok'}\n" for number in range(1000))
 
+REPLACED = ". Newer results replace old ones: call the tool again, and ask for less]"
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "NINE", "ten"]
 
 
+def store_of(capacity: int = CAPACITY) -> ResultStore:
+    """A store whose ids are known beforehand."""
+    ids = count(1)
+    return ResultStore(capacity, lambda: f"r{next(ids)}")
+
+
 def kept(*texts: str) -> ResultStore:
-    store = ResultStore()
+    store = store_of()
     for text in texts:
         store.keep(text)
     return store
 
 
-def test_ids_are_counted_and_a_short_text_is_read_whole() -> None:
-    store = ResultStore()
-    assert [store.keep("one"), store.keep("two")] == ["r1", "r2"]
+def test_a_short_text_is_read_whole_by_its_owner_alone() -> None:
+    store = store_of()
+    assert [store.keep("one", ("ann",)), store.keep("two")] == ["r1", "r2"]
+    assert store.read("r1", owner=("ann",)) == "[r1: characters 0 to 3 of 3; this is the end]\none"
+    assert store.read("r1") == f"[no result 'r1' is kept; the latest are r2{REPLACED}"
+    assert store.read("r1", owner=("bob",)) == "[no result 'r1' is kept; there is none]"
     assert store.read("r2") == "[r2: characters 0 to 3 of 3; this is the end]\ntwo"
 
 
@@ -103,8 +114,8 @@ def test_what_is_found_stays_within_the_limit() -> None:
         ({"id": "r1", "find": "z"}, "[r1: 'z' is nowhere in its 3 characters]"),
         ({"id": "r1", "find": "a", "offset": 2}, "[r1: 'a' is nowhere in its 3 characters from offset 2 on]"),
         ({"id": "r1", "find": ".*"}, "[r1: '.*' is nowhere in its 3 characters]"),
-        ({"id": "r9"}, "[no result 'r9' is kept; the latest are r1]"),
-        ({"id": "r" + "9" * 9000}, f"[no result 'r{'9' * 39}' is kept; the latest are r1]"),
+        ({"id": "r9"}, "[no result 'r9' is kept; the latest are r1."),
+        ({"id": "r" + "9" * 9000}, f"[no result 'r{'9' * 39}' is kept; the latest are r1."),
         ({"id": "r1", "find": "", "offset": None, "limit": 2.0}, "[r1: characters 0 to 2 of 3; "),
     ],
 )
@@ -133,16 +144,15 @@ def test_an_argument_of_the_wrong_type_is_named(arguments: dict[str, JSON], prob
 
 
 def test_beyond_the_capacity_the_oldest_leave_and_reading_them_says_so() -> None:
-    store = ResultStore(capacity=10)
+    store = store_of(10)
     for text in ("aaaa", "bbbb", "cccc"):
         store.keep(text)
-    gone = "is no longer kept: newer results took its place. Call the tool again, and ask it for less]"
-    assert store.read("r1") == f"[r1 {gone}"
+    assert store.read("r1") == f"[no result 'r1' is kept; the latest are r2, r3{REPLACED}"
     assert store.read("r2") == "[r2: characters 0 to 4 of 4; this is the end]\nbbbb"
 
 
 def test_a_text_that_is_larger_than_all_there_is_room_for_leaves_the_others_alone() -> None:
-    store = ResultStore(capacity=10)
+    store = store_of(10)
     assert [store.keep("aaaa"), store.keep("d" * 11), store.keep("e")] == ["r1", None, "r2"]
     assert store.read("r1") == "[r1: characters 0 to 4 of 4; this is the end]\naaaa"
 
@@ -151,10 +161,9 @@ def test_a_result_that_is_too_large_to_be_kept_is_cut_without_a_promise_to_read_
     results = Results(capacity=10_000)
     small, large = (ToolResult(content=(Text(text="x" * size),)) for size in (5_000, 20_000))
     cut = [results.fitted(result, Budget(characters=1_000)) for result in (small, large)]
-    assert [result.meta.get("toolbus") for result in cut] == [
-        {"kept_as": "r1", "characters": 5_000},
-        {"characters": 20_000},
-    ]
+    kept, too_large = (result.meta["toolbus"] for result in cut)
+    assert kept["kept_as"] in cut[0].text
+    assert (kept["characters"], too_large) == (5_000, {"characters": 20_000})
     assert ["read_result" in result.text for result in cut] == [True, False]
 
 

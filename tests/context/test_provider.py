@@ -145,7 +145,7 @@ async def test_what_cannot_be_read_is_left_out_with_one_warning_each(
 
 
 async def test_a_resource_that_hangs_is_left_out_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolbus.context.SECONDS", 0.2)
+    monkeypatch.setattr("toolbus.bus.context.SECONDS", 0.2)
     full, slow = shelf(), shelf()
     slow.hold.clear()
     wanted = config(full.config("modern"), TEA)

@@ -378,7 +378,7 @@ async def test_wrong_types_are_named() -> None:
     async with bus_of("modern", call=[asks(message="?", requestedSchema=FORM)]) as bus:
         result = await bus.call("odd_act", on_input="suspend")
         assert result.pending is not None
-        with pytest.raises(TypeError, match="the answer to 'q' is an Answer"):
+        with pytest.raises(TypeError, match="the answer to 'q' must be an Answer"):
             await bus.resume(result.pending, {"q": {"name": "Ann"}})  # pyright: ignore[reportArgumentType]
 
 

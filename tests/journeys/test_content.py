@@ -240,7 +240,7 @@ async def test_resources_as_a_pair_of_tools_of_the_bus(asker: Place) -> None:
         unknown = await tool.execute(server="nobody", uri="x://y")
     assert {item["uri"] for item in listed.structured["ask"]["resources"]} == {"board://now", "blob://big"}
     assert isinstance(read.content[0], Embedded)
-    assert (nobody.is_error, nobody.text) == (True, "MCP error: there is no server 'nobody'; there are ask")
+    assert (nobody.is_error, nobody.text) == (True, "MCP error: unknown server 'nobody'; known servers: ask")
     assert (unknown.is_error, "nobody" in unknown.text) == (True, True)
 
 

@@ -24,7 +24,7 @@ from toolbus.agent.models import failed, model_of
 from toolbus.agent.run import Run, RunResult
 from toolbus.agent.tools import TRIES, AgentTool, Toolbox
 from toolbus.bus.context import ContextProvider
-from toolbus.bus.toolbus import Source, Toolbus
+from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.core.errors import BusClosed, ServerNotFound
 from toolbus.core.interactions import NOBODY, Interactions
 
@@ -45,7 +45,7 @@ class Agent:
         model: str | Model,
         *,
         tools: Iterable[AgentTool] = (),
-        mcp_servers: Source | None = None,
+        mcp_servers: ConfigSource | None = None,
         instructions: str | None = None,
         approve: Approve = "never",
         limits: Limits | None = None,

@@ -11,7 +11,7 @@ from toolbus.agent.approval import Approve
 from toolbus.agent.events import TextDelta, ToolCalled
 from toolbus.agent.limits import Limits
 from toolbus.agent.tools import AgentTool
-from toolbus.bus.toolbus import Source
+from toolbus.bus.toolbus import ConfigSource
 from toolbus.core.interactions import Interactions
 
 T = TypeVar("T")
@@ -21,7 +21,7 @@ class Options(TypedDict, total=False):
     """What `Agent` takes besides its model."""
 
     tools: Iterable[AgentTool]
-    mcp_servers: Source | None
+    mcp_servers: ConfigSource | None
     instructions: str | None
     approve: Approve
     limits: Limits | None

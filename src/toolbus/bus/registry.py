@@ -26,13 +26,16 @@ class Choice:
     only: frozenset[Origin] | None = None
     servers: frozenset[str] | None = None
     shapers: tuple[Shaper, ...] = ()
+    shows: Callable[[ToolSpec], bool] = lambda spec: True
+    """Whether the view that the registry was filled from shows a tool."""
 
     def of(self, specs: Iterable[ToolSpec], leave_out: LeaveOut) -> list[ToolSpec]:
         """The tools it takes of these; `ShaperFailed` if a shaper is broken."""
         chosen = (
             spec
             for spec in specs
-            if (self.only is None or spec.origin in self.only)
+            if self.shows(spec)
+            and (self.only is None or spec.origin in self.only)
             and (self.servers is None or spec.origin.server in self.servers)
         )
         return shaped(chosen, self.shapers, leave_out)
@@ -99,19 +102,18 @@ class Registration:
 class Registrations:
     """All registries that follow one bus."""
 
-    def __init__(self, runner: Runner, own: Origin) -> None:
+    def __init__(self, own: Origin) -> None:
         """`own` is the tool of the bus itself."""
-        self._runner = runner
         self._own = own
         self._all: list[Registration] = []
 
-    def add(self, registry: Registry, choice: Choice, specs: Sequence[ToolSpec]) -> None:
+    def add(self, registry: Registry, choice: Choice, specs: Sequence[ToolSpec], runner: Runner) -> None:
         """Fill a registry, now and from now on; a registry that is known gets this on top.
 
         A choice of the same servers takes the place of the earlier one: the server was added anew.
         """
         known = next((one for one in self._all if one.registry is registry), None)
-        registration = known or Registration(registry, self._runner, self._own)
+        registration = known or Registration(registry, runner, self._own)
         before = registration.choices
         kept = [old for old in before if choice.servers is None or old.servers != choice.servers]
         registration.choices = [*kept, choice]

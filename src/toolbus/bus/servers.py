@@ -6,69 +6,124 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from toolbus.call import ServerRequests
 from toolbus.config import BusConfig, Secrets
-from toolbus.connect import Link, requests
 from toolbus.core.errors import ServerDown, ServerError, ServerNotFound, ToolbusError
 from toolbus.core.events import Emit
 from toolbus.core.interactions import Interactions, with_roots
-from toolbus.core.records import Health, Inventory, ServerStatus
-from toolbus.discover import Discovery, Subscriptions
+from toolbus.core.operation import Admit, Operation, Route
+from toolbus.core.records import Health, Inventory, ServerStatus, ToolResult
+
+if TYPE_CHECKING:  # a bus can show its servers without the SDK, which comes with the first link
+    from collections.abc import Awaitable
+
+    from toolbus.connect import Link, LinkRequests, Session
+    from toolbus.discover import Discovery
 
 logger = logging.getLogger("toolbus")
 
 PATIENCE = 1.0
 """Seconds without a sign of life after which a start no longer waits for a server."""
-LOOK_EVERY = 0.1
+POLL_EVERY = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
     """One of them."""
 
-    link: Link
-    discovery: Discovery
+    link: "Link"
+    discovery: "Discovery"
+    requests: "LinkRequests"
 
 
 class Servers:
-    """All of them, by alias, in the order of the config."""
+    """All of them, by alias, in the order of the config. They are made when the bus starts."""
 
-    def __init__(self, changed: Callable[[], None], emit: Emit, interactions: Interactions) -> None:
+    def __init__(
+        self,
+        config: BusConfig,
+        changed: Callable[[], None],
+        emit: Emit,
+        interactions: Interactions,
+        admit: Admit,
+    ) -> None:
         self._changed = changed
         self._emit = emit
+        self._admit = admit
         self._own_interactions = interactions
-        self._interactions = interactions
+        self._interactions = with_roots(interactions, config.root_folders)
         """With the roots of the config that counts now."""
+        self._aliases = list(config.servers)
+        self._since = time.time()
         self._servers: dict[str, Server] = {}
         self.links: dict[str, Link] = {}
+        self.requests: dict[str, ServerRequests] = {}
         self._opening: set[Link] = set()
         """Links that are not in place yet."""
-        self._untold: list[Link] = []
-        """Links whose servers do not know of the new roots yet."""
+        self._outdated_roots: list[Server] = []
+        """Servers that do not know of the new roots yet."""
 
-    def __getitem__(self, alias: str) -> Link:
+    def __getitem__(self, alias: str) -> "Link":
         """The link of that alias; `ServerNotFound` names the near misses."""
-        if alias not in self.links:
-            raise ServerNotFound(alias, list(self.links))
+        self.check(alias)
         return self.links[alias]
 
-    def subscriptions(self, alias: str) -> Subscriptions:
-        """The resources of a server that somebody wants to hear of."""
-        _ = self[alias]
-        return self._servers[alias].discovery.subscriptions
+    def check(self, alias: str, allowed: Collection[str] | None = None) -> str:
+        """The alias; `ServerNotFound` names the near misses if there is no such server among the allowed."""
+        known = [name for name in self._aliases if allowed is None or name in allowed]
+        if alias not in known:
+            raise ServerNotFound(alias, known)
+        return alias
+
+    @property
+    def routes(self) -> dict[str, Route]:
+        """The routes that need more than a link."""
+        return {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
+
+    async def _subscribe(self, operation: Operation) -> ToolResult:
+        subscriptions, uri = self._servers[operation.server].discovery.subscriptions, operation.spec.name
+        await self._request(
+            operation.server, lambda session, timeout: subscriptions.add(session, uri, timeout)
+        )
+        return ToolResult()
+
+    async def _unsubscribe(self, operation: Operation) -> ToolResult:
+        subscriptions, uri = self._servers[operation.server].discovery.subscriptions, operation.spec.name
+        await self._request(
+            operation.server, lambda session, timeout: subscriptions.remove(session, uri, timeout)
+        )
+        return ToolResult()
+
+    async def connect(self, alias: str) -> None:
+        """Connect to a server now."""
+        await self._servers[self.check(alias)].requests.connect()
+
+    async def _request(self, alias: str, send: "Callable[[Session, float], Awaitable[None]]") -> None:
+        link = self[alias]
+        await link.request(send, link.config.timeouts.call, repeatable=True)
+
+    def repairs(self, alias: str) -> bool:
+        """Whether the arguments for a server are checked and repaired."""
+        return alias in self.links and self.links[alias].config.repair
 
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each offers now; a server that is away still has what it offered last."""
-        return {alias: server.discovery.inventory for alias, server in self._servers.items()}
+        none = Inventory()
+        return {
+            alias: self._servers[alias].discovery.inventory if alias in self._servers else none
+            for alias in self._aliases
+        }
 
     @property
-    def down(self) -> dict[str, Link]:
+    def down(self) -> "dict[str, Link]":
         """The links that are not ready."""
         return {alias: link for alias, link in self.links.items() if link.state != "ready"}
 
     def why_down(self, likely: Sequence[str]) -> str | None:
-        """Why the server that is likely meant is not ready; the only one there is always is meant."""
+        """Why the server that is likely meant is not ready; a single server always is."""
         down = self.down
         for alias in likely or (down if len(self.links) == 1 else ()):
             error = down[alias].error
@@ -78,11 +133,19 @@ class Servers:
         return None
 
     def status(self, tools: Mapping[str, int]) -> dict[str, ServerStatus]:
-        """The truth about each, now; `tools` counts what each has in the catalog."""
-        return {alias: _status(link, tools.get(alias, 0)) for alias, link in self.links.items()}
+        """The state of each, now; `tools` counts what each has in the catalog."""
+        return {
+            alias: _status(self.links[alias], tools.get(alias, 0))
+            if alias in self.links
+            else ServerStatus(state="idle", since=self._since)
+            for alias in self._aliases
+        }
 
     def made(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
         """Those of a config that are new or changed, not in place and not connected yet."""
+        from toolbus.connect import Link, LinkRequests
+        from toolbus.discover import Discovery
+
         interactions = with_roots(self._own_interactions, config.root_folders)
         # Whether there are any is declared with a connection, so all have to be made anew.
         redeclared = (interactions.roots is None) is not (self._interactions.roots is None)
@@ -90,31 +153,40 @@ class Servers:
         for alias, server in config.servers.items():
             if redeclared or alias not in self.links or self.links[alias].config != server:
                 discovery = Discovery(alias, self._changed, self._emit)
-                link = Link(server, secrets, discovery, self._emit, interactions)
-                servers[alias] = Server(link, discovery)
+                link = Link(server, secrets, discovery, self._emit, interactions, self._admit)
+                servers[alias] = Server(link, discovery, LinkRequests(link))
         return servers
 
     def put(self, fresh: Mapping[str, Server], config: BusConfig) -> dict[str, Server]:
-        """Put servers in place, and keep only those of the config; gives those that had to go."""
+        """Put servers in place, and keep only those of the config; returns those that had to go."""
         gone = {a: server for a, server in self._servers.items() if a not in config.servers or a in fresh}
         now = self._servers | dict(fresh)
+        self._aliases = list(config.servers)
         self._servers = {alias: now[alias] for alias in config.servers}
-        self.links.clear()
-        self.links.update({alias: server.link for alias, server in self._servers.items()})
+        # In place: the routes hold this very dict.
+        self.requests.clear()
+        self.requests.update({alias: server.requests for alias, server in self._servers.items()})
+        self.links = {alias: server.link for alias, server in self._servers.items()}
         before = self._interactions.roots
         self._interactions = with_roots(self._own_interactions, config.root_folders)
         if self._interactions.roots != before:
-            self._untold = [link for alias, link in self.links.items() if alias not in fresh]
-            for link in self._untold:
-                link.handler.change_roots(self._interactions.roots)
+            self._outdated_roots = [s for alias, s in self._servers.items() if alias not in fresh]
+            for server in self._outdated_roots:
+                server.link.handler.change_roots(self._interactions.roots)
         return gone
 
     async def tell_roots(self) -> None:
-        """Tell those who stayed that the roots changed, if they did."""
-        untold, self._untold = self._untold, []
-        for told in await asyncio.gather(*map(_tell_roots, untold), return_exceptions=True):
-            if isinstance(told, ToolbusError):  # the server asks again when it is back
-                logger.debug("%s", told)
+        """Tell the servers that stayed that the roots changed, if they did."""
+        outdated, self._outdated_roots = self._outdated_roots, []
+        # Others ask once they are connected.
+        ready = [server.requests.tell_roots() for server in outdated if server.link.state == "ready"]
+        for outcome in await asyncio.gather(*ready, return_exceptions=True):
+            if isinstance(outcome, ToolbusError):  # the server asks again when it is back
+                logger.debug("%s", outcome)
+
+    async def open(self) -> None:
+        """Connect to all of them."""
+        await open_links(self.links.values())
 
     async def opened(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
         """As `made`, connected but not in place yet; none is left open if that fails."""
@@ -122,22 +194,26 @@ class Servers:
         links = [server.link for server in fresh.values()]
         self._opening.update(links)
         try:
-            await opened(links)
+            await open_links(links)
         except BaseException:
-            await closed(links)
+            await close_links(links)
             raise
         finally:
             self._opening.difference_update(links)
         return fresh
 
+    async def close_these(self, servers: Mapping[str, Server]) -> None:
+        """Disconnect from servers that are not in place."""
+        await close_links([server.link for server in servers.values()])
+
     async def close(self) -> None:
         """Disconnect from all of them, also from those that are being connected."""
-        await closed([*self.links.values(), *self._opening])
+        await close_links([*self.links.values(), *self._opening])
 
-    async def health(self) -> dict[str, Health]:
-        """Ask every live link for a sign of life."""
-        links = dict(self.links)  # servers may come and go meanwhile
-        answers = await asyncio.gather(*map(_probed, links.values()))
+    async def health(self, aliases: Collection[str] | None) -> dict[str, Health]:
+        """Probe every live link, or those of some servers."""
+        links = {alias: link for alias, link in self.links.items() if aliases is None or alias in aliases}
+        answers = await asyncio.gather(*map(_probe, links.values()))
         return dict(zip(links, answers, strict=True))
 
     async def wait_ready(self, aliases: Collection[str] | None, timeout: float) -> None:
@@ -152,7 +228,7 @@ class Servers:
                 await asyncio.gather(*(link.wait_ready() for link in links))
 
 
-def _status(link: Link, tools: int) -> ServerStatus:
+def _status(link: "Link", tools: int) -> ServerStatus:
     return ServerStatus(
         state=link.state,
         era=link.era,
@@ -164,7 +240,7 @@ def _status(link: Link, tools: int) -> ServerStatus:
     )
 
 
-async def opened(links: Iterable[Link]) -> None:
+async def open_links(links: "Iterable[Link]") -> None:
     """Connect all that are not lazy, at once; raises the error of a required one that fails.
 
     Does not wait for a server that shows no sign of life once others can be used.
@@ -173,7 +249,7 @@ async def opened(links: Iterable[Link]) -> None:
     opening = {asyncio.create_task(link.open()) for link in eager}
     try:
         while opening and not _enough(eager):
-            _, opening = await asyncio.wait(opening, timeout=LOOK_EVERY)
+            _, opening = await asyncio.wait(opening, timeout=POLL_EVERY)
     finally:
         for waiting in opening:
             waiting.cancel()
@@ -182,12 +258,12 @@ async def opened(links: Iterable[Link]) -> None:
             raise link.error or ServerDown(link.config.alias, link.state, None)
 
 
-async def closed(links: Iterable[Link]) -> None:
+async def close_links(links: "Iterable[Link]") -> None:
     """Disconnect all, at once."""
     await asyncio.gather(*(link.close() for link in links))
 
 
-def _enough(links: Sequence[Link]) -> bool:
+def _enough(links: "Sequence[Link]") -> bool:
     """Whether a start may return: some are ready and the others silent."""
     waiting = [link for link in links if link.state in ("idle", "connecting")]
     return any(link.state == "ready" for link in links) and all(
@@ -195,12 +271,7 @@ def _enough(links: Sequence[Link]) -> bool:
     )
 
 
-async def _tell_roots(link: Link) -> None:
-    if link.state == "ready":  # others ask once they are connected
-        await requests.tell_roots(link.session)
-
-
-async def _probed(link: Link) -> Health:
+async def _probe(link: "Link") -> Health:
     if link.state == "idle":
         return Health(ok=True)  # nothing is wrong with it, nobody needs it
     began = time.perf_counter()

@@ -11,9 +11,11 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from toolbus.bus.scope import Names
 from toolbus.bus.tasks import TaskHandle
 from toolbus.bus.tool import Tool
-from toolbus.bus.toolbus import Source, Toolbus
+from toolbus.bus.toolbus import ConfigSource, Toolbus
+from toolbus.bus.view import View
 from toolbus.call import Hook, OnInput, Progress
 from toolbus.config import GetSecret
 from toolbus.core.catalog import Catalog
@@ -21,6 +23,7 @@ from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.errors import BusClosed
 from toolbus.core.events import Emit, OnLog
 from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.operation import Caller, Guard, Observer
 from toolbus.core.records import (
     JSON,
     Completion,
@@ -70,46 +73,17 @@ class SyncTool:
         return repr(self.tool).replace("<Tool", "<SyncTool", 1)
 
 
-class SyncToolbus:
-    """`Toolbus` with methods that wait."""
+class Portal:
+    """A loop in a thread of its own, and the way there."""
 
-    def __init__(
-        self,
-        config: Source | None = None,
-        *,
-        hooks: Sequence[Hook] = (),
-        shapers: Sequence[Shaper] = (),
-        get_secret: GetSecret | None = None,
-        on_event: Emit | None = None,
-        interactions: Interactions = NOBODY,
-    ) -> None:
-        """Takes what `Toolbus` takes; nothing is started yet. Callbacks run on the bus's own thread."""
-        self.bus = Toolbus(
-            config,
-            hooks=hooks,
-            shapers=shapers,
-            get_secret=get_secret,
-            on_event=on_event,
-            interactions=interactions,
-        )
+    def __init__(self, bus: Toolbus) -> None:
+        self._bus = bus
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._halt = asyncio.Event()
 
-    def __repr__(self) -> str:
-        return repr(self.bus).replace("<Toolbus", "<SyncToolbus", 1)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def start(self) -> None:
-        """Connect to all servers; as `Toolbus.start`."""
+    def open(self) -> None:
+        """Start the thread, and the bus in it."""
         if self._thread is None:
             loop: Future[asyncio.AbstractEventLoop] = Future()
             # Daemon: a bus that nobody stopped must not keep the interpreter from ending.
@@ -119,13 +93,13 @@ class SyncToolbus:
             self._thread.start()
             self._loop = loop.result()
         try:
-            self.run(self.bus.start())
+            self.run(self._bus.start())
         except BaseException:
-            self.stop()
+            self.close()
             raise
 
-    def stop(self) -> None:
-        """Disconnect and end the thread; any number of times."""
+    def close(self) -> None:
+        """Stop the bus and end the thread; any number of times."""
         loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None:
             loop.call_soon_threadsafe(self._halt.set)
@@ -134,7 +108,7 @@ class SyncToolbus:
     async def _live(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
         loop.set_result(asyncio.get_running_loop())
         await self._halt.wait()
-        await self.bus.stop()
+        await self._bus.stop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the bus and wait for it; an interrupt cancels it."""
@@ -150,6 +124,24 @@ class SyncToolbus:
         except BaseException:
             future.cancel()
             raise
+
+
+class SyncView:
+    """`View` with methods that wait."""
+
+    def __init__(self, bus: View, portal: Portal) -> None:
+        self.bus = bus
+        self._portal = portal
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the bus and wait for it; an interrupt cancels it."""
+        return self._portal.run(work)
+
+    def view(
+        self, *, servers: Names = None, include: Names = None, caller: Caller | None = None
+    ) -> "SyncView":
+        """As `Toolbus.view`."""
+        return SyncView(self.bus.view(servers=servers, include=include, caller=caller), self._portal)
 
     @property
     def catalog(self) -> Catalog:
@@ -174,7 +166,7 @@ class SyncToolbus:
         """As `Toolbus.connect`."""
         self.run(self.bus.connect(alias))
 
-    def tools(self, servers: Sequence[str] | str | None = None) -> list[SyncTool]:
+    def tools(self, servers: Names = None) -> list[SyncTool]:
         """The tools, whose `execute` waits."""
         return [SyncTool(tool) for tool in self.bus.tools(servers)]
 
@@ -226,9 +218,7 @@ class SyncToolbus:
         """As `Toolbus.task`."""
         return SyncTask(self, self.bus.task(stored))
 
-    def wait_ready(
-        self, servers: Sequence[str] | str | None = None, timeout: float | None = None
-    ) -> dict[str, ServerStatus]:
+    def wait_ready(self, servers: Names = None, timeout: float | None = None) -> dict[str, ServerStatus]:
         """As `Toolbus.wait_ready`."""
         return self.run(self.bus.wait_ready(servers, timeout))
 
@@ -276,6 +266,57 @@ class SyncToolbus:
         """As `Toolbus.unsubscribe`."""
         self.run(self.bus.unsubscribe(server, uri))
 
+
+class SyncToolbus(SyncView):
+    """`Toolbus` with methods that wait."""
+
+    bus: Toolbus
+
+    def __init__(
+        self,
+        config: ConfigSource | None = None,
+        *,
+        hooks: Sequence[Hook] = (),
+        shapers: Sequence[Shaper] = (),
+        guards: Sequence[Guard] = (),
+        observers: Sequence[Observer] = (),
+        get_secret: GetSecret | None = None,
+        on_event: Emit | None = None,
+        interactions: Interactions = NOBODY,
+    ) -> None:
+        """Takes what `Toolbus` takes; nothing is started yet. Callbacks run on the bus's own thread."""
+        bus = Toolbus(
+            config,
+            hooks=hooks,
+            shapers=shapers,
+            guards=guards,
+            observers=observers,
+            get_secret=get_secret,
+            on_event=on_event,
+            interactions=interactions,
+        )
+        super().__init__(bus, Portal(bus))
+
+    def __repr__(self) -> str:
+        return repr(self.bus).replace("<Toolbus", "<SyncToolbus", 1)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Connect to all servers; as `Toolbus.start`."""
+        self._portal.open()
+
+    def stop(self) -> None:
+        """Disconnect and end the thread; any number of times."""
+        self._portal.close()
+
     def add_server(self, alias: str, config: Any) -> None:
         """As `Toolbus.add_server`."""
         self.run(self.bus.add_server(alias, config))
@@ -284,7 +325,7 @@ class SyncToolbus:
         """As `Toolbus.remove_server`."""
         self.run(self.bus.remove_server(alias))
 
-    def reload(self, config: Source) -> None:
+    def reload(self, config: ConfigSource) -> None:
         """As `Toolbus.reload`."""
         self.run(self.bus.reload(config))
 
@@ -292,7 +333,7 @@ class SyncToolbus:
 class SyncTask:
     """A `TaskHandle` that waits for what it asks the server."""
 
-    def __init__(self, bus: SyncToolbus, task: TaskHandle) -> None:
+    def __init__(self, bus: SyncView, task: TaskHandle) -> None:
         self._bus = bus
         self.task = task
 

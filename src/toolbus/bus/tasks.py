@@ -1,109 +1,71 @@
-"""Calls that end later: one that waits for a person's answer, one that is left to its server."""
+"""Calls that end later: suspended until a question is answered, or run by the server as a task."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Any, TypeVar, get_args
+from collections.abc import Awaitable, Callable, Mapping
+from typing import get_args
 
-from toolbus.call import Call, Caller, Failure, OnInput, Progress, Resumed
-from toolbus.connect import Session, requests
+from toolbus.bus.resources import Request
 from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import ToolNotFound
-from toolbus.core.events import Reason
-from toolbus.core.loop import OwnerLoop
-from toolbus.core.records import JSON, Origin, TaskState, ToolResult, ToolSpec
-
-T = TypeVar("T")
+from toolbus.core.operation import OnInput, Resumed
+from toolbus.core.records import JSON, Progress, TaskState, ToolResult, ToolSpec
 
 
-class Later(ABC):
-    """The calls of a `Toolbus` that somebody comes back to."""
+class Tasks:
+    """The calls that somebody comes back to."""
 
-    _caller: Caller
-
-    @abstractmethod
-    async def find(self, name: str) -> ToolSpec:
-        """The tool of that name."""
-
-    @abstractmethod
-    def _running(self) -> OwnerLoop:
-        """The loop of the bus; `BusClosed` if there is none."""
-
-    @abstractmethod
-    async def _on_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run work of the bus, from wherever the caller is."""
-
-    @abstractmethod
-    async def _asked(self, alias: str, send: Callable[[Session, float], Awaitable[T]]) -> T:
-        """Ask a server, through its link."""
-
-    def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
-        """Emit the events of a call that was not made: of a tool, or of a name that nothing has."""
-        failure = Failure(reason, error)
-        self._running().soon(lambda: self._caller.report_unsent(name, origin or Origin("", name), failure))
-
-    async def _wanted(self, name: str) -> ToolSpec:
-        """As `find`, for a call: a name that nothing has is reported."""
-        try:
-            return await self.find(name)
-        except ToolNotFound as error:
-            self.report_unsent(name, "unknown_tool", str(error))
-            raise
+    def __init__(
+        self,
+        find: Callable[[str], Awaitable[ToolSpec]],
+        run: Callable[..., Awaitable[ToolResult]],
+        request: Request,
+    ) -> None:
+        """`run` takes a spec and the fields of an operation."""
+        self._find = find
+        self._run = run
+        self._request = request
 
     async def resume(
         self,
         pending: Pending,
-        answers: Mapping[str, Answer] | Answer | None = None,
+        answers: Mapping[str, Answer] | Answer | None,
         *,
-        timeout: float | None = None,
-        on_progress: Progress | None = None,
-        on_input: OnInput = "suspend",
+        timeout: float | None,
+        on_progress: Progress | None,
+        on_input: OnInput,
     ) -> ToolResult:
-        """Go on with a call that waited; answers by the keys of its questions, or the one for its only one.
-
-        The result may be pending again. Works in another process, for as long as the server remembers.
-        """
         check_call(on_input, timeout=timeout)
         resumed = Resumed.of(pending, answers)
-        call = Call(
-            spec=await self._wanted(f"{pending.server}/{pending.tool}"),
+        return await self._run(
+            await self._find(f"{pending.server}/{pending.tool}"),
             arguments=pending.arguments,
             timeout=timeout,
             on_progress=on_progress,
             on_input=on_input,
             resumed=resumed,
         )
-        return await self._on_loop(self._caller.call(call))
 
-    async def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> "TaskHandle":
-        """Begin a call, and leave it to the server if that makes a task of it; else wait for its result."""
+    async def submit(self, name: str, arguments: Mapping[str, JSON] | None) -> "TaskHandle":
         given: Mapping[str, JSON] = {} if arguments is None else arguments
-        call = Call(spec=await self._wanted(name), arguments=given, detached=True)
-        return TaskHandle(self, await self._on_loop(self._caller.call(call)))
+        return TaskHandle(self, await self._run(await self._find(name), arguments=given, detached=True))
 
-    def task(self, stored: str) -> "TaskHandle":
-        """The task whose `to_json()` this is; also in another process."""
+    def stored(self, stored: str) -> "TaskHandle":
         return TaskHandle(self, ToolResult.waiting(Pending.from_json(stored)))
 
-    async def task_state(self, pending: Pending) -> TaskState:
-        """How a task is doing; what `TaskHandle.status` uses."""
+    async def state(self, pending: Pending) -> TaskState:
         task = _task(pending)
-        return await self._asked(
-            pending.server, lambda session, timeout: requests.task_state(session, task, timeout)
-        )
+        result = await self._request("tasks/get", pending.server, pending.tool, {"task": task})
+        if not isinstance(result.value, TaskState):
+            raise TypeError("a hook has to return the result of `next` for tasks/get")
+        return result.value
 
-    async def cancel_task(self, pending: Pending) -> None:
-        """Tell the server that nobody wants the result any more; what `TaskHandle.cancel` uses."""
-        task = _task(pending)
-        await self._asked(
-            pending.server, lambda session, timeout: requests.cancel_task(session, task, timeout)
-        )
+    async def cancel(self, pending: Pending) -> None:
+        await self._request("tasks/cancel", pending.server, pending.tool, {"task": _task(pending)})
 
 
 class TaskHandle:
-    """A call that its server works on by itself; `to_json` lets another process come back to it."""
+    """A call that its server runs as a task; `to_json` lets another process come back to it."""
 
-    def __init__(self, bus: Later, first: ToolResult) -> None:
-        self._bus = bus
+    def __init__(self, tasks: "Tasks", first: ToolResult) -> None:
+        self._tasks = tasks
         self._first = first
 
     @property
@@ -117,10 +79,10 @@ class TaskHandle:
         return self._first.pending is None
 
     async def status(self) -> TaskState:
-        """How it is doing, now."""
+        """Its state, now."""
         if self._first.pending is None:
             return TaskState(id="", status="completed", result=self._first)
-        return await self._bus.task_state(self._first.pending)
+        return await self._tasks.state(self._first.pending)
 
     async def result(
         self,
@@ -129,17 +91,17 @@ class TaskHandle:
         on_progress: Progress | None = None,
         on_input: OnInput = "ask",
     ) -> ToolResult:
-        """Wait for the result; what runs out of time goes on at the server, and can be waited for again."""
+        """Wait for the result; after a timeout the task goes on, and can be waited for again."""
         if self._first.pending is None:
             return self._first
-        return await self._bus.resume(
-            self._first.pending, timeout=timeout, on_progress=on_progress, on_input=on_input
+        return await self._tasks.resume(
+            self._first.pending, None, timeout=timeout, on_progress=on_progress, on_input=on_input
         )
 
     async def cancel(self) -> None:
-        """Tell the server to stop; it decides whether it can."""
+        """Ask the server to stop; it decides whether it can."""
         if self._first.pending is not None:
-            await self._bus.cancel_task(self._first.pending)
+            await self._tasks.cancel(self._first.pending)
 
     def to_json(self) -> str:
         """For a file or a table; ValueError if the result came at once, and there is no task."""
@@ -153,7 +115,7 @@ class TaskHandle:
 
 def _task(pending: Pending) -> str:
     if pending.task is None:
-        raise ValueError("this call is no task: resume() goes on with it")
+        raise ValueError("this call is not a task; use resume()")
     return pending.task
 
 
@@ -161,7 +123,7 @@ ON_INPUT: tuple[str, ...] = get_args(OnInput)
 
 
 def check_call(on_input: OnInput, *, recover: float | None = None, **seconds: float | None) -> None:
-    """ValueError for a word that means nothing, or a time that is none."""
+    """ValueError for an `on_input` or a number of seconds that is not valid."""
     if recover is not None and not recover >= 0:
         raise ValueError(f"recover must be 0 seconds or more, not {recover!r}")
     if on_input not in ON_INPUT:

@@ -1,22 +1,29 @@
-"""Stage 5, there and back: from a name and arguments to a result."""
+"""Stage 5, there and back: the one path of every operation."""
 
-from toolbus.call.caller import Caller
-from toolbus.call.hooks import Call, Hook, Next, OnInput, Progress, Resumed
-from toolbus.call.reports import Failure
-from toolbus.call.resource_tools import ResourceTools
+from toolbus.call.hooks import Hook, Next
+from toolbus.call.observe import EventObserver
+from toolbus.call.path import CallPath
 from toolbus.call.result_store import READ_RESULT
 from toolbus.call.results import Results
+from toolbus.call.routes import ServerRequests, ServerRoutes
+from toolbus.core.operation import OnInput, Operation, Resumed
+from toolbus.core.records import Progress
+
+Call = Operation
+"""The name of an operation in hooks."""
 
 __all__ = [
     "READ_RESULT",
     "Call",
-    "Caller",
-    "Failure",
+    "CallPath",
+    "EventObserver",
     "Hook",
     "Next",
     "OnInput",
+    "Operation",
     "Progress",
-    "ResourceTools",
     "Results",
     "Resumed",
+    "ServerRequests",
+    "ServerRoutes",
 ]

@@ -1,27 +1,33 @@
 """Whole results, kept until the bus closes, so that a model can read on in one that was cut for it.
 
 `READ_RESULT` is the tool that a model sees; `ResultStore.read` is what it does. Whatever a model asks for,
-it gets words; only an argument of the wrong type raises, with a message for the model.
+it gets a text; only an argument of the wrong type raises, with a message for the model.
 """
 
 import re
+import secrets
 from collections import OrderedDict
+from collections.abc import Callable
+from typing import TypeAlias
 
-from toolbus.core.records import JSON, Origin, ToolSpec
+from toolbus.core.records import JSON, OWN, Origin, ToolSpec
 
 CAPACITY = 50_000_000
 """How many characters are kept at most, of all results together."""
 MOST = 40_000
 """How many characters one reading gives at most: the default budget of a result."""
 _AT_ONCE = 20_000
-_ID = re.compile("r[1-9][0-9]{0,12}")
 _PLACES = 10
 _CONTEXT = 200
 """Characters around a place that was found, on each side; fewer where two lines are shorter."""
 
+Owner: TypeAlias = tuple[str, ...]
+"""Who may read a result: the user and session that called the tool."""
+
 READ_RESULT = ToolSpec(
     name="read_result",
-    origin=Origin("toolbus", "read_result"),
+    origin=Origin(OWN, "read_result"),
+    route="toolbus/read_result",
     title="Read more of a long result",
     description=(
         "Reads a tool result that was too long to be shown whole. Give the id from its note "
@@ -30,7 +36,7 @@ READ_RESULT = ToolSpec(
     input_schema={
         "type": "object",
         "properties": {
-            "id": {"type": "string", "description": "The id of the result, such as r7."},
+            "id": {"type": "string", "description": "The id of the result, from its note."},
             "offset": {
                 "type": "integer",
                 "minimum": 0,
@@ -60,22 +66,25 @@ READ_RESULT = ToolSpec(
 )
 
 
+def _unguessable() -> str:
+    return f"r{secrets.token_hex(6)}"
+
+
 class ResultStore:
-    """The texts of whole results, by id; beyond the capacity the oldest leave."""
+    """The texts of whole results, each for its owner alone; beyond the capacity the oldest leave."""
 
-    def __init__(self, capacity: int = CAPACITY) -> None:
+    def __init__(self, capacity: int = CAPACITY, new_id: Callable[[], str] = _unguessable) -> None:
         self._capacity = capacity
-        self._texts: OrderedDict[str, str] = OrderedDict()
+        self._new_id = new_id
+        self._texts: OrderedDict[tuple[Owner, str], str] = OrderedDict()
         self._size = 0
-        self._count = 0
 
-    def keep(self, text: str) -> str | None:
-        """Keep a text and say under which id; None for one that is longer than the capacity."""
+    def keep(self, text: str, owner: Owner = ()) -> str | None:
+        """Keep a text and return its id; None for one that is longer than the capacity."""
         if len(text) > self._capacity:
             return None  # it would push out all the others and have no room all the same
-        self._count += 1
-        id_ = f"r{self._count}"
-        self._texts[id_] = text
+        id_ = self._new_id()
+        self._texts[owner, id_] = text
         self._size += len(text)
         while self._size > self._capacity:
             _, oldest = self._texts.popitem(last=False)
@@ -89,6 +98,8 @@ class ResultStore:
         offset: int | None = 0,
         limit: int | None = _AT_ONCE,
         find: str | None = None,
+        *,
+        owner: Owner = (),
     ) -> str:
         """A part of a kept text under a line that says which, or the places where `find` is.
 
@@ -97,22 +108,19 @@ class ResultStore:
         key = _checked_text("id", id)
         start = _checked_number("offset", offset, 0, default=0)
         count = min(_checked_number("limit", limit, 1, default=_AT_ONCE), MOST)
-        text = self._texts.get(key)
+        text = self._texts.get((owner, key))
         if text is None:
-            return self._absent(key)
+            return self._absent(owner, key)
         if find is not None and _checked_text("find", find):
             return _found(key, text, find, start, count)
         return _window(key, text, start, count)
 
-    def _absent(self, key: str) -> str:
-        if _ID.fullmatch(key) and int(key[1:]) <= self._count:
-            return (
-                f"[{key} is no longer kept: newer results took its place. Call the tool again, "
-                "and ask it for less]"
-            )
-        known = ", ".join(list(self._texts)[-5:])
+    def _absent(self, owner: Owner, key: str) -> str:
+        latest = ", ".join([id_ for whose, id_ in self._texts if whose == owner][-5:])
         return f"[no result {key[:40]!r} is kept; " + (
-            f"the latest are {known}]" if known else "there is none]"
+            f"the latest are {latest}. Newer results replace old ones: call the tool again, and ask for less]"
+            if latest
+            else "there is none]"
         )
 
 

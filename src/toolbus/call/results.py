@@ -1,18 +1,19 @@
-"""What a tool said, fit for a model: clean, and within its budget; the whole stays readable."""
+"""Results fit for a model: clean, and within their budget; the whole stays readable."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
 
-from toolbus.call.result_store import CAPACITY, READ_RESULT, ResultStore
-from toolbus.core.records import JSON, Block, Budget, Embedded, Origin, ResourceLink, Text, ToolResult
+from toolbus.call.result_store import CAPACITY, READ_RESULT, Owner, ResultStore
+from toolbus.core.operation import Operation
+from toolbus.core.records import Block, Budget, Embedded, ResourceLink, Text, ToolResult
 from toolbus.core.text import cleaned, cleaned_json
 from toolbus.shape.budget import allowed, fitted_blocks
 from toolbus.shape.render import described_text, rendered
 
 MOST_FILES = 20
 Warn: TypeAlias = Callable[[str, str | None, str], None]
-"""Told what a person should know: server, tool, message."""
+"""Reports something odd: server, tool, message."""
 
 
 class Results:
@@ -24,25 +25,30 @@ class Results:
         on_first_kept: Callable[[], None] | None = None,
         capacity: int = CAPACITY,
     ) -> None:
-        """`warn` is told of a result that was cleaned, `on_first_kept` that there is something to read."""
+        """`warn` reports a result that was cleaned; `on_first_kept` is called when one is first kept."""
         self._kept = ResultStore(capacity)
         self._warn = warn
         self._on_first_kept = on_first_kept
         self.has_kept = False
 
-    def for_model(self, result: ToolResult, origin: Origin, budget: Budget, *, keep: bool) -> ToolResult:
+    def for_model(
+        self, result: ToolResult, operation: Operation, budget: Budget, *, keep: bool
+    ) -> ToolResult:
         """The result of a tool, clean, within its budget, and without base64 in its texts."""
+        origin = operation.spec.origin
         clean, had_kept = without_hidden(result), self.has_kept
         if clean is not result and self._warn is not None:
             self._warn(
                 origin.server, origin.tool, "invisible or control characters were removed from a result"
             )
-        fitting = self.fitted(clean, budget, keep=keep)
+        fitting = self.fitted(clean, budget, keep=keep, owner=_owner(operation))
         if self.has_kept is not had_kept and self._on_first_kept is not None:
             self._on_first_kept()
         return described_text(fitting)
 
-    def fitted(self, result: ToolResult, budget: Budget, *, keep: bool = True) -> ToolResult:
+    def fitted(
+        self, result: ToolResult, budget: Budget, *, keep: bool = True, owner: Owner = ()
+    ) -> ToolResult:
         """The result itself if it is short enough; else what fits, and in its meta where the rest is.
 
         Without `keep` it is only cut, for a model that has no way to read on; so is one too large to keep.
@@ -55,7 +61,7 @@ class Results:
             if allowed(budget, result.text) is None:
                 return result
             text = result.text  # base64 in it is described, and can be read all the same
-        name = self._kept.keep(text) if keep else None
+        name = self._kept.keep(text, owner) if keep else None
         self.has_kept = self.has_kept or name is not None
         cut = replace(result, content=(*fitted_blocks(blocks, budget, name), *files))
         return (
@@ -64,12 +70,17 @@ class Results:
             else cut.noting(kept_as=name, characters=len(text))
         )
 
-    def read(self, arguments: Mapping[str, JSON]) -> ToolResult:
-        """What the tool `read_result` gives."""
+    async def read(self, operation: Operation) -> ToolResult:
+        """The route of `read_result`."""
         try:
-            return ToolResult(content=(Text(text=self._kept.read(**arguments)),))
+            text = self._kept.read(**operation.arguments, owner=_owner(operation))
+            return ToolResult(content=(Text(text=text),))
         except (ValueError, TypeError) as error:  # arguments of a model
             return ToolResult.failure(f"{READ_RESULT.name}: {error}")
+
+
+def _owner(operation: Operation) -> Owner:
+    return operation.caller.user, operation.caller.session
 
 
 def _files(result: ToolResult) -> tuple[Embedded, ...]:

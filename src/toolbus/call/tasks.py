@@ -2,40 +2,64 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol
 
-from toolbus.call.hooks import Call, Resumed
-from toolbus.connect import CallInFlight, Link, Session, requests
 from toolbus.core.elicitation import ELICITATION, Answer, Pending, question
 from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.core.operation import CallInFlight, Operation, Resumed
 from toolbus.core.records import JSONObject, TaskState, ToolResult
 
-T = TypeVar("T")
 logger = logging.getLogger("toolbus")
 POLL_AT_LEAST = 0.05
 POLL_AT_MOST = 60.0
-LAST_WORDS = 1.0
+CANCEL_WITHIN = 1.0
 """Seconds that telling the server to stop may take."""
 FAILED = -32603
 
 
-class TaskPoller:
-    """One task, on behalf of one call."""
+class TaskRequests(Protocol):
+    """The requests about tasks that one server takes, over its link."""
 
-    def __init__(self, link: Link, in_flight: CallInFlight, call: Call, arguments: JSONObject) -> None:
-        self._link = link
+    @property
+    def alias(self) -> str: ...
+
+    @property
+    def longest(self) -> float | None:
+        """As `timeouts.longest`."""
+        ...
+
+    @property
+    def question_limit(self) -> int:
+        """How often the server may ask in one call."""
+        ...
+
+    async def task_state(self, task: str) -> TaskState: ...
+
+    async def answer_task(
+        self, in_flight: CallInFlight, task: str, asked: JSONObject, answers: Mapping[str, Answer]
+    ) -> None: ...
+
+    async def listen_to_task(self, in_flight: CallInFlight, task: str) -> None: ...
+
+    async def cancel_task(self, task: str, within: float | None = None) -> None: ...
+
+
+class TaskPoller:
+    """Polls one task on behalf of one call."""
+
+    def __init__(self, server: TaskRequests, in_flight: CallInFlight, operation: Operation) -> None:
+        self._server = server
         self._in_flight = in_flight
-        self._call = call
-        self._arguments = arguments
+        self._operation = operation
         self._answered: set[str] = set()
-        self._rounds = call.resumed.pending.rounds if call.resumed else 0
-        self._looks = 0
-        self._said: str | None = None
-        # What nobody else can come back to is given up with the call.
-        self._is_ours = call.resumed is None
-        limit = call.timeout or call.longest or link.config.timeouts.longest
+        self._rounds = operation.resumed.pending.rounds if operation.resumed else 0
+        self._polls = 0
+        self._reported: str | None = None
+        # A task that nobody else can come back to is cancelled with the call.
+        self._is_ours = operation.resumed is None
+        limit = operation.timeout or operation.longest or server.longest
         self._limit = limit
         self._deadline = None if limit is None else _now() + limit
 
@@ -45,11 +69,11 @@ class TaskPoller:
         assert pending.task is not None, "only a task is resumed here"
         if pending.requests:
             await self._answer(pending.task, pending.requests, resumed.answers)
-        return await self.to_the_end(await self._look(pending.task))
+        return await self.to_the_end(await self._server.task_state(pending.task))
 
     async def to_the_end(self, state: TaskState) -> ToolResult:
         """The result, once there is one; or the question that the call is suspended by."""
-        if self._call.detached:
+        if self._operation.detached:
             return self._waiting(state.id, {})
         try:
             while True:
@@ -58,12 +82,12 @@ class TaskPoller:
                 await self._report(state)
                 async with asyncio.timeout_at(self._deadline):
                     await asyncio.sleep(min(max(state.poll_after, POLL_AT_LEAST), POLL_AT_MOST))
-                    state = await self._look(state.id)
+                    state = await self._server.task_state(state.id)
         except BaseException as end:
             if self._is_ours and state.status not in ("completed", "failed", "cancelled"):
-                await self._give_up(state.id)
+                await self._cancel(state.id)
             if isinstance(end, TimeoutError) and not isinstance(end, CallTimeout):
-                raise CallTimeout(self._server, self._what, self._limit or 0) from end
+                raise CallTimeout(self._server.alias, self._what, self._limit or 0) from end
             raise
 
     async def _settled(self, state: TaskState) -> ToolResult | None:
@@ -72,7 +96,7 @@ class TaskPoller:
                 return state.result or ToolResult()
             case "failed":
                 message = state.error or state.message or "no reason given"
-                raise CallRejected(self._server, self._what, FAILED, message)
+                raise CallRejected(self._server.alias, self._what, FAILED, message)
             case "cancelled":
                 reason = f": {state.message}" if state.message else ""
                 return ToolResult.failure(f"the server cancelled {self._what}{reason}")
@@ -93,71 +117,52 @@ class TaskPoller:
 
     async def _answer(self, task: str, asked: JSONObject, answers: Mapping[str, Answer]) -> None:
         began = _now()
-        # Asked once, whatever becomes of the connection; what was answered already the server ignores.
-        said = await self._asked(
-            lambda session, _: requests.responses(session, self._in_flight, asked, answers), repeatable=False
-        )
-        await self._asked(
-            lambda session, timeout: requests.update_task(session, task, said, timeout), repeatable=True
-        )
+        await self._server.answer_task(self._in_flight, task, asked, answers)
         self._answered.update(asked)
-        if self._deadline is not None:  # the time in which a person thought is the server's own
-            self._deadline += _now() - began
+        self._extend(began)
 
     async def _listen(self, task: str) -> None:
-        """Let a server of the legacy era ask what it wants to know."""
+        """Let a server of the legacy era ask its questions."""
         began = _now()
-        await self._asked(
-            lambda session, timeout: requests.listen_to_task(session, self._in_flight, task, timeout),
-            repeatable=True,
-        )
-        if self._deadline is not None:  # as above
+        await self._server.listen_to_task(self._in_flight, task)
+        self._extend(began)
+
+    def _extend(self, began: float) -> None:
+        if self._deadline is not None:  # the time in which a person thinks does not count
             self._deadline += _now() - began
 
-    async def _look(self, task: str) -> TaskState:
-        return await self._asked(
-            lambda session, timeout: requests.task_state(session, task, timeout), repeatable=True
-        )
-
-    async def _asked(self, send: Callable[[Session, float], Awaitable[T]], *, repeatable: bool) -> T:
-        return await self._link.request(send, self._link.config.timeouts.call, repeatable=repeatable)
-
     async def _report(self, state: TaskState) -> None:
-        self._looks += 1
-        if state.message and state.message != self._said and self._in_flight.on_progress is not None:
-            self._said = state.message
+        self._polls += 1
+        if state.message and state.message != self._reported and self._in_flight.on_progress is not None:
+            self._reported = state.message
             try:
-                await self._in_flight.on_progress(float(self._looks), None, state.message)
+                await self._in_flight.on_progress(float(self._polls), None, state.message)
             except Exception:  # a user's callback: its failure must not end the call
                 logger.exception("on_progress of %s raised", self._what)
 
-    async def _give_up(self, task: str) -> None:
+    async def _cancel(self, task: str) -> None:
         with suppress(TimeoutError, ToolbusError):
-            async with asyncio.timeout(LAST_WORDS):
-                await requests.cancel_task(self._link.session, task, LAST_WORDS)
+            async with asyncio.timeout(CANCEL_WITHIN):
+                await self._server.cancel_task(task, within=CANCEL_WITHIN)
 
     def _waiting(self, task: str, asked: JSONObject) -> ToolResult:
-        if asked and self._rounds >= self._link.handler.rounds:
-            message = f"it asked more than {self._link.handler.rounds} times in one call"
-            raise CallRejected(self._server, self._what, FAILED, message)
-        for asked_of in asked.values():
-            if asked_of["method"] == ELICITATION:
-                fault = question(asked_of["params"], self._server, self._in_flight.tool).fault
+        limit, alias = self._server.question_limit, self._server.alias
+        if asked and self._rounds >= limit:
+            raise CallRejected(alias, self._what, FAILED, f"it asked more than {limit} times in one call")
+        for request in asked.values():
+            if request["method"] == ELICITATION:
+                fault = question(request["params"], alias, self._in_flight.tool).fault
                 if fault is not None:
-                    raise CallRejected(self._server, self._what, FAILED, fault)
+                    raise CallRejected(alias, self._what, FAILED, fault)
         pending = Pending(
-            server=self._server,
-            tool=self._call.spec.origin.tool,
-            arguments=dict(self._arguments),
+            server=alias,
+            tool=self._operation.spec.origin.tool,
+            arguments=dict(self._operation.arguments),
             requests=asked,
             task=task,
             rounds=self._rounds + bool(asked),
         )
         return ToolResult.waiting(pending)
-
-    @property
-    def _server(self) -> str:
-        return self._link.config.alias
 
     @property
     def _what(self) -> str:

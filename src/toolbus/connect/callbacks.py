@@ -9,9 +9,9 @@ import mcp_types as types
 from mcp.client import IncomingMessage
 
 from toolbus.config import ServerConfig
-from toolbus.connect.in_flight import CallInFlight
 from toolbus.connect.session import Session
 from toolbus.core.events import Emit, Logged, Warned
+from toolbus.core.operation import CallInFlight
 
 logger = logging.getLogger("toolbus")
 

@@ -1,7 +1,8 @@
-"""The server asks, a handler answers: elicitation, sampling and roots, alike in both eras.
+"""Answer what servers ask: elicitation, sampling and roots, alike in both eras.
 
 The SDK brings both eras here: the requests that a server of the legacy era sends, and the questions that
-one of the modern era returns. A handler that fails, or takes too long, counts as a person who walked away.
+one of the modern era returns. Observers and guards see each of them as an operation. A handler that fails,
+or takes too long, counts as a canceled question.
 """
 
 import asyncio
@@ -23,15 +24,22 @@ from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.input_required import wording
 from toolbus.core.elicitation import ELICITATION, Answer, Elicitation
-from toolbus.core.errors import CallRejected, InputNeeded
+from toolbus.core.errors import CallRefused, CallRejected, InputNeeded
 from toolbus.core.events import Emit, InputAnswered, InputAsked, Warned
 from toolbus.core.interactions import Interactions, Sampled, Sampling
+from toolbus.core.operation import PROGRAM, Admit, Operation, admit_all, request_spec
 from toolbus.core.records import Audio, Image, JSONObject, PromptMessage, Text
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
 Kind = Literal["elicitation", "sampling", "roots"]
 NO_ANSWER = object()
+DECLINED = object()
+METHODS: dict[Kind, str] = {
+    "elicitation": ELICITATION,
+    "sampling": "sampling/createMessage",
+    "roots": "roots/list",
+}
 REFUSED = -1
 """The code for a person's no, where the protocol has no other way to say it."""
 
@@ -39,8 +47,9 @@ REFUSED = -1
 class RequestHandler:
     """Answers what one server asks."""
 
-    def __init__(self, server: str, interactions: Interactions, emit: Emit) -> None:
+    def __init__(self, server: str, interactions: Interactions, emit: Emit, admit: Admit = admit_all) -> None:
         self._server = server
+        self._admit = admit
         self._handlers = interactions
         """What is declared follows from them when a connection is made; roots may change after that."""
         self._emit = emit
@@ -69,9 +78,9 @@ class RequestHandler:
     def handled(self) -> frozenset[str]:
         """The methods that have a handler."""
         handlers = {
-            ELICITATION: self._handlers.elicit,
-            "sampling/createMessage": self._handlers.sample,
-            "roots/list": self._handlers.roots,
+            METHODS["elicitation"]: self._handlers.elicit,
+            METHODS["sampling"]: self._handlers.sample,
+            METHODS["roots"]: self._handlers.roots,
         }
         return frozenset(method for method, handler in handlers.items() if handler is not None)
 
@@ -149,7 +158,7 @@ class RequestHandler:
         if problem is not None:
             return self._refused(problem)
         assert self._handlers.elicit is not None, "no handler, no callback"
-        answer = await self._asked("elicitation", question.message, self._handlers.elicit, question)
+        answer = await self._asked("elicitation", question.message, params, self._handlers.elicit, question)
         answer = self._checked(question, answer)
         self._tell("elicitation", answer.action)
         return wire.elicit_result(answer)
@@ -158,6 +167,8 @@ class RequestHandler:
         """What the handler said, as far as it can be sent."""
         if answer is NO_ANSWER:
             return question.cancel()
+        if answer is DECLINED:
+            return question.decline()
         try:
             if not isinstance(answer, Answer):
                 raise TypeError(f"an answer is an Answer, not {type(answer).__name__}")
@@ -178,7 +189,7 @@ class RequestHandler:
         wanted = self._sampling(params, messages)
         assert self._handlers.sample is not None, "no handler, no callback"
         message = f"a model is to write up to {params.max_tokens} tokens"
-        sampled = await self._asked("sampling", message, self._handlers.sample, wanted)
+        sampled = await self._asked("sampling", message, params, self._handlers.sample, wanted)
         if not isinstance(sampled, Sampled) or not isinstance(sampled.content, Text | Image | Audio):  # pyright: ignore[reportUnnecessaryIsInstance]  # a handler's
             self._tell("sampling", "decline")
             return types.ErrorData(code=REFUSED, message="sampling was declined")
@@ -202,12 +213,29 @@ class RequestHandler:
         )
 
     async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
-        self._tell("roots", "accept")
-        roots = [{"uri": as_uri(root), "name": Path(str(root)).name} for root in self._handlers.roots or ()]
-        return types.ListRootsResult.model_validate({"roots": roots})
+        async def answer() -> types.ListRootsResult:
+            roots = [
+                {"uri": as_uri(root), "name": Path(str(root)).name} for root in self._handlers.roots or ()
+            ]
+            return types.ListRootsResult.model_validate({"roots": roots})
 
-    async def _asked(self, kind: Kind, message: str, handler: Callable[[T], Any], question: T) -> object:
-        """What the handler says; no answer if it fails, takes too long, or the call is over meanwhile."""
+        try:
+            result = await self._admit(self._operation("roots", None), answer)
+        except CallRefused as refusal:
+            self._tell("roots", "decline")
+            return self._refused(refusal.reason)
+        self._tell("roots", "accept")
+        return result
+
+    async def _asked(
+        self,
+        kind: Kind,
+        message: str,
+        params: types.ElicitRequestParams | types.CreateMessageRequestParams,
+        handler: Callable[[T], Any],
+        question: T,
+    ) -> object:
+        """The handler's answer; none if it fails, takes too long, or the call is over meanwhile."""
         self._emit(InputAsked(server=self._server, kind=kind, message=message, **self._about))
         within = asyncio.timeout(self._handlers.answer_within)
         over = False
@@ -218,18 +246,24 @@ class RequestHandler:
             with suppress(RuntimeError):  # it is answered already
                 within.reschedule(asyncio.get_running_loop().time())
 
+        async def handle() -> object:
+            answer = handler(question)
+            return await cast("Awaitable[object]", answer) if inspect.isawaitable(answer) else answer
+
         try:
             with self._clocks.stopped():
                 async with within:
                     self._calls_in_flight.when_over(end)
-                    answer = handler(question)
-                    return await cast("Awaitable[object]", answer) if inspect.isawaitable(answer) else answer
+                    return await self._admit(self._operation(kind, params), handle)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             self._warn(f"the handler for {kind} was cancelled")
-        except Exception as error:  # a user's handler: its failure is no answer, or the server would wait
+        except CallRefused as refusal:
+            self._warn(f"its {kind} request was refused: {refusal.reason}")
+            return DECLINED
+        except Exception as error:  # a user's handler: without an answer the server would wait
             if isinstance(error, TimeoutError) and within.expired():
                 if not over:
                     self._warn(f"nobody answered within {self._handlers.answer_within:g} s: {message}")
@@ -237,6 +271,18 @@ class RequestHandler:
             logger.exception("the handler for %s raised", kind)
             self._warn(f"the handler for {kind} raised {type(error).__name__}: {error}")
         return NO_ANSWER
+
+    def _operation(
+        self, kind: Kind, params: types.ElicitRequestParams | types.CreateMessageRequestParams | None
+    ) -> Operation:
+        """What the server asks, as observers and guards see it."""
+        in_flight = self._calls_in_flight.spoken_of
+        sent = params.model_dump(by_alias=True, mode="json", exclude_none=True) if params else {}
+        return Operation(
+            spec=request_spec(METHODS[kind], self._server, self._tool or ""),
+            arguments=sent,
+            caller=in_flight.caller if in_flight else PROGRAM,
+        )
 
     def _too_many(self) -> str | None:
         """Why a server that asks without end, or without a reason, is not answered."""

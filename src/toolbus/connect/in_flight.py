@@ -1,35 +1,9 @@
-"""A call under way, as its connection sees it: what the server asks or tells meanwhile belongs to it."""
+"""The calls in flight on one connection, and which of them a message of the server belongs to."""
 
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from dataclasses import dataclass
 
-from mcp.shared.dispatcher import ProgressFnT
-
-from toolbus.core.events import OnLog
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class CallInFlight:
-    """One call."""
-
-    tool: str | None
-    """The server's own name of the tool; None where a resource or a prompt is asked for."""
-    call: int | None = None
-    """The number of the call in the events, if anyone hears them."""
-    on_progress: ProgressFnT | None = None
-    on_log: OnLog | None = None
-    suspends: bool = False
-    """Whether a question ends the call for now, to be answered later."""
-    longest: float | None = None
-    """Seconds that it may take if progress keeps it alive; without, progress changes nothing."""
-    asked: float = 0
-    """How often the server has asked; what may belong to several calls counts as a part for each."""
-    unanswered: str | None = None
-    """What the server asked in vain."""
-    ending: "tuple[Callable[[CallInFlight], None], ...]" = ()
-    """Who wants to know when it is over."""
-
+from toolbus.core.operation import CallInFlight
 
 CURRENT: ContextVar[CallInFlight | None] = ContextVar("toolbus_call_in_flight", default=None)
 """The call whose task this is; what comes over a pipe comes to another task (see `CallsInFlight`)."""

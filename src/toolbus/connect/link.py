@@ -31,7 +31,6 @@ from toolbus.connect.backoff import Backoff
 from toolbus.connect.callbacks import Callbacks, SessionObserver
 from toolbus.connect.establish import ConnectHints, established, root
 from toolbus.connect.handlers import RequestHandler
-from toolbus.connect.in_flight import CallInFlight
 from toolbus.connect.session import Session
 from toolbus.connect.transports.liveness import look_after
 from toolbus.core.errors import (
@@ -45,6 +44,7 @@ from toolbus.core.errors import (
 )
 from toolbus.core.events import Emit, StateChanged
 from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.operation import Admit, CallInFlight, admit_all
 from toolbus.core.records import Era, State
 
 T = TypeVar("T")
@@ -74,9 +74,10 @@ class Link:
         observer: SessionObserver,
         emit: Emit,
         interactions: Interactions = NOBODY,
+        admit: Admit = admit_all,
     ) -> None:
         self.config = config
-        self.handler = RequestHandler(config.alias, interactions, emit)
+        self.handler = RequestHandler(config.alias, interactions, emit, admit)
         self._callbacks = Callbacks(config, emit, observer, self._spoken_of)
         self._secrets = secrets
         self._observer = observer

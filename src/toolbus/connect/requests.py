@@ -1,27 +1,219 @@
-"""What is asked of a server besides its tools: resources, prompts, completion, tasks."""
+"""The requests that a server takes, each over its link: tools, resources, prompts, completion, tasks."""
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from typing import Protocol, TypeVar
 
 import mcp_types as types
 
-from toolbus.connect.in_flight import CallInFlight
+from toolbus.config import ServerConfig
+from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import sent_raw
 from toolbus.connect.session import Session
-from toolbus.core.elicitation import Answer
+from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.errors import CallTimeout, ResourceTooLarge
-from toolbus.core.records import JSON, Completion, Embedded, JSONObject, PromptResult, TaskState
+from toolbus.core.operation import CallInFlight, Operation
+from toolbus.core.records import (
+    JSON,
+    Completion,
+    Embedded,
+    JSONObject,
+    PromptResult,
+    TaskState,
+    ToolResult,
+)
+
+T = TypeVar("T")
 
 
-async def read_resource(session: Session, uri: str, timeout: float) -> tuple[Embedded, ...]:
-    """Read a resource; `ResourceTooLarge` if it is more than the config allows."""
-    with session.calls_in_flight.under_way(CallInFlight(tool=None)):
-        result = await session.request(f"resource {uri!r}", lambda client: client.read_resource(uri), timeout)
-    size, limit = sum(_size(item) for item in result.contents), session.config.resource_limit
-    if size > limit:
-        raise ResourceTooLarge(session.server, uri, size, limit)
-    return wire.contents(result.contents)
+class RequestLink(Protocol):
+    """The link that requests go over."""
+
+    config: ServerConfig
+    handler: RequestHandler
+
+    @property
+    def session(self) -> Session: ...
+
+    async def request(
+        self,
+        send: Callable[[Session, float], Awaitable[T]],
+        timeout: float,
+        *,
+        repeatable: bool,
+        recover: float | None = None,
+    ) -> T: ...
+
+
+class LinkRequests:
+    """The requests that one server takes, as operations make them."""
+
+    def __init__(self, link: RequestLink) -> None:
+        self._link = link
+
+    @property
+    def alias(self) -> str:
+        """The alias of the server."""
+        return self._link.config.alias
+
+    @property
+    def longest(self) -> float | None:
+        """As `timeouts.longest`."""
+        return self._link.config.timeouts.longest
+
+    @property
+    def question_limit(self) -> int:
+        """How often the server may ask in one call."""
+        return self._link.handler.rounds
+
+    async def call_tool(
+        self,
+        operation: Operation,
+        in_flight: CallInFlight,
+        waited: tuple[Pending, Mapping[str, Answer]] | None,
+        *,
+        repeatable: bool,
+    ) -> ToolResult | TaskState:
+        """Call a tool, or go on with a call that waited; the server may make a task of it."""
+
+        def send(session: Session, timeout: float) -> Awaitable[ToolResult | TaskState]:
+            return session.call_tool(in_flight, operation.arguments, timeout, waited)
+
+        return await self._send(operation, send, repeatable=repeatable)
+
+    async def read_resource(
+        self, operation: Operation, uri: str, size: Callable[[], int | None]
+    ) -> tuple[Embedded, ...]:
+        """Read a resource; `ResourceTooLarge` if it is, or declares to be, larger than the config allows."""
+
+        async def send(session: Session, timeout: float) -> tuple[Embedded, ...]:
+            limit = session.config.resource_limit
+            if (declared := size() or 0) > limit:
+                raise ResourceTooLarge(session.server, uri, declared, limit)
+            with session.calls_in_flight.under_way(_in_flight(operation)):
+                result = await session.request(
+                    f"resource {uri!r}", lambda client: client.read_resource(uri), timeout
+                )
+            if (actual := sum(_size(item) for item in result.contents)) > limit:
+                raise ResourceTooLarge(session.server, uri, actual, limit)
+            return wire.contents(result.contents)
+
+        return await self._send(operation, send)
+
+    async def get_prompt(self, operation: Operation, name: str, check: Callable[[], None]) -> PromptResult:
+        """Fill in a prompt; `check` is called once the server has listed its prompts."""
+        given = {key: value for key, value in operation.arguments.items() if value is not None}
+
+        async def send(session: Session, timeout: float) -> PromptResult:
+            check()
+            with session.calls_in_flight.under_way(_in_flight(operation)):
+                result = await session.request(
+                    f"prompt {name!r}", lambda client: client.get_prompt(name, given), timeout
+                )
+            return wire.prompt_result(result)
+
+        return await self._send(operation, send)
+
+    async def complete(self, operation: Operation) -> Completion:
+        """The values that an argument of a prompt or a template may have, given its beginning."""
+        name, asked = operation.spec.name, operation.arguments
+
+        async def send(session: Session, timeout: float) -> Completion:
+            if session.client.server_capabilities.completions is None:
+                return Completion()
+            ref = (
+                types.ResourceTemplateReference(uri=name)
+                if asked["is_template"]
+                else types.PromptReference(name=name)
+            )
+            argument = {"name": asked["argument"], "value": asked["value"]}
+            result = await session.request(
+                f"completing {asked['argument']!r} of {name!r}",
+                lambda client: client.complete(ref, argument, dict(asked["known"]) or None),
+                timeout,
+            )
+            return wire.completion(result)
+
+        return await self._send(operation, send)
+
+    async def connect(self) -> None:
+        """Connect now, if there is no connection."""
+        await self._link.request(
+            lambda session, timeout: asyncio.sleep(0), self._link.config.timeouts.call, repeatable=True
+        )
+
+    async def tell_roots(self) -> None:
+        """Tell a server of the legacy era that the roots changed; a modern one asks when it needs them."""
+        session = self._link.session
+        if session.era == "legacy":
+            await session.request(
+                "telling the roots",
+                lambda client: client.session.send_notification(types.RootsListChangedNotification()),
+                session.config.timeouts.list,
+            )
+
+    # Tasks
+
+    async def task_state(self, task: str) -> TaskState:
+        """The state of a task."""
+        return await self._ask(lambda session, timeout: _task_state(session, task, timeout))
+
+    async def answer_task(
+        self, in_flight: CallInFlight, task: str, asked: JSONObject, answers: Mapping[str, Answer]
+    ) -> None:
+        """Answer what a task asked: with the answers of a person, else with those of the handlers."""
+
+        async def respond(session: Session, timeout: float) -> dict[str, JSON]:
+            with session.calls_in_flight.under_way(in_flight):
+                responses = await session.responses(asked, answers)
+            return {
+                key: response.model_dump(by_alias=True, mode="json", exclude_none=True)
+                for key, response in responses.items()
+            }
+
+        # A person is asked once, whatever becomes of the connection; the server ignores a second answer.
+        responses = await self._ask(respond, repeatable=False)
+        await self._ask(
+            lambda session, timeout: _about_task(
+                session, "tasks/update", task, timeout, inputResponses=responses
+            )
+        )
+
+    async def listen_to_task(self, in_flight: CallInFlight, task: str) -> None:
+        """In the legacy era: wait for the result of a task, because a server asks only meanwhile."""
+
+        async def listen(session: Session, timeout: float) -> None:
+            if session.era == "legacy":
+                with session.calls_in_flight.under_way(in_flight), suppress(CallTimeout):
+                    await _about_task(session, "tasks/result", task, timeout)
+
+        await self._ask(listen)
+
+    async def cancel_task(self, task: str, within: float | None = None) -> None:
+        """Cancel a task; with `within`, only if the server is connected."""
+        if within is not None:
+            await _about_task(self._link.session, "tasks/cancel", task, within)
+        else:
+            await self._ask(lambda session, timeout: _about_task(session, "tasks/cancel", task, timeout))
+
+    async def _send(
+        self,
+        operation: Operation,
+        send: Callable[[Session, float], Awaitable[T]],
+        *,
+        repeatable: bool = True,
+    ) -> T:
+        timeout = self._link.config.timeouts.call if operation.timeout is None else operation.timeout
+        return await self._link.request(send, timeout, repeatable=repeatable, recover=operation.recover)
+
+    async def _ask(self, send: Callable[[Session, float], Awaitable[T]], *, repeatable: bool = True) -> T:
+        return await self._link.request(send, self._link.config.timeouts.call, repeatable=repeatable)
+
+
+def _in_flight(operation: Operation) -> CallInFlight:
+    return CallInFlight(tool=None, call=operation.id, caller=operation.caller)
 
 
 def _size(item: types.TextResourceContents | types.BlobResourceContents) -> int:
@@ -29,37 +221,6 @@ def _size(item: types.TextResourceContents | types.BlobResourceContents) -> int:
     if isinstance(item, types.BlobResourceContents):
         return len(item.blob) * 3 // 4 - item.blob[-2:].count("=")
     return len(item.text.encode(errors="replace"))
-
-
-async def get_prompt(
-    session: Session, name: str, arguments: Mapping[str, str], timeout: float
-) -> PromptResult:
-    """Fill in a prompt."""
-    filled = dict(arguments)
-    with session.calls_in_flight.under_way(CallInFlight(tool=None)):
-        result = await session.request(
-            f"prompt {name!r}", lambda client: client.get_prompt(name, filled), timeout
-        )
-    return wire.prompt_result(result)
-
-
-async def complete(
-    session: Session,
-    of: tuple[str, bool],
-    so_far: tuple[str, str],
-    known: Mapping[str, str],
-    timeout: float,
-) -> Completion:
-    """What an argument may be, given its beginning; `of` is a prompt, or a template (True)."""
-    if session.client.server_capabilities.completions is None:
-        return Completion()
-    (name, is_template), (argument, value) = of, so_far
-    ref = types.ResourceTemplateReference(uri=name) if is_template else types.PromptReference(name=name)
-    asked, context = {"name": argument, "value": value}, dict(known) or None
-    result = await session.request(
-        f"completing {argument!r} of {name!r}", lambda client: client.complete(ref, asked, context), timeout
-    )
-    return wire.completion(result)
 
 
 async def subscribe(session: Session, uri: str, timeout: float, *, on: bool = True) -> None:
@@ -83,61 +244,19 @@ async def set_log_level(session: Session, level: types.LoggingLevel) -> None:
     )
 
 
-async def tell_roots(session: Session) -> None:
-    """Say that the roots changed, in the legacy era; a modern server asks whenever it needs them."""
-    if session.era == "legacy":
-        await session.request(
-            "telling the roots",
-            lambda client: client.session.send_notification(types.RootsListChangedNotification()),
-            session.config.timeouts.list,
-        )
-
-
-# Tasks
-
-
-async def task_state(session: Session, task: str, timeout: float) -> TaskState:
-    """How a task is doing; in the legacy era the result of one that is over is asked for as well."""
-    raw = await _of_task(session, "tasks/get", task, {}, timeout)
+async def _task_state(session: Session, task: str, timeout: float) -> TaskState:
+    """In the legacy era the result of a task that is over is requested as well."""
+    raw = await _about_task(session, "tasks/get", task, timeout)
     state = session.task_state(f"task {task!r}", raw)
     if session.era == "legacy" and state.status in ("completed", "failed"):
         # Also the result of one that failed: it says why, as a result or as an error.
-        result = await _of_task(session, "tasks/result", task, {}, timeout)
+        result = await _about_task(session, "tasks/result", task, timeout)
         return session.task_state(f"task {task!r}", {**raw, "status": "completed", "result": result})
     return state
 
 
-async def listen_to_task(session: Session, in_flight: CallInFlight, task: str, timeout: float) -> None:
-    """In the legacy era: wait for the result of a task, because a server asks only meanwhile."""
-    if session.era == "legacy":
-        with session.calls_in_flight.under_way(in_flight), suppress(CallTimeout):
-            await _of_task(session, "tasks/result", task, {}, timeout)
-
-
-async def responses(
-    session: Session, in_flight: CallInFlight, requests: JSONObject, answers: Mapping[str, Answer]
-) -> dict[str, JSON]:
-    """What is to be said to what a task asked: what a person said, else what the handlers say."""
-    with session.calls_in_flight.under_way(in_flight):
-        said = await session.responses(requests, answers)
-    return {
-        key: response.model_dump(by_alias=True, mode="json", exclude_none=True)
-        for key, response in said.items()
-    }
-
-
-async def update_task(session: Session, task: str, said: JSONObject, timeout: float) -> None:
-    """Answer what a task asked."""
-    await _of_task(session, "tasks/update", task, {"inputResponses": dict(said)}, timeout)
-
-
-async def cancel_task(session: Session, task: str, timeout: float) -> None:
-    """Tell the server that nobody wants the result any more."""
-    await _of_task(session, "tasks/cancel", task, {}, timeout)
-
-
-async def _of_task(
-    session: Session, method: str, task: str, more: dict[str, JSON], timeout: float
+async def _about_task(
+    session: Session, method: str, task: str, timeout: float, **more: JSON
 ) -> dict[str, JSON]:
     params: dict[str, JSON] = {"taskId": task, **more}
     return await session.request(

@@ -22,7 +22,7 @@ from toolbus.config import ServerConfig
 from toolbus.connect.clocks import Clocks
 from toolbus.connect.diagnostics import Diagnostics, Line
 from toolbus.connect.handlers import RequestHandler
-from toolbus.connect.in_flight import CURRENT, CallInFlight, CallsInFlight
+from toolbus.connect.in_flight import CURRENT, CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import sent_raw, use_fast_calls
 from toolbus.connect.sdk.input_required import Started, Suspended, Unanswered, wanting
@@ -40,6 +40,7 @@ from toolbus.core.errors import (
     LinkLost,
     ToolbusError,
 )
+from toolbus.core.operation import CallInFlight
 from toolbus.core.records import JSON, Era, JSONObject, TaskState, ToolResult
 from toolbus.core.stderr import telling_line
 

@@ -135,6 +135,15 @@ class ToolFailed(ToolbusError):
         super().__init__(f"{who} failed: {shortened(text, 300) or 'without a message'}")
 
 
+class CallRefused(ToolbusError):
+    """A guard refused an operation: nothing was sent."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        self.what = what
+        self.reason = reason
+        super().__init__(f"{what} was refused: {reason}")
+
+
 class ArgumentsError(ToolbusError, TypeError):
     """The arguments of a call cannot be sent."""
 

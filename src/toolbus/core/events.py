@@ -29,9 +29,9 @@ Reason: TypeAlias = Literal[
     "cancelled",
     "timed_out",
 ]
-"""Why a call failed: refused by a hook or not approved, arguments that do not fit or that a model did not
-write as a JSON object, no such tool, a server that did not answer or refused, a tool that reported an error,
-a caller who gave up, no answer in time."""
+"""Why a call failed: refused by a hook, a guard or a person; arguments that do not fit, or that a model did
+not write as a JSON object; no such tool; a server that did not answer or refused; a tool that reported an
+error; a caller who gave up; a timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,12 +60,15 @@ class CatalogChanged(_Happened):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallStarted(_Happened):
-    """A call began. For a name that nothing has, `server` is empty and `tool` is the name."""
+    """A call began, or another request of a server. For an unknown name, `server` is empty."""
 
     id: int
     name: str
     server: str
     tool: str
+    """The server's own name of the tool; the URI of a resource, the name of a prompt."""
+    route: str = "tools/call"
+    """What was asked for, by MCP method: `resources/read`, `prompts/get` and so on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +85,7 @@ class CallEnded(_Happened):
     """What went wrong, without arguments and results; None if the tool itself reported an error."""
     reason: Reason | None = None
     """Why it failed; None if it did not."""
+    route: str = "tools/call"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +165,8 @@ Event: TypeAlias = (
     | Warned
 )
 Emit: TypeAlias = Callable[[Event], None]
+Filter: TypeAlias = Callable[[Event], Event | None]
+"""Passes an event on, changes it, or drops it by returning None."""
 OnLog: TypeAlias = Callable[[Logged], Awaitable[None] | None]
 """Told what a server logs during a call."""
 
@@ -168,8 +174,9 @@ OnLog: TypeAlias = Callable[[Logged], Awaitable[None] | None]
 class Listening:
     """The events since it was made, for `async for`; ends when the bus stops."""
 
-    def __init__(self) -> None:
+    def __init__(self, only: Filter | None = None) -> None:
         self._loop = asyncio.get_running_loop()
+        self._only = only
         self._backlog: deque[Event] = deque(maxlen=BACKLOG)
         self._wake = asyncio.Event()
         self._ended = False
@@ -186,9 +193,11 @@ class Listening:
         return self._backlog.popleft()
 
     def take(self, event: Event) -> None:
-        """Add an event; from any thread."""
-        self._backlog.append(event)
-        self._rouse()
+        """Add an event, unless it is filtered out; from any thread."""
+        wanted = event if self._only is None else self._only(event)
+        if wanted is not None:
+            self._backlog.append(wanted)
+            self._rouse()
 
     def end(self) -> None:
         """Let the listener finish what it has, then stop; from any thread."""
@@ -214,9 +223,10 @@ class Hub:
         """Whether anyone listens; the call path skips its events when nobody does."""
         return bool(self._callbacks or self._listeners)
 
-    def on(self, callback: Emit) -> Callable[[], None]:
-        """Call `callback` with every event, in the bus's own loop; the result ends that."""
-        own = partial(callback)  # of its own, because the same callback may be here twice
+    def on(self, callback: Emit, only: Filter | None = None) -> Callable[[], None]:
+        """Call `callback` with events, all or filtered ones; returns a function that unsubscribes."""
+        # One of its own each time, because the same callback may be here twice.
+        own = partial(callback) if only is None else partial(_filtered, callback, only)
         self._callbacks = [*self._callbacks, own]
         return lambda: self._off(own)
 
@@ -224,9 +234,9 @@ class Hub:
         # A new list: this may happen while the old one is gone through.
         self._callbacks = [other for other in self._callbacks if other is not callback]
 
-    def listen(self) -> Listening:
-        """A new listener, which hears everything from now on."""
-        listener = Listening()
+    def listen(self, only: Filter | None = None) -> Listening:
+        """A new listener, which receives events from now on, all or filtered ones."""
+        listener = Listening(only)
         if self._ended:
             listener.end()
         self._listeners.add(listener)
@@ -247,3 +257,8 @@ class Hub:
         self._ended = True
         for listener in tuple(self._listeners):
             listener.end()
+
+
+def _filtered(callback: Emit, only: Filter, event: Event) -> None:
+    if (wanted := only(event)) is not None:
+        callback(wanted)

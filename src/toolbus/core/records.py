@@ -19,7 +19,6 @@ Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None
 """Told how far a call has come: progress, total and message."""
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 Era: TypeAlias = Literal["modern", "legacy"]
-Via: TypeAlias = Literal["tools/call", "resources/list", "resources/read", "prompts/get"]
 State: TypeAlias = Literal["idle", "connecting", "ready", "retrying", "auth_required", "failed", "closed"]
 
 
@@ -94,8 +93,8 @@ class ToolSpec:
     """How arguments are mapped back to the server's, the last one first."""
     server_schema: JSONObject | None = None
     """What the server takes, if that is not `input_schema`."""
-    via: Via = "tools/call"
-    """What a call of it asks the server for: resources and prompts may be tools, too."""
+    route: str = "tools/call"
+    """Where a call of it goes, by MCP method: resources and prompts may be tools, too."""
     history: tuple[Change, ...] = ()
     """What was done to it on the way from the server."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
@@ -121,7 +120,7 @@ class ToolSpec:
             meta=self.meta,
             maps=self.maps,
             server_schema=self.server_schema,
-            via=self.via,
+            route=self.route,
             history=past or self.history,
         )
 
@@ -264,6 +263,8 @@ class ToolResult:
     """Set if there is no result yet: the call waits for an answer, and can be resumed."""
     tool: str | None = field(default=None, compare=False)
     """The public name of the tool, if the call failed."""
+    value: object = field(default=None, compare=False)
+    """What a request other than a tool call returned: a `PromptResult`, a `Completion`, a `TaskState`."""
 
     @property
     def text(self) -> str:
@@ -299,6 +300,7 @@ class ToolResult:
             meta={**self.meta, "toolbus": ours},
             pending=self.pending,
             tool=self.tool,
+            value=self.value,
         )
 
     @classmethod

@@ -18,7 +18,7 @@ _URI: dict[str, JSON] = {"type": "string", "description": "The address of the re
 LIST_RESOURCES = ToolSpec(
     name="list_resources",
     origin=Origin(OWN, "list_resources"),
-    via="resources/list",
+    route="toolbus/list_resources",
     title="List resources",
     description="Lists what can be read with read_resource: addresses, names and templates, by server.",
     input_schema={
@@ -33,7 +33,7 @@ LIST_RESOURCES = ToolSpec(
 READ_RESOURCE = ToolSpec(
     name="read_resource",
     origin=Origin(OWN, "read_resource"),
-    via="resources/read",
+    route="resources/read",
     title="Read a resource",
     description="Reads a resource of a server; list_resources tells what there is.",
     input_schema={
@@ -55,7 +55,7 @@ def reading_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
         ToolSpec(
             name=f"mcp_{alias}_read_resource",
             origin=Origin(alias, "(read resource)"),
-            via="resources/read",
+            route="resources/read",
             title=f"Read a resource of {alias}",
             description=f"Reads a resource of the server {alias!r}.{_offer(stock)}",
             input_schema={
@@ -77,7 +77,7 @@ def prompt_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
         ToolSpec(
             name=f"mcp_{alias}_get_prompt_{prompt.name}",
             origin=Origin(alias, f"{_PROMPT}{prompt.name}"),
-            via="prompts/get",
+            route="prompts/get",
             title=prompt.title,
             description=prompt.description or f"The prompt {prompt.name!r} of the server {alias!r}.",
             input_schema=_arguments(prompt),

@@ -19,9 +19,9 @@ from mcp_types import (
 )
 from pydantic import ConfigDict
 
-from toolbus.connect.in_flight import CallInFlight
 from toolbus.connect.sdk import wire
 from toolbus.core.elicitation import ELICITATION
+from toolbus.core.operation import CallInFlight
 from toolbus.core.records import JSON
 from toolbus.core.text import cleaned
 

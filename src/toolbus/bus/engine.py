@@ -1,0 +1,77 @@
+"""The parts of a bus, put together: servers, catalog, call path, lifetime."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from toolbus.bus.lifecycle import Lifecycle
+from toolbus.bus.live_catalog import LiveCatalog
+from toolbus.bus.scope import Scope
+from toolbus.bus.servers import Servers
+from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
+from toolbus.config import BusConfig, GetSecret
+from toolbus.core.errors import ToolNotFound
+from toolbus.core.events import Hub
+from toolbus.core.interactions import Interactions
+from toolbus.core.operation import Guard, Observer, Operation
+from toolbus.shape import Shaper
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extensions:
+    """What the user adds to a bus."""
+
+    hooks: Sequence[Hook]
+    shapers: Sequence[Shaper]
+    guards: Sequence[Guard]
+    observers: Sequence[Observer]
+    get_secret: GetSecret | None
+    interactions: Interactions
+
+
+class Engine:
+    """One per bus; every view of the bus shares it."""
+
+    def __init__(self, config: BusConfig, added: Extensions) -> None:
+        self.hub = Hub()
+        self.catalog = LiveCatalog(config, added.shapers, lambda: self.servers.inventories, self.hub)
+        self.results = Results(self.catalog.warn, self.catalog.offer_kept_results)
+        self.servers = Servers(
+            config,
+            self.catalog.rebuild,
+            self.hub.emit,
+            added.interactions,
+            self._admit,
+        )
+        routes = {
+            **ServerRoutes(self.servers.requests, lambda: self.servers.inventories).table,
+            **self.servers.routes,
+            "toolbus/read_result": self.results.read,
+        }
+        self.path = CallPath(
+            routes,
+            repairs=self.servers.repairs,
+            observers=[EventObserver(self.hub), *added.observers],
+            hooks=added.hooks,
+            guards=added.guards,
+        )
+        self.lifecycle = Lifecycle(config, self.servers, self.catalog, self.hub, added.get_secret)
+
+    async def _admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
+        return await self.path.admit(operation, answer)
+
+    async def connect_likely(self, name: str, scope: Scope) -> None:
+        """Connect to the servers of a view that are away and may have a tool of that name."""
+        shaping, inventories = self.catalog.shaping, self.servers.inventories
+        away = (alias for alias in scope.of(self.servers.down) if not inventories[alias].tools)
+        likely = [self.servers[alias] for alias in away if shaping.may_have(alias, name)]
+        await asyncio.gather(*(link.open() for link in likely))
+
+    def missing(self, name: str, scope: Scope) -> ToolNotFound:
+        """The error for a tool that a view does not have."""
+        down = list(scope.of(self.servers.down))
+        likely = [alias for alias in down if self.catalog.shaping.may_have(alias, name)]
+        return scope.catalog(self.catalog.now).missing(name, down, self.servers.why_down(likely))

@@ -1,0 +1,117 @@
+"""The lifetime of a bus: start, stop, and changes of its servers, one at a time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+from toolbus.bus.live_catalog import LiveCatalog
+from toolbus.bus.servers import Servers
+from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
+from toolbus.core.errors import BusClosed
+from toolbus.core.events import Hub
+from toolbus.core.loop import OwnerLoop
+
+T = TypeVar("T")
+
+
+class Lifecycle:
+    """Owns the config that counts now, the loop of the bus, and the lock for every change."""
+
+    def __init__(
+        self,
+        config: BusConfig,
+        servers: Servers,
+        catalog: LiveCatalog,
+        hub: Hub,
+        get_secret: GetSecret | None,
+    ) -> None:
+        self.config = config
+        self._servers = servers
+        self._catalog = catalog
+        self._hub = hub
+        self._get_secret = get_secret
+        self._loop: OwnerLoop | None = None
+        self.closed = False
+        self._changing = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Connect to all servers at once; a second start does nothing."""
+        async with self._changing:
+            if self.closed:
+                raise BusClosed()
+            if self._loop is not None:
+                return
+            self._loop = OwnerLoop()
+            try:
+                self._servers.put(self._servers.made(self.config, self._secrets(self.config)), self.config)
+                await self._servers.open()
+                if self._catalog.failed is not None:
+                    raise self._catalog.failed
+            except BaseException:
+                await self.stop()
+                raise
+
+    async def stop(self) -> None:
+        """Disconnect from all servers; any number of times, from anywhere."""
+        self.closed = True
+        if self._loop is not None and self._loop.alive:
+            await self._loop.run(self._stop())
+
+    async def _stop(self) -> None:
+        self._catalog.registrations.follow(())
+        await self._servers.close()
+        self._hub.end()
+
+    async def apply(
+        self,
+        change: Callable[[dict[str, ServerConfig]], dict[str, ServerConfig]],
+        config: BusConfig | None = None,
+    ) -> None:
+        """Change the servers: connect to new ones, disconnect those that are gone, leave the rest alone.
+
+        If a required server cannot be connected it raises, and all stays as it was.
+        """
+        async with self._changing:
+            servers = change(self.config.servers)
+            new = (config or self.config).model_copy(update={"servers": servers})
+            fresh = await self._servers.opened(new, self._secrets(new))
+            if self.closed:  # meanwhile; nobody else would close these
+                await self._servers.close_these(fresh)
+                raise BusClosed()
+            self.config = new
+            gone = self._servers.put(fresh, new)
+            self._catalog.use(new)
+            await self._servers.close_these(gone)
+            await self._servers.tell_roots()
+
+    def _secrets(self, config: BusConfig) -> Secrets:
+        return Secrets(self._get_secret, config.folder, config.reviewed)
+
+    @property
+    def running(self) -> bool:
+        """Whether calls can be made."""
+        return self._loop is not None and not self.closed and self._loop.alive
+
+    @property
+    def loop(self) -> OwnerLoop:
+        """The loop of the bus; `BusClosed` if it does not run."""
+        if self._loop is None or self.closed:
+            raise BusClosed(started=self.closed)
+        if not self._loop.alive:
+            raise BusClosed("the bus lives on a loop that has ended, or in another process: it")
+        return self._loop
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop of the bus, from any task, thread or loop."""
+        return await self._loop_for(work).run(work)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine from a thread without a loop; RuntimeError if that would never end."""
+        return self._loop_for(work).wait(work)
+
+    def _loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:
+        try:
+            return self.loop
+        except BusClosed:
+            work.close()
+            raise

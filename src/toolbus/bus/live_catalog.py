@@ -1,0 +1,83 @@
+"""The catalog that follows the servers: shaped anew whenever one of them changes."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from toolbus.bus.registry import Registrations
+from toolbus.bus.shaping import Shaping
+from toolbus.call import READ_RESULT
+from toolbus.config import BusConfig
+from toolbus.core.catalog import Catalog
+from toolbus.core.errors import ShaperFailed
+from toolbus.core.events import CatalogChanged, Hub, Warned
+from toolbus.core.records import Inventory
+from toolbus.core.text import cleaned
+from toolbus.shape import Shaper
+
+logger = logging.getLogger("toolbus")
+
+
+class LiveCatalog:
+    """The current catalog, and how it is made."""
+
+    def __init__(
+        self,
+        config: BusConfig,
+        shapers: Sequence[Shaper],
+        inventories: Callable[[], Mapping[str, Inventory]],
+        hub: Hub,
+    ) -> None:
+        self._own_shapers = tuple(shapers)
+        self._inventories = inventories
+        self._hub = hub
+        self._warned: set[tuple[str, str | None, str]] = set()
+        self.registrations = Registrations(READ_RESULT.origin)
+        self.offers_kept_results = False
+        """Whether the tool that reads kept results is in the catalog."""
+        self.failed: ShaperFailed | None = None
+        """Why the catalog could not be made, the last time."""
+        self.shaping = Shaping(config, self._own_shapers)
+        self.now = Catalog(own=self.shaping.own)
+
+    @property
+    def instructions(self) -> dict[str, str]:
+        """The instructions of the servers that have some, by alias."""
+        given = {alias: inventory.instructions for alias, inventory in self._inventories().items()}
+        return {alias: cleaned(text) for alias, text in given.items() if text}
+
+    def use(self, config: BusConfig) -> None:
+        """Shape by another config from now on."""
+        self.shaping = Shaping(config, self._own_shapers)
+        self.rebuild()
+
+    def offer_kept_results(self) -> None:
+        """Add the tool that reads kept results."""
+        self.offers_kept_results = True
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """Make the catalog anew, and report what changed."""
+        inventories = self._inventories()
+        own = [*([READ_RESULT] if self.offers_kept_results else []), *self.shaping.own]
+        try:
+            fresh = Catalog(self.shaping.tools(inventories), own, self.instructions)
+        except ShaperFailed as failed:
+            self.failed = failed
+            # Each time, unlike `warn`: until it is mended, no change of any server is seen.
+            logger.error("%s", failed)
+            self._hub.emit(Warned(server=READ_RESULT.origin.server, message=str(failed)))
+            return
+        before, self.now, self.failed = self.now, fresh, None
+        for server, tool, message in self.shaping.warnings(inventories, fresh.specs):
+            self.warn(server, tool, message)
+        if difference := fresh.since(before):
+            self.registrations.follow(fresh.specs)
+            added, removed, changed = difference.added, difference.removed, difference.changed
+            self._hub.emit(CatalogChanged(added=added, removed=removed, changed=changed))
+
+    def warn(self, server: str, tool: str | None, message: str) -> None:
+        """Report something odd to the log and as an event, once."""
+        if (server, tool, message) not in self._warned:
+            self._warned.add((server, tool, message))
+            logger.warning("server %r: %s%s", server, f"tool {tool!r}: " if tool else "", message)
+            self._hub.emit(Warned(server=server, tool=tool, message=message))

@@ -1,0 +1,78 @@
+"""What a view of a bus shows, and for whom: servers, tools and a caller."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
+from typing import TypeAlias, TypeVar
+
+from toolbus.call import READ_RESULT
+from toolbus.core.catalog import Catalog
+from toolbus.core.events import CatalogChanged, Event, Filter
+from toolbus.core.operation import PROGRAM, Caller
+from toolbus.core.records import OWN, ToolSpec
+
+T = TypeVar("T")
+Names: TypeAlias = Sequence[str] | str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """A part of a bus; the default is all of it, for a plain program."""
+
+    caller: Caller = PROGRAM
+    servers: frozenset[str] | None = None
+    patterns: tuple[tuple[str, ...], ...] = ()
+    """Of each narrower view; a tool has to match one of every group."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it shows everything."""
+        return self.servers is None and not self.patterns
+
+    def narrowed(self, servers: frozenset[str] | None, include: Names, caller: Caller | None) -> "Scope":
+        """A part of this part."""
+        if servers is None or self.servers is None:
+            both = self.servers if servers is None else servers
+        else:
+            both = servers & self.servers
+        groups = () if include is None else ((include,) if isinstance(include, str) else tuple(include),)
+        return replace(self, servers=both, patterns=self.patterns + groups, caller=caller or self.caller)
+
+    def has_server(self, alias: str) -> bool:
+        """Whether it shows that server."""
+        return self.servers is None or alias in self.servers
+
+    def has(self, spec: ToolSpec) -> bool:
+        """Whether it shows that tool."""
+        origin = spec.origin
+        if origin == READ_RESULT.origin:
+            return True
+        return (origin.server == OWN or self.has_server(origin.server)) and all(
+            any(fnmatchcase(spec.name, one) or fnmatchcase(str(origin), one) for one in group)
+            for group in self.patterns
+        )
+
+    def of(self, by_alias: Mapping[str, T]) -> dict[str, T]:
+        """Its servers among these."""
+        return {alias: value for alias, value in by_alias.items() if self.has_server(alias)}
+
+    def catalog(self, whole: Catalog) -> Catalog:
+        """Its tools among these."""
+        if self.is_whole:
+            return whole
+        return Catalog((spec for spec in whole if self.has(spec)), instructions=self.of(whole.instructions))
+
+    def filter(self, catalog: Callable[[], Catalog]) -> Filter:
+        """The events of this part; `catalog` returns its catalog."""
+        before = catalog()
+
+        def filtered(event: Event) -> Event | None:
+            nonlocal before
+            if isinstance(event, CatalogChanged):
+                now = catalog()
+                difference, before = now.since(before), now
+                return replace(event, **asdict(difference)) if difference else None
+            server = getattr(event, "server", None)
+            return event if not server or server == OWN or self.has_server(server) else None
+
+        return filtered

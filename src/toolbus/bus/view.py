@@ -1,0 +1,386 @@
+"""A bus as one caller sees it: all of it, or a part."""
+
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from toolbus.bus.engine import Engine
+from toolbus.bus.registry import Choice, Registry
+from toolbus.bus.resources import Resources
+from toolbus.bus.scope import Names, Scope
+from toolbus.bus.tasks import TaskHandle, Tasks, check_call
+from toolbus.bus.tool import Tool
+from toolbus.call import OnInput, Operation, Progress
+from toolbus.config import BusConfig
+from toolbus.core.catalog import Catalog
+from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.errors import ToolbusError, ToolNotFound
+from toolbus.core.events import Emit, Filter, Listening, OnLog, Reason
+from toolbus.core.operation import Caller, Failure, request_spec
+from toolbus.core.records import (
+    JSON,
+    OWN,
+    Completion,
+    Embedded,
+    Health,
+    Inventory,
+    Origin,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceTemplate,
+    ServerStatus,
+    ToolResult,
+    ToolSpec,
+)
+from toolbus.core.uri_templates import Values
+from toolbus.shape import each
+
+T = TypeVar("T")
+
+
+class View:
+    """The servers, tools, resources and prompts of a bus that its scope shows."""
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        self._engine = engine
+        self._scope = scope
+        self._hub = engine.hub
+        self._servers = engine.servers
+        self._shown: tuple[Catalog, Catalog] | None = None
+        """The whole catalog, and what is shown of it."""
+        self._resources = Resources(self._request, self._inventories)
+        self._tasks = Tasks(self._find, self._run, self._request)
+
+    def view(self, *, servers: Names = None, include: Names = None, caller: Caller | None = None) -> "View":
+        """The same API for a part of this: some servers, tools that match a pattern, or another caller.
+
+        `include` takes patterns such as `files_*` or `files/read*`, for public names and `server/tool`.
+        What a view does not show can neither be called nor read through it. A view ends with its bus.
+        """
+        known = None if servers is None else self._known(servers)
+        return View(self._engine, self._scope.narrowed(known, include, caller))
+
+    @property
+    def caller(self) -> Caller:
+        """For whom operations are made; hooks, guards and observers see it."""
+        return self._scope.caller
+
+    # The catalog
+
+    @property
+    def catalog(self) -> Catalog:
+        """The tools that can be called now: an immutable snapshot."""
+        whole = self._engine.catalog.now
+        if self._shown is None or self._shown[0] is not whole:
+            self._shown = whole, self._scope.catalog(whole)
+        return self._shown[1]
+
+    def tools(self, servers: Names = None) -> list[Tool]:
+        """The tools, ready for an agent; of the given servers, or of all."""
+        shown = self if servers is None else self.view(servers=servers)
+        return [Tool(spec, self) for spec in shown.catalog if servers is None or not _is_own_resource(spec)]
+
+    def register_into(
+        self,
+        registry: Registry,
+        tools: Iterable[Tool | str] | None = None,
+        *,
+        servers: Names = None,
+        transform: Callable[[ToolSpec], ToolSpec | None] | None = None,
+    ) -> None:
+        """Put the tools into anything with `add_tool`, and keep it in step until the bus stops.
+
+        With `tools` only those: `Tool` objects, public names or `server/tool`. With `servers` only theirs.
+        `transform` changes a tool for this registry, or leaves it out by returning None.
+        """
+        names = (tool if isinstance(tool, str) else str(tool.origin) for tool in tools or ())
+        choice = Choice(
+            only=None if tools is None else frozenset(self.catalog[name].origin for name in names),
+            servers=None if servers is None else self._known(servers),
+            shapers=() if transform is None else (each(transform),),
+            shows=self._scope.has,
+        )
+        live = self._engine.catalog
+        live.registrations.add(registry, choice, live.now.specs, self)
+
+    def _known(self, servers: Sequence[str] | str) -> frozenset[str]:
+        wanted = [servers] if isinstance(servers, str) else servers
+        return frozenset(self._check(alias) for alias in wanted)
+
+    def _check(self, alias: str) -> str:
+        return self._servers.check(alias, self._scope.servers)
+
+    def warn(self, server: str, tool: str | None, message: str) -> None:
+        """Report something odd to the log and as an event, once."""
+        self._engine.catalog.warn(server, tool, message)
+
+    # Calls
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        timeout: float | None = None,
+        longest: float | None = None,
+        recover: float | None = None,
+        on_progress: Progress | None = None,
+        on_log: OnLog | None = None,
+        on_input: OnInput = "ask",
+    ) -> ToolResult:
+        """Call a tool by its public name or `server/tool`; a failure that the tool reports is a result, too.
+
+        Raises `ToolbusError` when the call could not be made: unknown name, server down, timeout.
+        With `longest`, progress gives the call another `timeout` each time, up to so many seconds in all.
+        A lost server is waited for, up to `recover` seconds from its loss (`timeouts.recover`).
+        With `on_input="suspend"`, a question of the server suspends the call: `pending` of the result
+        holds it, for `resume`.
+        """
+        loop = self._engine.lifecycle.loop
+        spec = self.catalog.get(name) or await self._find(name)
+        check_call(on_input, timeout=timeout, longest=longest, recover=recover)
+        operation = Operation(
+            spec=spec,
+            arguments={} if arguments is None else arguments,
+            timeout=timeout,
+            longest=longest,
+            recover=recover,
+            on_progress=on_progress,
+            on_log=on_log,
+            on_input=on_input,
+            caller=self._scope.caller,
+            servers=self._scope.servers,
+        )
+        if loop.here:
+            return await self._engine.path.run(operation)
+        return await loop.run(self._engine.path.run(operation))
+
+    async def run(
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, JSON],
+        on_progress: Progress | None = None,
+        *,
+        keep: bool = True,
+    ) -> ToolResult:
+        """Call the tool of a spec, by its origin, for a model; what `Tool.execute` uses.
+
+        The result is clean and within the tool's budget; with `keep`, the rest can be read.
+        """
+        _ = self._engine.lifecycle.loop
+        if str(spec.origin) not in self.catalog:
+            missing = self._engine.missing(str(spec.origin), self._scope)
+            self.report_unsent(spec.name, "unknown_tool", str(missing), spec.origin)
+            raise missing
+        operation = self._operation(spec, arguments=arguments, on_progress=on_progress)
+        return await self._engine.lifecycle.run(self._for_model(operation, keep))
+
+    async def _for_model(self, operation: Operation, keep: bool) -> ToolResult:
+        result = await self._engine.path.run(operation)
+        budget = self._engine.catalog.shaping.budget(operation.spec.origin)
+        return self._engine.results.for_model(result, operation, budget, keep=keep)
+
+    async def find(self, name: str) -> ToolSpec:
+        """The tool of that public name or `server/tool`; connects the idle servers that may have it."""
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+            kind = type(name).__name__
+            raise TypeError(f"a tool is called by its public name or 'server/tool', not by a {kind}")
+        if (spec := self.catalog.get(name)) is None:
+            await self._engine.lifecycle.run(self._engine.connect_likely(name, self._scope))
+            spec = self.catalog.get(name)
+        if spec is None:
+            raise self._engine.missing(name, self._scope)
+        return spec
+
+    async def _find(self, name: str) -> ToolSpec:
+        """As `find`, for a call: an unknown name is reported."""
+        try:
+            return await self.find(name)
+        except ToolNotFound as error:
+            self.report_unsent(name, "unknown_tool", str(error))
+            raise
+
+    def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
+        """Let observers see a call that was not made: of a tool, or of an unknown name."""
+        operation = self._operation(ToolSpec(name=name, origin=origin or Origin("", name)), arguments={})
+        failure = Failure(reason, error)
+        self._engine.lifecycle.loop.soon(lambda: self._engine.path.report(operation, failure))
+
+    def _operation(self, spec: ToolSpec, **fields: Any) -> Operation:
+        return Operation(spec=spec, caller=self._scope.caller, servers=self._scope.servers, **fields)
+
+    async def _run(self, spec: ToolSpec, **fields: Any) -> ToolResult:
+        return await self._engine.lifecycle.run(self._engine.path.run(self._operation(spec, **fields)))
+
+    async def _request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
+        _ = self._engine.lifecycle.loop
+        spec = request_spec(route, self._check(server), name)
+        return (await self._run(spec, arguments=arguments)).raise_for_error()
+
+    # Calls that end later
+
+    async def resume(
+        self,
+        pending: Pending,
+        answers: Mapping[str, Answer] | Answer | None = None,
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        on_input: OnInput = "suspend",
+    ) -> ToolResult:
+        """Go on with a suspended call; answers by the keys of its questions, or one for its only question.
+
+        The result may be pending again. Works in another process, for as long as the server remembers.
+        """
+        return await self._tasks.resume(
+            pending, answers, timeout=timeout, on_progress=on_progress, on_input=on_input
+        )
+
+    async def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> TaskHandle:
+        """Begin a call, and leave it to the server if that makes a task of it; else wait for its result."""
+        return await self._tasks.submit(name, arguments)
+
+    def task(self, stored: str) -> TaskHandle:
+        """The task whose `to_json()` this is; also in another process."""
+        return self._tasks.stored(stored)
+
+    # Resources and prompts
+
+    @property
+    def instructions(self) -> dict[str, str]:
+        """The instructions of the servers that have some, by alias."""
+        return self._scope.of(self._engine.catalog.instructions)
+
+    def resources(self, server: str | None = None) -> list[Resource]:
+        """The resources of all servers, or of one; two servers may share a URI."""
+        return self._resources.resources(server)
+
+    def templates(self, server: str | None = None) -> list[ResourceTemplate]:
+        """The resource templates of all servers, or of one."""
+        return self._resources.templates(server)
+
+    def prompts(self, server: str | None = None) -> list[Prompt]:
+        """The prompts of all servers, or of one."""
+        return self._resources.prompts(server)
+
+    async def read_resource(
+        self, server: str, uri: str, variables: Values | None = None
+    ) -> tuple[Embedded, ...]:
+        """Read a resource; one resource may come in several parts. With `variables`, the URI is a template.
+
+        `ResourceTooLarge` if it has more bytes than the server's `resource_limit`.
+        """
+        return await self._resources.read(server, uri, variables)
+
+    async def get_prompt(
+        self, server: str, name: str, arguments: Mapping[str, str] | None = None
+    ) -> PromptResult:
+        """Fill in a prompt; `ArgumentsError` names what is missing."""
+        return await self._resources.get_prompt(server, name, arguments)
+
+    async def complete(
+        self,
+        server: str,
+        name: str,
+        argument: str,
+        value: str = "",
+        *,
+        known: Mapping[str, str] | None = None,
+    ) -> Completion:
+        """The values that an argument may have which begins with `value`: of a prompt, or of a template.
+
+        `known` are the arguments given so far. Empty for a server that does not complete.
+        """
+        return await self._resources.complete(server, name, argument, value, known)
+
+    async def subscribe(self, server: str, uri: str) -> None:
+        """Emit a `ResourceUpdated` event for every change of a resource, also after a lost connection.
+
+        `CallRejected` if the server does not offer that.
+        """
+        await self._request("resources/subscribe", server, uri, {"uri": uri})
+
+    async def unsubscribe(self, server: str, uri: str) -> None:
+        """End a subscription, once all who subscribed have left."""
+        await self._request("resources/unsubscribe", server, uri, {"uri": uri})
+
+    # Servers
+
+    @property
+    def running(self) -> bool:
+        """Whether calls can be made."""
+        return self._engine.lifecycle.running
+
+    @property
+    def servers(self) -> dict[str, ServerStatus]:
+        """The state of every link, now."""
+        tools = Counter(spec.origin.server for spec in self.catalog)
+        return self._scope.of(self._servers.status(tools))
+
+    @property
+    def failures(self) -> dict[str, ToolbusError]:
+        """Why each server that cannot be used cannot; `ConnectFailed` says how far it came."""
+        return self._scope.of(
+            {alias: link.error for alias, link in self._servers.links.items() if link.error}
+        )
+
+    @property
+    def config(self) -> BusConfig:
+        """The config in use."""
+        config = self._engine.lifecycle.config
+        return config.model_copy(update={"servers": self._scope.of(config.servers)})
+
+    @property
+    def inventories(self) -> dict[str, Inventory]:
+        """What each server offers, before anything is left out or renamed."""
+        return self._scope.of(self._engine.catalog.shaping.quarantining(self._servers.inventories))
+
+    def _inventories(self, server: str | None) -> list[Inventory]:
+        every = self._servers.inventories
+        return list(self._scope.of(every).values()) if server is None else [every[self._check(server)]]
+
+    async def health(self) -> dict[str, Health]:
+        """Probe every live link; no new connection is made."""
+        return await self._engine.lifecycle.run(self._servers.health(self._scope.servers))
+
+    async def wait_ready(
+        self, servers: Names = None, timeout: float | None = None
+    ) -> dict[str, ServerStatus]:
+        """Wait until these servers, by default all but idle ones, are ready or cannot be; returns all states.
+
+        Does not raise when `timeout` runs out, by default `timeouts.connect`.
+        """
+        _ = self._engine.lifecycle.loop
+        wanted = self._scope.servers if servers is None else self._known(servers)
+        longest = self._engine.lifecycle.config.timeouts.connect if timeout is None else timeout
+        await self._engine.lifecycle.run(self._servers.wait_ready(wanted, longest))
+        return {alias: status for alias, status in self.servers.items() if wanted is None or alias in wanted}
+
+    async def connect(self, alias: str) -> None:
+        """Connect to a server now: one that is lazy, idle or away. `ServerDown` says why that failed."""
+        _ = self._engine.lifecycle.loop
+        await self._engine.lifecycle.run(self._servers.connect(self._check(alias)))
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the bus from a thread without a loop; RuntimeError if that would never end."""
+        return self._engine.lifecycle.wait(work)
+
+    # Events
+
+    def on_event(self, listener: Emit) -> Callable[[], None]:
+        """Call `listener` with every event, in the bus's own loop; returns a function that unsubscribes."""
+        return self._hub.on(listener, self._filter)
+
+    def events(self) -> Listening:
+        """The events from now on, for `async for`; ends when the bus stops."""
+        return self._hub.listen(self._filter)
+
+    @property
+    def _filter(self) -> Filter | None:
+        return None if self._scope.is_whole else self._scope.filter(lambda: self.catalog)
+
+
+def _is_own_resource(spec: ToolSpec) -> bool:
+    """Whether it reads resources of any server: not a tool of one server."""
+    return spec.route in ("toolbus/list_resources", "resources/read") and spec.origin.server == OWN

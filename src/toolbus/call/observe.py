@@ -1,0 +1,127 @@
+"""Observers of an operation: each sees its start, its progress, and its end with the reason of a failure."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from toolbus.core.errors import ArgumentsError, CallRefused, ToolNotFound
+from toolbus.core.events import CallEnded, CallStarted, Hub, Progressed
+from toolbus.core.operation import Failure, Observation, Observer, Operation
+from toolbus.core.records import ToolResult
+
+logger = logging.getLogger("toolbus")
+TOOL_ERROR = Failure("tool_error")
+INVALID = Failure("invalid_arguments", "wrong arguments; nothing was sent")
+REFUSED = Failure("refused", "a hook refused the call")
+ASKED = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+"""What a server asks of us; its events are `InputAsked` and `InputAnswered`."""
+
+
+class Observations:
+    """Those of one operation. An observer that raises is logged, and changes nothing."""
+
+    def __init__(self, started: Sequence[Observation]) -> None:
+        self._all = started
+        self.failure: Failure | None = None
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        for one in self._all:
+            try:
+                one.progress(progress, total, message)
+            except Exception:  # an observer's own failure
+                logger.exception("an observer raised")
+
+    def end(self, outcome: ToolResult | BaseException | Failure) -> None:
+        """The operation is over: with a result, or what was raised instead."""
+        result = outcome if isinstance(outcome, ToolResult) else None
+        for one in self._all:
+            try:
+                one.end(result, self._failure(outcome))
+            except Exception:  # likewise
+                logger.exception("an observer raised")
+
+    def _failure(self, outcome: ToolResult | BaseException | Failure) -> Failure | None:
+        match outcome:
+            case Failure():
+                return outcome
+            case ToolResult():
+                return (self.failure or REFUSED) if outcome.is_error else None
+            case _:
+                raised = Failure("refused", f"a hook raised {type(outcome).__name__}")
+                return failure_of(outcome) or self.failure or raised
+
+
+def observe(observers: Sequence[Observer], operation: Operation) -> Observations | None:
+    """Start observing an operation; None if no observer is interested."""
+    started: list[Observation] = []
+    for observer in observers:
+        try:
+            observation = observer.start(operation)
+        except Exception:  # an observer's own failure
+            logger.exception("an observer raised")
+        else:
+            if observation is not None:
+                started.append(observation)
+    return Observations(started) if started else None
+
+
+class EventObserver:
+    """Emits the events of every operation that reaches a server."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+
+    def start(self, operation: Operation, /) -> "_Events | None":
+        """None if nobody listens."""
+        return _Events(self._hub, operation) if self._hub.heard and operation.route not in ASKED else None
+
+
+class _Events:
+    def __init__(self, hub: Hub, operation: Operation) -> None:
+        self._hub = hub
+        spec = operation.spec
+        self._facts: dict[str, Any] = {
+            "id": operation.id,
+            "name": spec.name,
+            "server": spec.origin.server,
+            "tool": spec.origin.tool,
+            "route": spec.route,
+        }
+        self._began = time.perf_counter()
+        hub.emit(CallStarted(**self._facts))
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        facts = self._facts
+        self._hub.emit(
+            Progressed(id=facts["id"], name=facts["name"], progress=progress, total=total, message=message)
+        )
+
+    def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        self._hub.emit(
+            CallEnded(
+                **self._facts,
+                elapsed_ms=(time.perf_counter() - self._began) * 1000,
+                is_error=failure is not None,
+                error=failure.error if failure else None,
+                reason=failure.reason if failure else None,
+            )
+        )
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """Why the operation failed, if the error itself says so, whoever raised it."""
+    match error:
+        case asyncio.CancelledError():
+            return Failure("cancelled", "cancelled")
+        case TimeoutError():
+            return Failure("timed_out", str(error) or "timed out")
+        case ArgumentsError():
+            return Failure("invalid_arguments", str(error))
+        case CallRefused():
+            return Failure("refused", str(error))
+        case ToolNotFound():
+            return Failure("unknown_tool", str(error))
+        case _:
+            return None

@@ -1,0 +1,171 @@
+"""The one path of an operation: observe, hooks, arguments, guard, route."""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from toolbus.call.arguments import ArgumentCheck, Checked
+from toolbus.call.hooks import Hook, onion
+from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
+from toolbus.core.errors import ArgumentsError, CallRefused
+from toolbus.core.operation import Failure, Guard, Observer, Operation, Route
+from toolbus.core.records import JSONObject, Origin, ToolResult, ToolSpec
+from toolbus.shape import restored
+
+T = TypeVar("T")
+
+
+class CallPath:
+    """Takes operations to their routes; knows neither servers nor the catalog."""
+
+    def __init__(
+        self,
+        routes: Mapping[str, Route],
+        *,
+        repairs: Callable[[str], bool],
+        observers: Sequence[Observer],
+        hooks: Sequence[Hook] = (),
+        guards: Sequence[Guard] = (),
+    ) -> None:
+        """`repairs` tells whether the arguments for a server are checked and repaired."""
+        self._routes = routes
+        self._repairs = repairs
+        self._observers = observers
+        self._guards = guards
+        self._checks: dict[tuple[Origin, bool], tuple[JSONObject, ArgumentCheck]] = {}
+        self._through_hooks = onion(hooks, self._inside)
+
+    async def run(self, operation: Operation) -> ToolResult:
+        """The result; `ToolbusError` if the operation could not be made."""
+        observed = observe(self._observers, operation)
+        if observed is None:
+            return await self._called(operation)
+        try:
+            result = await self._called(replace(operation, observed=observed))
+        except BaseException as error:
+            observed.end(error)
+            raise
+        observed.end(result)
+        return result
+
+    async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
+        """Take what a server asks past observers and guards to whoever answers it."""
+        observed = observe(self._observers, operation)
+        try:
+            await self._guard(operation)
+            answered = await answer()
+        except BaseException as error:
+            if observed is not None:
+                observed.end(error)
+            raise
+        if observed is not None:
+            observed.end(ToolResult(value=answered))
+        return answered
+
+    def report(self, operation: Operation, failure: Failure) -> None:
+        """Let observers see an operation that failed before it came here."""
+        if (observed := observe(self._observers, operation)) is not None:
+            observed.end(failure)
+
+    async def _called(self, operation: Operation) -> ToolResult:
+        spec = operation.spec
+        if not isinstance(operation.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+            kind = type(operation.arguments).__name__
+            raise ArgumentsError(f"tool {spec.name!r}", f"must be a mapping of names to values, not {kind}")
+        for key in operation.arguments:
+            if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
+                raise ArgumentsError(f"tool {spec.name!r}", f"names must be strings, not {key!r}")
+        if spec.definitions:
+            # Not a repair: the names and nulls of a dialect are ours.
+            operation = replace(operation, arguments=restored(spec, operation.arguments))
+        result = await self._through_hooks(operation)
+        if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # a hook's
+            raise TypeError(f"a hook returned {type(result).__name__}, not a ToolResult")
+        if result.pending is not None:
+            # As they were given, so that hooks and overrides see the same again when it is resumed.
+            return replace(result, pending=replace(result.pending, arguments=dict(operation.arguments)))
+        return replace(result, tool=spec.name) if result.is_error else result
+
+    async def _inside(self, operation: Operation) -> ToolResult:
+        """What is inside the hooks: arguments, guards, route."""
+        observed = operation.observed
+        if observed is None:
+            return await self._sent(operation)
+        observed.failure = None
+        try:
+            result = await self._sent(operation)
+        except BaseException as error:
+            observed.failure = failure_of(error) or observed.failure or Failure("server_failed", str(error))
+            raise
+        if result.is_error and observed.failure is None:
+            observed.failure = TOOL_ERROR
+        return result
+
+    async def _sent(self, operation: Operation) -> ToolResult:
+        checked = self._prepared(operation)
+        if checked.problem is not None:
+            if operation.observed is not None:
+                operation.observed.failure = INVALID
+            return ToolResult.failure(checked.problem)
+        if checked.arguments is not operation.arguments:
+            operation = replace(operation, arguments=checked.arguments)
+        if self._guards:
+            await self._guard(operation)
+        result = await self._routes[operation.spec.route](operation)
+        return result.noting(repaired=list(checked.repairs)) if checked.repairs else result
+
+    async def _guard(self, operation: Operation) -> None:
+        try:
+            for guard in self._guards:
+                await guard(operation)
+        except CallRefused:
+            raise
+        except Exception as error:
+            # A guard that fails must not let anything pass.
+            reason = f"a guard raised {type(error).__name__}"
+            raise CallRefused(f"{operation.route} of {operation.spec.name!r}", reason) from error
+
+    # Arguments
+
+    def _prepared(self, operation: Operation) -> Checked:
+        """The arguments as the server takes them, repaired; a problem is worded for a model."""
+        spec, arguments = operation.spec, operation.arguments
+        if spec.route != "tools/call":
+            return self._fitted(spec, arguments) if spec.input_schema else Checked(arguments=arguments)
+        if not self._repairs(spec.origin.server):
+            return Checked(arguments=spec.sent(arguments))
+        checked = self._fitted(spec, arguments)
+        if checked.problem is None:
+            return checked
+        if not _is_json(arguments):
+            # A mistake of the program, not of a model: sending it says so.
+            return Checked(arguments=arguments)
+        return replace(
+            checked, problem=f"wrong arguments for {spec.name!r}, nothing was sent: {checked.problem}"
+        )
+
+    def _fitted(self, spec: ToolSpec, arguments: JSONObject) -> Checked:
+        first = self._checked(spec.input_schema, spec.origin, arguments)
+        if first.problem is not None or (not spec.maps and spec.server_schema is None):
+            return first
+        schema = spec.input_schema if spec.server_schema is None else spec.server_schema
+        last = self._checked(schema, spec.origin, spec.sent(first.arguments), of_server=True)
+        return replace(last, repairs=first.repairs + last.repairs)
+
+    def _checked(
+        self, schema: JSONObject, origin: Origin, arguments: JSONObject, *, of_server: bool = False
+    ) -> Checked:
+        known, check = self._checks.get((origin, of_server), (None, None))
+        if check is None or known is not schema:
+            check = ArgumentCheck(schema)
+            self._checks[origin, of_server] = schema, check
+        return check.checked(arguments)
+
+
+def _is_json(arguments: JSONObject) -> bool:
+    try:
+        json.dumps(dict(arguments))
+    except (TypeError, ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,187 @@
+"""Where operations go: a server's tool, a resource, a prompt, a completion, a task."""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from toolbus.call.tasks import TaskPoller, TaskRequests
+from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.errors import ArgumentsError, ServerDown, ServerNotFound
+from toolbus.core.operation import CallInFlight, Observed, Operation, Route
+from toolbus.core.records import (
+    OWN,
+    Block,
+    Completion,
+    Embedded,
+    Inventory,
+    Progress,
+    PromptResult,
+    TaskState,
+    Text,
+    ToolResult,
+    ToolSpec,
+)
+from toolbus.shape import listing, prompt_of
+
+
+class ServerRequests(TaskRequests, Protocol):
+    """The requests that one server takes, over its link."""
+
+    async def call_tool(
+        self,
+        operation: Operation,
+        in_flight: CallInFlight,
+        waited: tuple[Pending, Mapping[str, Answer]] | None,
+        *,
+        repeatable: bool,
+    ) -> ToolResult | TaskState: ...
+
+    async def read_resource(
+        self, operation: Operation, uri: str, size: Callable[[], int | None]
+    ) -> tuple[Embedded, ...]: ...
+
+    async def get_prompt(
+        self, operation: Operation, name: str, check: Callable[[], None]
+    ) -> PromptResult: ...
+
+    async def complete(self, operation: Operation) -> Completion: ...
+
+
+class ServerRoutes:
+    """The routes to the servers of a bus."""
+
+    def __init__(
+        self, servers: Mapping[str, ServerRequests], inventories: Callable[[], Mapping[str, Inventory]]
+    ) -> None:
+        self._servers = servers
+        self._inventories = inventories
+
+    @property
+    def table(self) -> dict[str, Route]:
+        """The routes by name: MCP methods, and those that only toolbus has."""
+        return {
+            "tools/call": self._call_tool,
+            "resources/read": self._read_resource,
+            "prompts/get": self._get_prompt,
+            "completion/complete": self._complete,
+            "tasks/get": self._task_state,
+            "tasks/cancel": self._cancel_task,
+            "toolbus/list_resources": self._list_resources,
+        }
+
+    def _server(self, operation: Operation) -> ServerRequests:
+        alias, allowed = operation.server, operation.servers
+        if alias in self._servers and (allowed is None or alias in allowed):
+            return self._servers[alias]
+        if operation.spec.origin.server == OWN:  # a model named it
+            raise ServerNotFound(
+                alias, [known for known in self._servers if allowed is None or known in allowed]
+            )
+        raise ServerDown(alias, "closed", "it was removed from the bus")
+
+    async def _call_tool(self, operation: Operation) -> ToolResult:
+        """A task that the server makes of the call is followed to its end."""
+        spec, resumed = operation.spec, operation.resumed
+        server = self._server(operation)
+        in_flight = CallInFlight(
+            tool=spec.origin.tool,
+            call=operation.id,
+            caller=operation.caller,
+            on_progress=_reporter(operation.on_progress, operation.observed),
+            on_log=operation.on_log,
+            suspends=operation.on_input == "suspend",
+            longest=server.longest if operation.longest is None else operation.longest,
+        )
+        if resumed is not None and resumed.pending.task is not None:
+            return await TaskPoller(server, in_flight, operation).resumed(resumed)
+        waited = None if resumed is None else (resumed.pending, resumed.answers)
+        answer = await server.call_tool(operation, in_flight, waited, repeatable=_repeatable(spec))
+        if isinstance(answer, ToolResult):
+            return answer
+        return await TaskPoller(server, in_flight, operation).to_the_end(answer)
+
+    async def _read_resource(self, operation: Operation) -> ToolResult:
+        alias, uri, server = operation.server, operation.arguments["uri"], self._server(operation)
+
+        def size() -> int | None:
+            listed = self._inventories()[alias].resources
+            return next((item.size for item in listed if item.uri == uri and item.size), None)
+
+        return ToolResult(content=await server.read_resource(operation, uri, size))
+
+    async def _get_prompt(self, operation: Operation) -> ToolResult:
+        alias, name, server = operation.server, prompt_of(operation.spec), self._server(operation)
+
+        def check() -> None:
+            listed = (prompt for prompt in self._inventories()[alias].prompts if prompt.name == name)
+            needed = [a.name for prompt in listed for a in prompt.arguments if a.required]
+            missing = [repr(argument) for argument in needed if operation.arguments.get(argument) is None]
+            if missing:
+                raise ArgumentsError(f"prompt {name!r}", f"no value for {' and '.join(missing)}")
+
+        for argument, value in operation.arguments.items():
+            if not isinstance(value, str | None):
+                kind = type(value).__name__
+                raise ArgumentsError(f"prompt {name!r}", f"{argument!r} must be a text, not {kind}")
+        prompt = await server.get_prompt(operation, name, check)
+        return ToolResult(content=_spoken(prompt, roles=bool(operation.spec.input_schema)), value=prompt)
+
+    async def _complete(self, operation: Operation) -> ToolResult:
+        return ToolResult(value=await self._server(operation).complete(operation))
+
+    async def _task_state(self, operation: Operation) -> ToolResult:
+        server = self._server(operation)
+        return ToolResult(value=await server.task_state(operation.arguments["task"]))
+
+    async def _cancel_task(self, operation: Operation) -> ToolResult:
+        await self._server(operation).cancel_task(operation.arguments["task"])
+        return ToolResult()
+
+    async def _list_resources(self, operation: Operation) -> ToolResult:
+        allowed, server = operation.servers, operation.arguments.get("server")
+        inventories = {
+            alias: stock
+            for alias, stock in self._inventories().items()
+            if allowed is None or alias in allowed
+        }
+        if server is not None and server not in inventories:
+            return ToolResult.failure(f"unknown server {server!r}; known servers: {', '.join(inventories)}")
+        found = listing(inventories, inventories if server is None else [server])
+        return ToolResult(content=(Text(text=json.dumps(found, indent=1)),), structured=found)
+
+
+def _spoken(prompt: PromptResult, *, roles: bool) -> tuple[Block, ...]:
+    """The content of the messages; with `roles`, each under its role unless all are the user's."""
+    roles = roles and any(message.role == "assistant" for message in prompt.messages)
+    blocks: list[Block] = []
+    for message in prompt.messages:
+        if roles:
+            blocks.append(Text(text=f"[{message.role}]"))
+        blocks.append(message.content)
+    return tuple(blocks)
+
+
+def _repeatable(spec: ToolSpec) -> bool:
+    """Whether the server says that a second call does no harm."""
+    return spec.annotations.get("readOnlyHint") is True or spec.annotations.get("idempotentHint") is True
+
+
+def _reporter(progress: Progress | None, observed: Observed | None) -> "_Reporter | None":
+    return None if progress is None and observed is None else _Reporter(progress, observed)
+
+
+class _Reporter:
+    """Hands the progress of a call to its caller and to the observers."""
+
+    def __init__(self, on_progress: Progress | None, observed: Observed | None) -> None:
+        self._on_progress = on_progress
+        self._observed = observed
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._observed is not None:
+            self._observed.progress(progress, total, message)
+        if self._on_progress is not None:
+            waiting = self._on_progress(progress, total, message)
+            if inspect.isawaitable(waiting):
+                await waiting

@@ -1,0 +1,187 @@
+"""One operation: what it reaches, who asks for it, and what it passes on its way.
+
+Tool calls, resource reads, prompts, completions and task follow-ups are operations alike. Each passes, in
+order: observers, hooks, the check of its arguments, guards, and its route to a server. What a server asks
+of us meanwhile (elicitation, sampling, roots) passes observers and guards, too.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.events import OnLog, Reason
+from toolbus.core.records import JSON, OWN, Origin, Progress, ToolResult, ToolSpec
+
+T = TypeVar("T")
+OnInput: TypeAlias = Literal["ask", "suspend"]
+_ids = count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks for an operation; all empty for a plain program."""
+
+    face: str = ""
+    """The way it came in: an adapter, the command line, the gateway."""
+    user: str = ""
+    session: str = ""
+
+
+PROGRAM = Caller()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One request on its way to a server; a hook may pass on a changed copy."""
+
+    spec: ToolSpec
+    """The tool; for a resource, a prompt and the like a record of the same shape, with its `route`."""
+    arguments: Mapping[str, JSON] = field(repr=False)
+    timeout: float | None = None
+    longest: float | None = None
+    """As `timeouts.longest`: progress gives the call more time, up to this many seconds."""
+    recover: float | None = None
+    """As `timeouts.recover`: how long to wait for a lost server, counted from its loss."""
+    on_progress: Progress | None = None
+    on_log: OnLog | None = None
+    on_input: OnInput = "ask"
+    """What to do with a question of the server: ask it, or suspend the call until `resumed`."""
+    resumed: "Resumed | None" = None
+    detached: bool = False
+    """Whether to return as soon as the server has made a task of the call."""
+    caller: Caller = PROGRAM
+    servers: frozenset[str] | None = None
+    """The servers that it may reach; None for all."""
+    id: int = field(default_factory=_ids.__next__)
+    """The `id` of its events; unique in this process."""
+    observed: "Observed | None" = field(default=None, repr=False, compare=False)
+    """The observers that watch this operation, if there are any."""
+
+    @property
+    def route(self) -> str:
+        """The MCP method that it asks for, such as `tools/call` or `resources/read`."""
+        return self.spec.route
+
+    @property
+    def server(self) -> str:
+        """The alias of the server that it reaches; `toolbus` if it reaches none."""
+        origin = self.spec.origin
+        return self.arguments.get("server", OWN) if origin.server == OWN else origin.server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """A suspended call, and the answers that it waited for."""
+
+    pending: Pending
+    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+
+    @classmethod
+    def of(cls, pending: Pending, answers: Mapping[str, Answer] | Answer | None) -> "Resumed":
+        """With answers by the keys of the questions; ValueError if one is missing or does not fit."""
+        questions = pending.questions
+        if isinstance(answers, Answer):
+            answers = dict.fromkeys(questions, answers) if len(questions) == 1 else {}
+        given = answers or {}
+        for key, question in questions.items():
+            if key not in given:
+                raise ValueError(f"there is no answer to {key!r}: {question.message}")
+            if not isinstance(given[key], Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+                kind = type(given[key]).__name__
+                raise TypeError(
+                    f"the answer to {key!r} must be an Answer, as of question.accept(), not {kind}"
+                )
+            if given[key].action == "accept":
+                if question.fault is not None:
+                    raise ValueError(question.fault)
+                question.accept(given[key].content)
+        return cls(pending=pending, answers=given)
+
+
+class ReportProgress(Protocol):
+    """Reports how far an operation has come."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class CallInFlight:
+    """An operation as its connection sees it: what the server asks or reports meanwhile belongs to it."""
+
+    tool: str | None
+    """The server's own name of the tool; None for a resource or a prompt."""
+    call: int | None = None
+    """The id of the operation."""
+    caller: Caller = PROGRAM
+    on_progress: "ReportProgress | None" = None
+    on_log: OnLog | None = None
+    suspends: bool = False
+    """Whether a question suspends the call, to be answered later."""
+    longest: float | None = None
+    """Seconds that it may take if progress keeps it alive; without, progress changes nothing."""
+    asked: float = 0
+    """How often the server has asked; a question that may belong to several calls is split among them."""
+    unanswered: str | None = None
+    """The question of the server that has no handler."""
+    ending: "tuple[Callable[[CallInFlight], None], ...]" = ()
+    """Called when it is over."""
+
+
+class Failure(NamedTuple):
+    """Why an operation failed. No argument and no part of a result is quoted: events go to logs and hosts."""
+
+    reason: Reason
+    error: str | None = None
+
+
+class Observation(Protocol):
+    """One operation as an observer follows it."""
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """The server reported progress."""
+        ...
+
+    def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        """It is over: with a result, a failure, or both if the tool reported an error."""
+        ...
+
+
+class Observer(Protocol):
+    """Follows every operation, refused ones as well. What it raises is logged, and changes nothing."""
+
+    def start(self, operation: Operation, /) -> Observation | None:
+        """An operation begins; None if this one is of no interest."""
+        ...
+
+
+class Observed(Protocol):
+    """All observations of one operation."""
+
+    failure: Failure | None
+    """How the way to the server ended, inside the hooks, which may go it more than once."""
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+Guard: TypeAlias = Callable[[Operation], Awaitable[None]]
+"""Sees an operation exactly as it will be sent; raises `CallRefused` to stop it."""
+Route: TypeAlias = Callable[[Operation], Awaitable[ToolResult]]
+"""Takes an operation to what it reaches, and returns the result."""
+
+
+class Admit(Protocol):
+    """Takes a request of a server past observers and guards to the handler that answers it."""
+
+    async def __call__(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T: ...
+
+
+async def admit_all(operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
+    """Without observers and guards."""
+    return await answer()
+
+
+def request_spec(route: str, server: str, name: str) -> ToolSpec:
+    """What an operation that is not a tool call reaches, in the shape of a tool."""
+    return ToolSpec(name=name, origin=Origin(server, name), route=route, input_schema={})
