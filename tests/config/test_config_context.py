@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolbus.config import ContextSource, load_config
-from toolbus.config.editors import Source, imported
+from toolbus.config.importing.editors import Source, imported
 from toolbus.errors import ConfigError
 
 SERVERS = {"docs": {"command": "docs-server"}, "notes": {"command": "notes-server"}}

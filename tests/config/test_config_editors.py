@@ -10,8 +10,8 @@ import yaml
 from tests.config.test_config_dialects import DIALECTS
 from tests.config.test_config_entries import WRONG
 from toolbus.config import load_config
-from toolbus.config.editors import EDITORS, Imported, Source, found_files, imported
-from toolbus.config.literals import Secret
+from toolbus.config.importing.editors import EDITORS, Imported, Source, found_files, imported
+from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ConfigError
 
 NPX = {"command": "npx", "args": ["-y", "pkg"]}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.config.test_config_editors import NPX, taken_over, written
 from toolbus.config import load_config
-from toolbus.config.editors import found_files, imported
+from toolbus.config.importing.editors import found_files, imported
 
 NO_SIGN_IN = "its sign-in in the browser does not come over; set auth, or an Authorization header, to a token"
 

@@ -11,9 +11,9 @@ import pytest
 
 from tests.config.test_config_secrecy import random_texts
 from toolbus.config import Resolved, Secrets, load_config, load_server, resolved
-from toolbus.config.editors import Imported, Source, imported
-from toolbus.config.literals import Secret
-from toolbus.config.written import as_yaml
+from toolbus.config.editing.yaml_text import as_yaml
+from toolbus.config.importing.editors import Imported, Source, imported
+from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ToolbusError
 
 GITHUB = "ghp_" + "a1B2c3D4" * 4

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from toolbus.config import BusConfig, ServerConfig, load_config
-from toolbus.config.edit import servers_in, with_servers
-from toolbus.config.written import TEMPLATE, as_yaml
+from toolbus.config.editing.edit import servers_in, with_servers
+from toolbus.config.editing.yaml_text import TEMPLATE, as_yaml
 from toolbus.errors import ConfigError
 
 DEMO = ServerConfig(

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
+from toolbus.config.base import Record
 from toolbus.config.location import Place, is_list, is_mapping, near_miss
-from toolbus.config.record import Record
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 

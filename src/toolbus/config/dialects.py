@@ -10,7 +10,7 @@ from pathlib import PurePath
 from toolbus.config.context import is_context
 from toolbus.config.entry import is_server, unwrapped
 from toolbus.config.location import Mistakes, Place, is_list, is_mapping, near_miss
-from toolbus.config.restricting import RESTRICTING, restricting_key
+from toolbus.config.restrictions import RESTRICTING, restricting_key
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 

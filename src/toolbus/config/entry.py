@@ -18,8 +18,8 @@ from pydantic import AnyUrl, BaseModel, SecretStr
 from toolbus.config.location import Mistakes, Place, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
-from toolbus.config.reference import masked
-from toolbus.config.restricting import RESTRICTING, restricting_key
+from toolbus.config.restrictions import RESTRICTING, restricting_key
+from toolbus.config.secrets.reference import masked
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, JSON, Budget
 

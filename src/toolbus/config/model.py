@@ -1,6 +1,6 @@
 """The config as typed, frozen records that are consistent once they exist.
 
-Values are kept as written: `${...}` is filled in late, by `toolbus.config.expand`. What is wrong
+Values are kept as written: `${...}` is filled in late, by `toolbus.config.secrets.expand`. What is wrong
 is a ConfigError, never pydantic's own; no repr and no message shows a value that may be a secret.
 """
 
@@ -14,12 +14,12 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, Strict
 
+from toolbus.config.base import Record
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
 from toolbus.config.location import Place, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
-from toolbus.config.record import Record
-from toolbus.config.redact import shown_url
-from toolbus.config.reference import masked, parsed
+from toolbus.config.secrets.redact import shown_url
+from toolbus.config.secrets.reference import masked, parsed
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
 

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from pydantic import Field
 
+from toolbus.config.base import Record
 from toolbus.config.location import Place, is_mapping
-from toolbus.config.record import Record
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON, Budget
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.config.model import BusConfig, ServerConfig
-from toolbus.config.reference import Reference, parsed
+from toolbus.config.secrets.reference import Reference, parsed
 
 Contents: TypeAlias = Mapping[str, bytes | None]
 """Files by absolute path; None is one that did not exist."""

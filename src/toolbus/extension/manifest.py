@@ -18,11 +18,11 @@ from typing import Annotated, TypeAlias
 from pydantic import Field, Strict
 
 from toolbus.config import BusConfig
+from toolbus.config.base import Record
 from toolbus.config.dialects import SETTINGS
 from toolbus.config.load import config_in, without_mistakes
 from toolbus.config.location import Mistakes, Place
 from toolbus.config.read import read_document
-from toolbus.config.record import Record
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 

@@ -16,16 +16,16 @@ from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.config import find_config, load_server
-from toolbus.config.edit import new_document, servers_in, with_servers, with_switch, without_server
-from toolbus.config.edit_tree import NotEditable
-from toolbus.config.env_file import add_secrets, env_values
+from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
+from toolbus.config.editing.save import save
+from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.find import named_config
-from toolbus.config.literals import Names, Secret, names_referred_to, referring
 from toolbus.config.load import config_in
 from toolbus.config.location import is_mapping, near_miss
 from toolbus.config.project import DOTENV
 from toolbus.config.read import document_in, read_content
-from toolbus.config.save import save
+from toolbus.config.secrets.env_file import add_secrets, env_values
+from toolbus.config.secrets.literals import Names, Secret, names_referred_to, referring
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 

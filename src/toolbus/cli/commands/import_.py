@@ -12,15 +12,15 @@ from toolbus.cli.commands.trust import is_trusted, trust_own
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen, visible
-from toolbus.config.edit import servers_in, with_servers
-from toolbus.config.edit_tree import NotEditable
-from toolbus.config.editors import EDITORS, Imported, Source, found_files, imported
-from toolbus.config.env_file import add_secrets, env_values
-from toolbus.config.literals import Secret, names_referred_to
+from toolbus.config.editing.edit import servers_in, with_servers
+from toolbus.config.editing.save import save
+from toolbus.config.editing.yaml_json import NotEditable
+from toolbus.config.editing.yaml_text import as_yaml
+from toolbus.config.importing.editors import EDITORS, Imported, Source, found_files, imported
 from toolbus.config.location import is_mapping
 from toolbus.config.project import DOTENV
-from toolbus.config.save import save
-from toolbus.config.written import as_yaml
+from toolbus.config.secrets.env_file import add_secrets, env_values
+from toolbus.config.secrets.literals import Secret, names_referred_to
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 

@@ -101,7 +101,7 @@ def read_words(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def editor_names(incomplete: str) -> list[str]:
     """Whose config can be taken over."""
-    from toolbus.config.editors import EDITORS
+    from toolbus.config.importing.editors import EDITORS
 
     return [name for name in EDITORS if name.startswith(incomplete)]
 

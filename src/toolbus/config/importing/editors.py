@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from toolbus.config.entry import IGNORED, checked_timeouts, is_switched_off, long_form
-from toolbus.config.foreign import SET_IT, Listing, left_out
-from toolbus.config.hosts import FILE, listing, switched_off_by
-from toolbus.config.literals import TEXTS, Names, Secret, names_referred_to, referring
+from toolbus.config.importing.hosts import FILE, listing, switched_off_by
+from toolbus.config.importing.translate import SET_IT, Listing, left_out
 from toolbus.config.load import load_config, load_server
 from toolbus.config.location import Place, is_list, is_mapping, near_miss
 from toolbus.config.model import ServerConfig
 from toolbus.config.read import read_document
+from toolbus.config.secrets.literals import TEXTS, Names, Secret, names_referred_to, referring
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
-from toolbus.config.reference import MASK
+from toolbus.config.secrets.reference import MASK
 from toolbus.core.records import JSON
 from toolbus.core.text import rewritten_json
 

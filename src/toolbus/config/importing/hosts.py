@@ -1,7 +1,7 @@
 """The servers in a host's own file, one by one, so that a bad one does not hide the others.
 
-Beside the dialects there is what only one host does: Claude Code keeps servers for each project, Gemini CLI
-and Claude Code switch servers off in a list. Hosts with words of their own are in `toolbus.config.foreign`.
+Beyond the dialects, this covers what only one host does: Claude Code keeps servers per project; Gemini CLI
+and Claude Code disable servers in a list. Hosts with their own keys are in `translate`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from toolbus.config.dialects import (
     settings_in,
     without_foreign,
 )
-from toolbus.config.foreign import HOSTS, Listing, host_of, named
+from toolbus.config.importing.translate import HOSTS, Listing, host_of, named
 from toolbus.config.location import Place, is_list, is_mapping
 from toolbus.config.read import read_document
 from toolbus.core.records import JSON

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from toolbus.config import edit_toml, edit_tree
 from toolbus.config.dialects import CONTAINERS, alias_of
-from toolbus.config.edit_tree import Steps, by_hand
+from toolbus.config.editing import toml, yaml_json
+from toolbus.config.editing.yaml_json import Steps, by_hand
+from toolbus.config.editing.yaml_text import Entries, as_yaml
 from toolbus.config.load import load_server
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.read import document_in, has_comments
-from toolbus.config.written import Entries, as_yaml
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -43,8 +43,8 @@ def new_document(path: Path, entries: Entries) -> str:
     """The text of a new file of that name with these servers."""
     way, shaped = _shape(path, None, entries)
     if _form(path) == "toml":
-        return "\n".join(edit_toml.document((*way, alias), entry) for alias, entry in shaped.items())
-    return as_yaml(shaped) if _form(path) == "yaml" else edit_tree.json_text({str(way[0]): shaped})
+        return "\n".join(toml.document((*way, alias), entry) for alias, entry in shaped.items())
+    return as_yaml(shaped) if _form(path) == "yaml" else yaml_json.json_text({str(way[0]): shaped})
 
 
 def with_servers(text: str, path: Path, entries: Entries) -> str:
@@ -125,22 +125,22 @@ def _changed(text: str, path: Path, change: _Change, document: JSON) -> str:
     if _form(path) == "toml":
         if isinstance(steps[-1], int):  # a list is written anew
             rest = [item for place, item in enumerate(_at(document, steps[:-1])) if place != steps[-1]]
-            return edit_toml.replace(text, steps[:-1], rest)
+            return toml.replace(text, steps[:-1], rest)
         match change.kind:
             case "add":
-                return edit_toml.add(text, steps, value)
+                return toml.add(text, steps, value)
             case "replace":
-                return edit_toml.replace(text, steps, value)
+                return toml.replace(text, steps, value)
             case "drop":
-                return edit_toml.drop(text, steps)
+                return toml.drop(text, steps)
     is_json = _form(path) == "json"
     match change.kind:
         case "add":
-            return edit_tree.add(text, steps, value, is_json=is_json)
+            return yaml_json.add(text, steps, value, is_json=is_json)
         case "replace":
-            return edit_tree.replace(text, steps, value, is_json=is_json)
+            return yaml_json.replace(text, steps, value, is_json=is_json)
         case "drop":
-            return edit_tree.drop(text, steps, is_json=is_json)
+            return yaml_json.drop(text, steps, is_json=is_json)
 
 
 def _apply(document: JSON, change: _Change) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from toolbus.config.literals import Secret
+from toolbus.config.editing.save import save
 from toolbus.config.project import DOTENV
-from toolbus.config.save import save
+from toolbus.config.secrets.literals import Secret
 
 
 def env_values(folder: Path) -> dict[str, str]:

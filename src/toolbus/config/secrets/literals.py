@@ -10,8 +10,8 @@ from itertools import chain, count
 
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import ServerConfig
-from toolbus.config.redact import names_credential
-from toolbus.config.reference import MASK, Reference, parsed
+from toolbus.config.secrets.redact import names_credential
+from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.core.records import JSON
 
 TEXTS = ("command", "args", "env", "env_file", "url", "headers", "auth", "cwd")

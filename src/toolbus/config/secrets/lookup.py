@@ -18,7 +18,7 @@ from threading import Thread
 from typing import TypeAlias
 
 from toolbus.config.project import DOTENV, Contents, project_path
-from toolbus.config.reference import Reference
+from toolbus.config.secrets.reference import Reference
 
 GetSecret: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 

@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from toolbus.config.edit_tree import Steps, by_hand
+from toolbus.config.editing.yaml_json import Steps, by_hand
 from toolbus.config.location import is_list, is_mapping
 from toolbus.core.records import JSON
 

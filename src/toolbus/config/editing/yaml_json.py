@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from toolbus.config.editing.yaml_text import dumped
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.read import without_comments
-from toolbus.config.written import dumped
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 

@@ -1,0 +1,1 @@
+"""Change the text of a config, and save it."""

@@ -1,0 +1,1 @@
+"""Secrets of a config: parse, look up, fill in and redact them."""
