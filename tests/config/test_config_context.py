@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from toolbus.config import ContextSource, load_config
-from toolbus.config.importing.editors import Source, imported
+from toolbus.config.importing.editors import ImportFile, imported
 from toolbus.errors import ConfigError
 
 SERVERS = {"docs": {"command": "docs-server"}, "notes": {"command": "notes-server"}}
@@ -96,6 +96,6 @@ def test_an_import_leaves_it_behind_with_a_note(tmp_path: Path) -> None:
             '{"mcpServers": {"docs": {"command": "docs-server"}, "notes": {"command": "notes-server"}}, '
             f'"context_budget": 500, "context": {context}}}'
         )
-        found = imported(Source(editor="file", path=file, folder=tmp_path))
+        found = imported(ImportFile(editor="file", path=file, folder=tmp_path))
         assert list(found.servers) == ["docs", "notes"]
         assert len([note for note in found.notes if note.startswith("context was left out")]) == notes

@@ -10,7 +10,7 @@ import yaml
 from tests.config.test_config_dialects import DIALECTS
 from tests.config.test_config_entries import WRONG
 from toolbus.config import load_config
-from toolbus.config.importing.editors import EDITORS, Imported, Source, found_files, imported
+from toolbus.config.importing.editors import EDITORS, Imported, ImportFile, found_files, imported
 from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ConfigError
 
@@ -25,7 +25,7 @@ def written(path: Path, content: Any) -> Path:
 
 
 def taken_over(folder: Path, content: Any, *, editor: str = "file", name: str = "c.json") -> Imported:
-    return imported(Source(editor=editor, path=written(folder / name, content), folder=folder))
+    return imported(ImportFile(editor=editor, path=written(folder / name, content), folder=folder))
 
 
 EVERYWHERE = {

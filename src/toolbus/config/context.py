@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from pydantic import Field
 
-from toolbus.config.base import Record
-from toolbus.config.location import Place, is_list, is_mapping, near_miss
+from toolbus.config.base import ConfigModel
+from toolbus.config.location import Location, is_list, is_mapping, near_miss
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -17,7 +17,7 @@ SMALLEST = 200
 """In tokens: room for the line that says what was left out, and for something beside it."""
 
 
-class ContextSource(Record):
+class ContextSource(ConfigModel):
     """A resource of a server, or all of its listed resources that a pattern fits: `*` is any characters."""
 
     server: str = Field(min_length=1)
@@ -27,27 +27,27 @@ class ContextSource(Record):
 
 
 def context_sources(
-    value: JSON, place: Place, aliases: Iterable[str] | None = None
+    value: JSON, location: Location, aliases: Iterable[str] | None = None
 ) -> tuple[ContextSource, ...]:
     """The sources that are listed; ConfigError if one is no source, or of none of these servers."""
     if not is_list(value):
-        raise place.error("expected a list of {server: ..., uri: ...}", "context")
+        raise location.error("expected a list of {server: ..., uri: ...}", "context")
     known = None if aliases is None else list(aliases)
     sources: list[ContextSource] = []
     for index, entry in enumerate(value):
         key = f"context[{index}]"
-        source = entry if isinstance(entry, ContextSource) else _source(entry, place, key)
+        source = entry if isinstance(entry, ContextSource) else _source(entry, location, key)
         if known is not None and source.server not in known:
             hint = near_miss(source.server, known)
-            raise place.error(f"no server has the alias {source.server!r}{hint}", f"{key}.server")
+            raise location.error(f"no server has the alias {source.server!r}{hint}", f"{key}.server")
         sources.append(source)
     return tuple(sources)
 
 
-def context_budget(value: JSON, place: Place) -> int:
+def context_budget(value: JSON, location: Location) -> int:
     """The number of tokens; ConfigError if it is none, or too small for anything."""
     if isinstance(value, bool) or not isinstance(value, int) or value < SMALLEST:
-        raise place.error(f"expected a number of tokens, of at least {SMALLEST}", "context_budget")
+        raise location.error(f"expected a number of tokens, of at least {SMALLEST}", "context_budget")
     return value
 
 
@@ -56,9 +56,9 @@ def is_context(value: JSON) -> bool:
     return is_list(value) and any(is_mapping(entry) and "uri" in entry for entry in value)
 
 
-def _source(entry: JSON, place: Place, key: str) -> ContextSource:
-    fields = place.mapping(entry, key)
+def _source(entry: JSON, location: Location, key: str) -> ContextSource:
+    fields = location.mapping(entry, key)
     try:
         return ContextSource(**{str(name): value for name, value in fields.items()})
     except ConfigError as error:
-        raise place.relocated(error, lambda own: f"{key}.{own}") from None
+        raise location.relocated(error, lambda own: f"{key}.{own}") from None

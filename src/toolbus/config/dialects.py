@@ -9,8 +9,8 @@ from pathlib import PurePath
 
 from toolbus.config.context import is_context
 from toolbus.config.entry import is_server, unwrapped
-from toolbus.config.location import Mistakes, Place, is_list, is_mapping, near_miss
-from toolbus.config.restrictions import RESTRICTING, restricting_key
+from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
+from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -33,11 +33,11 @@ SETTINGS = (
 """What is said for all servers; honoured beside every container."""
 
 # In these files every key beside the servers is ours, or wrong.
-_OURS = (("servers",), ("config", "servers"))
+_OWN_CONTAINERS = (("servers",), ("config", "servers"))
 # VS Code's own keys beside `servers`; `$schema` is for editors.
 BESIDE_SERVERS = ("inputs", "sandbox", "$schema")
 _FILES_OF_EDITORS = ("mcp.json", ".mcp.json")
-_RESTRICTING = (*RESTRICTING, "enabled_servers", "tool_allowlist")
+_RESTRICTION_KEYS = (*RESTRICTION_KEYS, "enabled_servers", "tool_allowlist")
 
 _OTHERS = ", ".join(".".join(path) for path in CONTAINERS[1:])
 _EXPECTED = "expected 'servers: {NAME: {command: ...}}', or one of " + _OTHERS
@@ -57,30 +57,30 @@ class Container:
     """What is wrong beside the entries."""
 
 
-def container(document: Mapping[JSON, JSON], place: Place) -> Container:
+def container(document: Mapping[JSON, JSON], location: Location) -> Container:
     """The servers of the document; ConfigError when there is no container, or more than one.
 
     Other mistakes are kept in what it returns.
     """
     found = list(_containers(document))
     if not found and "serverName" in document:  # AIDK: the document is the one server
-        return _aliased([document], "server", place)
+        return _aliased([document], "server", location)
     if not found:
         wrong = next((hint for key in document if (hint := near_miss(key, _names()))), "")
-        raise place.error(f"no servers found; {_EXPECTED}{wrong}")
+        raise location.error(f"no servers found; {_EXPECTED}{wrong}")
     if len(found) > 1:
         both = " and ".join(repr(".".join(path)) for path, _ in found)
-        raise place.error(f"more than one list of servers: {both}; keep one")
+        raise location.error(f"more than one list of servers: {both}; keep one")
     path, holder = found[0]
     settings = settings_in(document, holder)
-    if path not in _OURS:
+    if path not in _OWN_CONTAINERS:
         settings = without_foreign(settings)
-    foreign = path not in _OURS or _is_of_editor(document, place)
+    foreign = path not in _OWN_CONTAINERS or _is_of_editor(document, location)
     if path == ("servers",) and not foreign:
-        mistakes = _unknown_keys(document, place)
+        mistakes = _unknown_keys(document, location)
     else:
-        mistakes = _misspelled_restrictions((document, holder), place)
-    aliased = _aliased(holder[path[-1]], ".".join(path), place)
+        mistakes = _misspelled_restrictions((document, holder), location)
+    aliased = _aliased(holder[path[-1]], ".".join(path), location)
     return replace(aliased, settings=settings, foreign=foreign, mistakes=mistakes)
 
 
@@ -104,9 +104,9 @@ def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
     return {key: value for key, value in settings.items() if key != "context" or is_context(value)}
 
 
-def entry_list(entries: JSON, place: Place) -> Container:
+def entry_list(entries: JSON, location: Location) -> Container:
     """The same for a bare list of entries."""
-    return _aliased(entries, "servers", place)
+    return _aliased(entries, "servers", location)
 
 
 def has_container(document: Mapping[JSON, JSON]) -> bool:
@@ -140,34 +140,34 @@ def _names() -> list[str]:
     return [path[-1] for path in CONTAINERS if len(path) == 1]
 
 
-def _is_of_editor(document: Mapping[JSON, JSON], place: Place) -> bool:
+def _is_of_editor(document: Mapping[JSON, JSON], location: Location) -> bool:
     """Whether a document with `servers` is VS Code's, whose files have the same shape as ours."""
-    return "inputs" in document or PurePath(place.file or "").name in _FILES_OF_EDITORS
+    return "inputs" in document or PurePath(location.file or "").name in _FILES_OF_EDITORS
 
 
-def _unknown_keys(document: Mapping[JSON, JSON], place: Place) -> Mistakes:
+def _unknown_keys(document: Mapping[JSON, JSON], location: Location) -> Mistakes:
     """In our own file a key nobody knows is a typing error."""
     known = ("servers", *SETTINGS, *BESIDE_SERVERS)
     # `x-` is the usual prefix for one's own keys, such as the anchors of a YAML file.
     unknown = (key for key in document if key not in known and not str(key).startswith("x-"))
-    return Mistakes(place.unknown_key(key, known) for key in unknown)
+    return Mistakes(location.unknown_key(key, known) for key in unknown)
 
 
-def _misspelled_restrictions(levels: Iterable[Mapping[JSON, JSON]], place: Place) -> Mistakes:
+def _misspelled_restrictions(levels: Iterable[Mapping[JSON, JSON]], location: Location) -> Mistakes:
     """In a host's file a key is the host's, but one that may be a misspelled restriction is not ignored."""
-    keys = {str(key) for level in levels for key in level} - {*SETTINGS, *RESTRICTING}
-    meant = {key: restricting_key(key, _RESTRICTING) for key in sorted(keys)}
-    return Mistakes(place.unknown_restriction(key, word) for key, word in meant.items() if word)
+    keys = {str(key) for level in levels for key in level} - {*SETTINGS, *RESTRICTION_KEYS}
+    meant = {key: closest_restriction(key, _RESTRICTION_KEYS) for key in sorted(keys)}
+    return Mistakes(location.unknown_restriction(key, word) for key, word in meant.items() if word)
 
 
-def _aliased(entries: JSON, key: str, place: Place) -> Container:
+def _aliased(entries: JSON, key: str, location: Location) -> Container:
     """The entries by alias; ConfigError if they are no entries at all."""
     if is_mapping(entries):
         pairs = [(alias, unwrapped(entry)) for alias, entry in entries.items()]
     elif is_list(entries):
         pairs = [(alias_of(entry), entry) for entry in map(unwrapped, entries)]
     else:
-        raise place.error("expected a mapping of servers, or a list of them with alias or name", key)
+        raise location.error("expected a mapping of servers, or a list of them with alias or name", key)
     result: dict[str, JSON] = {}
     misnamed: dict[str, ConfigError] = {}
     for index, (alias, entry) in enumerate(pairs):
@@ -175,12 +175,12 @@ def _aliased(entries: JSON, key: str, place: Place) -> Container:
         position = f"{key}[{index}]"
         if not isinstance(alias, str) or not alias.strip():
             where = position if is_list(entries) else key
-            misnamed[position] = place.error("a server needs an alias: a non-empty string", where)
+            misnamed[position] = location.error("a server needs an alias: a non-empty string", where)
         elif alias in result:
-            misnamed[position] = place.error(f"two servers have the alias {alias!r}; rename one", key)
+            misnamed[position] = location.error(f"two servers have the alias {alias!r}; rename one", key)
         elif own is not None and own != alias:
             problem = f"{alias!r} calls itself otherwise; keep one alias"
-            misnamed[alias] = place.error(problem, f"{key}.{alias}.alias")
+            misnamed[alias] = location.error(problem, f"{key}.{alias}.alias")
         else:
             result[alias] = entry
     return Container(entries=result, settings={}, misnamed=misnamed)

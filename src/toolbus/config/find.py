@@ -58,7 +58,7 @@ def is_own(folder: Path) -> bool:
     return own is not None and folder.resolve() == own.resolve()
 
 
-def at_home(config: BusConfig) -> BusConfig:
+def with_config_cwd(config: BusConfig) -> BusConfig:
     """The config, found in a folder above, with programs that start where it is and not where we are.
 
     They would otherwise find other files in each folder below. A config in the user's own folder is for

@@ -70,7 +70,7 @@ def printable(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Location:
     """A file and a server in it, either may be unknown."""
 
     file: str | None = None
@@ -92,7 +92,7 @@ class Place:
         return self.error(f"unknown key, not ignored since it may be there to restrict{hint}", str(key))
 
     def relocated(self, error: ConfigError, key: Callable[[str | None], str | None]) -> ConfigError:
-        """The same mistakes, at this place; `key` returns the whole key for each one's own."""
+        """The same mistakes, at this location; `key` returns the whole key for each one's own."""
         return joined([self.error(mistake.problem, key(mistake.key)) for mistake in error.mistakes])
 
     def mapping(self, value: JSON, key: str) -> Mapping[JSON, JSON]:

@@ -14,9 +14,9 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, Strict
 
-from toolbus.config.base import Record
+from toolbus.config.base import ConfigModel
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
-from toolbus.config.location import Place, is_mapping, near_miss
+from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
@@ -42,7 +42,7 @@ _TEMPLATE_FIELDS = ("server", "tool")
 RESOURCE_LIMIT = 20_000_000
 
 
-class Timeouts(Record):
+class Timeouts(ConfigModel):
     """How long each step may take, in seconds."""
 
     connect: _Seconds = 60
@@ -59,7 +59,7 @@ class Timeouts(Record):
     """How long a call may take altogether if its progress, each time, gives it another `call` seconds."""
 
 
-class Auth(Record):
+class Auth(ConfigModel):
     """A credential sent with every HTTP request."""
 
     type: Literal["bearer"]
@@ -68,7 +68,7 @@ class Auth(Record):
     """The token, best as a reference such as `${TOKEN}`."""
 
 
-class ServerConfig(Record):
+class ServerConfig(ConfigModel):
     """One server: how to reach it and what to take from it."""
 
     alias: str = Field(min_length=1)
@@ -155,28 +155,28 @@ class ServerConfig(Record):
         if self.prefix is not None:
             check_alias(self.prefix, "prefix", self.alias)
         self._check_source()
-        place = Place(server=self.alias)
+        location = Location(server=self.alias)
         if self.url is not None and not re.match(r"https?://.|\$\{", self.url, re.IGNORECASE):
-            raise place.error("expected a URL that starts with http:// or https://", "url")
+            raise location.error("expected a URL that starts with http:// or https://", "url")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
-            raise place.error("auth and an Authorization header exclude each other; keep one", "auth")
+            raise location.error("auth and an Authorization header exclude each other; keep one", "auth")
         for field, text in self.texts():
             parsed(text, server=self.alias, key=field)
-        _check_hints(self.include, self.exclude, place)
+        _check_hints(self.include, self.exclude, location)
 
     def _check_source(self) -> None:
         """Exactly one of command, url and server, and the one that the transport needs."""
-        place = Place(server=self.alias)
+        location = Location(server=self.alias)
         given = [name for name in ("command", "url", "server") if getattr(self, name) is not None]
         if not given:
-            raise place.error(
+            raise location.error(
                 "has neither command nor url; give command (stdio) or url (streamable-http, sse)"
             )
         if len(given) > 1:
-            raise place.error(f"{given[0]} and {given[1]} exclude each other; keep one", given[1])
+            raise location.error(f"{given[0]} and {given[1]} exclude each other; keep one", given[1])
         needed = _NEEDED[self.transport]
         if given[0] != needed:
-            raise place.error(f"transport {self.transport!r} needs {needed}, not {given[0]}", "transport")
+            raise location.error(f"transport {self.transport!r} needs {needed}, not {given[0]}", "transport")
 
     def __repr_args__(self) -> Iterator[tuple[str, str]]:
         yield "alias", self.alias
@@ -190,7 +190,7 @@ class ServerConfig(Record):
             yield "url", shown_url(masked(self.url)).partition("?")[0]
 
 
-class BusConfig(Record):
+class BusConfig(ConfigModel):
     """All servers that are switched on, in the order of the config, and the settings for all of them."""
 
     servers: dict[str, ServerConfig] = {}
@@ -238,38 +238,42 @@ class BusConfig(Record):
             check_alias(alias)
         if self.naming != "auto":
             _check_template(self.naming)
-        _check_hints(self.include, self.exclude, Place())
+        _check_hints(self.include, self.exclude, Location())
 
 
 def check_alias(alias: str, key: str = "alias", server: str | None = None) -> None:
     """ConfigError if a server would pass for the bus itself, whose tools a model trusts."""
     if unicodedata.normalize("NFKC", alias).casefold().strip(" \t\r\n_-./") == OWN:
         problem = f"{OWN!r} is reserved for the tools of toolbus itself; choose another"
-        raise Place(server=alias if server is None else server).error(problem, key)
+        raise Location(server=alias if server is None else server).error(problem, key)
 
 
-def _check_hints(include: Iterable[object], exclude: Iterable[object], place: Place) -> None:
+def _check_hints(include: Iterable[object], exclude: Iterable[object], location: Location) -> None:
     """ConfigError for an annotation that does not exist: a misspelt one would leave everything open."""
     for key, patterns in (("include", include), ("exclude", exclude)):
         for pattern in patterns:
             for hint in pattern if is_mapping(pattern) else ():
                 if hint not in HINTS:
-                    raise place.unknown_key(hint, HINTS, key)
+                    raise location.unknown_key(hint, HINTS, key)
 
 
 def _check_template(template: str) -> None:
     """ConfigError unless the template can be filled with a server and a tool, and holds the tool."""
-    place = Place()
+    location = Location()
     known = ", ".join(f"{{{name}}}" for name in _TEMPLATE_FIELDS)
     try:
         parts = list(Formatter().parse(template))
     except ValueError:
-        raise place.error(f"malformed template; write 'auto' or a text with {known}", "naming") from None
+        raise location.error(f"malformed template; write 'auto' or a text with {known}", "naming") from None
     for _, field, spec, conversion in parts:
         if field is None:
             continue
         if field not in _TEMPLATE_FIELDS or spec or conversion:
             hint = near_miss(field, _TEMPLATE_FIELDS)
-            raise place.error(f"unknown field {{{field}}} in the template; known are {known}{hint}", "naming")
+            raise location.error(
+                f"unknown field {{{field}}} in the template; known are {known}{hint}", "naming"
+            )
     if all(field != "tool" for _, field, _, _ in parts):
-        raise place.error("the template has no {tool}: all tools of a server would share one name", "naming")
+        raise location.error(
+            "the template has no {tool}: all tools of a server would share one name", "naming"
+        )

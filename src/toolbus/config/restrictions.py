@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-RESTRICTING = ("include", "exclude", "enabled", "disabled", "sandbox", "policy", "lock", "trust")
+RESTRICTION_KEYS = ("include", "exclude", "enabled", "disabled", "sandbox", "policy", "lock", "trust")
 """What restricts in some host's dialect, whether it has a meaning here or not."""
 
 # Closer than for a hint: `excludeTools` of a host is not a misspelled `exclude`.
@@ -11,7 +11,7 @@ _CLOSE = 0.8
 _LONGER_BY = 2
 
 
-def restricting_key(key: object, words: Iterable[str]) -> str | None:
+def closest_restriction(key: object, words: Iterable[str]) -> str | None:
     """The restricting key that was most likely meant, if any of the words."""
     plain = {_plain(word): word for word in words}
     given = _plain(str(key))

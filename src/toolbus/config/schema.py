@@ -39,7 +39,7 @@ _BUDGET = {
     ],
 }
 # What a file may say beside, or other than, the fields of a server.
-_OF_ENTRIES: dict[str, dict[str, JSON]] = {
+_ENTRY_KEYS: dict[str, dict[str, JSON]] = {
     "command": {"anyOf": [{"type": "string"}, _NAMES]},
     "transport": {"enum": list(TRANSPORTS)},
     "auth": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Auth"}]},
@@ -53,7 +53,7 @@ _OF_ENTRIES: dict[str, dict[str, JSON]] = {
     "name": {"description": "The same as `alias`, in a list of servers."},
     "serverName": {"description": "The same as `alias`, in a list of servers."},
 }
-_OF_ALL: dict[str, dict[str, JSON]] = {
+_BUS_KEYS: dict[str, dict[str, JSON]] = {
     "enabled_servers": {**_NAMES, "description": "The aliases to use; the others are left out."},
     "tool_allowlist": {
         "type": "object",
@@ -113,7 +113,7 @@ def _top(fields: Mapping[str, JSON]) -> dict[str, JSON]:
         "additionalProperties": {"$ref": "#/$defs/Server"},
         "items": {"$ref": "#/$defs/Server", "type": "object"},
     }
-    settings = {key: _or_null({**fields.get(key, {}), **_OF_ALL.get(key, {})}) for key in SETTINGS}
+    settings = {key: _or_null({**fields.get(key, {}), **_BUS_KEYS.get(key, {})}) for key in SETTINGS}
     beside = {
         key: _foreign("For editors and other hosts; toolbus does not look at it.") for key in BESIDE_SERVERS
     }
@@ -121,7 +121,7 @@ def _top(fields: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def _entry(fields: Mapping[str, JSON]) -> dict[str, JSON]:
-    own = {key: {**fields.get(key, {}), **_OF_ENTRIES.get(key, {})} for key in KEYS if key != "server"}
+    own = {key: {**fields.get(key, {}), **_ENTRY_KEYS.get(key, {})} for key in KEYS if key != "server"}
     for word, name in SPELLINGS.items():
         said = {**_NAMES, "minItems": 1} if word in ALLOWLISTS else own[name]
         own[word] = {**said, **_foreign(f"The same as `{name}`, as another host writes it.")}

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from toolbus.config.find import at_home, find_config, is_own, named_config
-from toolbus.config.load import Source, config_in, usable_config, with_a_usable_server
+from toolbus.config.find import find_config, is_own, named_config, with_config_cwd
+from toolbus.config.load import ConfigSource, config_in, require_usable, usable_config
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
 from toolbus.config.project import project_files
@@ -46,7 +46,7 @@ Agree: TypeAlias = Callable[[Candidate, str], None]
 def candidate(path: Path) -> Candidate:
     """The config at that path, to be judged; nothing in it is expanded. ConfigError if it is wrong."""
     content = read_content(path)
-    config = at_home(with_a_usable_server(config_in(document_in(content, path), path)))
+    config = with_config_cwd(require_usable(config_in(document_in(content, path), path)))
     folder = path.absolute().parent
     contents = project_files(config)
     named = {os.path.relpath(file, folder): content for file, content in contents.items()}
@@ -67,7 +67,7 @@ def found_config(agree: Agree | None = None) -> BusConfig:
     return usable_config(path) if named or is_own(path.parent) else trusted_config(path, agree)
 
 
-def bus_config(source: Source | None = None) -> BusConfig:
+def bus_config(source: ConfigSource | None = None) -> BusConfig:
     """The config for a bus: what the source holds, by default the one that is found and trusted."""
     return found_config() if source is None else usable_config(source)
 

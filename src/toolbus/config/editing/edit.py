@@ -19,7 +19,7 @@ from toolbus.config.read import document_in, has_comments
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
-_OF_HOSTS = ("mcpServers",)
+_HOST_CONTAINER = ("mcpServers",)
 _LISTS = ("enabled_servers", "tool_allowlist")
 """Where servers are named again."""
 
@@ -87,7 +87,7 @@ def with_switch(text: str, path: Path, alias: str, *, on: bool) -> str:
     document = document_in(text.encode(), path)
     steps = _places(document)[alias]
     entry = _at(document, steps)
-    word = "disabled" if steps[:-1] == _OF_HOSTS else "enabled"
+    word = "disabled" if steps[:-1] == _HOST_CONTAINER else "enabled"
     said = [key for key in ("enabled", "disabled") if is_mapping(entry) and entry.get(key) is not None]
     flags = {key: on if key == "enabled" else not on for key in said or ([] if on else [word])}
     if said:
@@ -210,12 +210,14 @@ def _at(document: JSON, steps: Steps) -> JSON:
 def _shape(path: Path, way: Steps | None, entries: Entries) -> tuple[Steps, dict[str, Mapping[str, JSON]]]:
     """Where new servers go, and how they are written there."""
     if way is None:
-        way = _OF_HOSTS if path.name in (".mcp.json", "mcp.json") else ("servers",)
-    shaped = {alias: _for_hosts(entry) if way == _OF_HOSTS else entry for alias, entry in entries.items()}
+        way = _HOST_CONTAINER if path.name in (".mcp.json", "mcp.json") else ("servers",)
+    shaped = {
+        alias: _for_host(entry) if way == _HOST_CONTAINER else entry for alias, entry in entries.items()
+    }
     return way, shaped
 
 
-def _for_hosts(entry: Mapping[str, JSON]) -> Mapping[str, JSON]:
+def _for_host(entry: Mapping[str, JSON]) -> Mapping[str, JSON]:
     """The entry with the `type` that Claude Code asks for where there is a URL."""
     if "url" not in entry:
         return entry

@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from toolbus.config.editing.yaml_text import dumped
+from toolbus.config.editing.yaml_text import to_yaml
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.read import without_comments
 from toolbus.core.errors import ConfigError
@@ -133,7 +133,7 @@ def _into_block(text: str, key: "yaml.Node", holder: "yaml.Node", pairs: Mapping
     newline = _newline(text)
     if not lines[line].endswith("\n"):
         lines[line] += newline
-    new = [" " * column + shown + newline for shown in dumped(pairs).splitlines()]
+    new = [" " * column + shown + newline for shown in to_yaml(pairs).splitlines()]
     return "".join([*lines[: line + 1], *new, *lines[line + 1 :]])
 
 
@@ -255,13 +255,13 @@ def _unit(text: str) -> str:
 def _inline(value: JSON, is_json: bool) -> str:
     if is_json or isinstance(value, bool):
         return json.dumps(value, ensure_ascii=False)
-    return dumped(value, flow=True)
+    return to_yaml(value, flow=True)
 
 
 def _pair(name: str, value: JSON, is_json: bool, line: str = "", unit: str = "") -> str:
     """A key and its value: on one line without a unit of indentation, else each line begins with `line`."""
     if not is_json:
-        return dumped({name: value}, flow=True)[1:-1]
+        return to_yaml({name: value}, flow=True)[1:-1]
     return f"{json.dumps(name, ensure_ascii=False)}: {_lines(value, line, unit)}"
 
 

@@ -45,10 +45,10 @@ _INDENT = 2
 
 def as_yaml(entries: Entries) -> str:
     """A document with these servers under `servers:`, in their order."""
-    return dumped({"servers": entries})
+    return to_yaml({"servers": entries})
 
 
-def dumped(value: JSON, *, flow: bool = False) -> str:
+def to_yaml(value: JSON, *, flow: bool = False) -> str:
     """The value as YAML: blocks, short lists in brackets, double quotes where quotes are needed.
 
     With `flow` it is one line that can stand in another.

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from toolbus.config.entry import IGNORED, checked_timeouts, is_switched_off, long_form
-from toolbus.config.importing.hosts import FILE, listing, switched_off_by
-from toolbus.config.importing.translate import SET_IT, Listing, left_out
+from toolbus.config.importing.hosts import FILE, host_config, switched_off_by
+from toolbus.config.importing.translate import SET_IT, HostConfig, left_out
 from toolbus.config.load import load_config, load_server
-from toolbus.config.location import Place, is_list, is_mapping, near_miss
+from toolbus.config.location import Location, is_list, is_mapping, near_miss
 from toolbus.config.model import ServerConfig
 from toolbus.config.read import read_document
-from toolbus.config.secrets.literals import TEXTS, Names, Secret, names_referred_to, referring
+from toolbus.config.secrets.literals import TEXTS, Secret, SecretNames, referenced_names, with_references
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -96,7 +96,7 @@ _ABSOLUTE = re.compile(r"[/\\~$]|[A-Za-z]:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ImportFile:
     """A file to import: whose it is, and the project it is looked at from."""
 
     path: Path
@@ -116,13 +116,13 @@ class Source:
 class Imported:
     """The servers of a file in our words; the secrets that stood in them; what was left out or changed."""
 
-    source: Source
+    source: ImportFile
     servers: Mapping[str, Mapping[str, JSON]] = field(repr=False)
     secrets: tuple[Secret, ...]
     notes: tuple[str, ...]
 
 
-def found_files(editor: str | None, *, home: Path, folder: Path, platform: str) -> list[Source]:
+def found_files(editor: str | None, *, home: Path, folder: Path, platform: str) -> list[ImportFile]:
     """The files of one editor, or of all, that exist; those of the project first, since they win there.
 
     `platform` is as `sys.platform` has it. ConfigError if nobody knows the editor.
@@ -130,10 +130,10 @@ def found_files(editor: str | None, *, home: Path, folder: Path, platform: str) 
     if editor is not None and editor not in EDITORS:
         known = ", ".join(EDITORS)
         raise ConfigError(f"unknown editor {editor!r}; known are {known}{near_miss(editor, EDITORS)}")
-    found: dict[Path, Source] = {}
+    found: dict[Path, ImportFile] = {}
     for name in EDITORS if editor is None else (editor,):
         for path in _paths(EDITORS[name], home, folder, platform):
-            found.setdefault(path, Source(editor=name, path=path, folder=folder))
+            found.setdefault(path, ImportFile(editor=name, path=path, folder=folder))
         for pattern in EDITORS[name].project if EDITORS[name].switches else ():
             if (source := found.get(folder / pattern)) is not None:
                 beside = (base / switch for base in (folder, home) for switch in EDITORS[name].switches)
@@ -142,29 +142,31 @@ def found_files(editor: str | None, *, home: Path, folder: Path, platform: str) 
     return list(found.values())
 
 
-def imported(source: Source, *, taken: Mapping[str, str] | None = None) -> Imported:
+def imported(source: ImportFile, *, taken: Mapping[str, str] | None = None) -> Imported:
     """The servers of the file, ready to be written; ConfigError if it cannot be read.
 
     `taken` are names that stand for a value already, such as those of files imported before: no reference
     gets one of them for another value.
     """
-    place = Place(file=str(source.path))
-    found = listing(read_document(source.path), host=source.editor, folder=source.folder, place=place)
+    location = Location(file=str(source.path))
+    found = host_config(
+        read_document(source.path), host=source.editor, folder=source.folder, location=location
+    )
     notes = list(found.notes)
     found = replace(found, off=found.off | _refused(source, notes))
-    plain = _converted(found, source, place, notes)
-    names = Names({**(taken or {})})
-    referred = {alias: names_referred_to(entry) for alias, entry in plain.items()}
+    plain = _converted(found, source, location, notes)
+    names = SecretNames({**(taken or {})})
+    referred = {alias: referenced_names(entry) for alias, entry in plain.items()}
     servers: dict[str, Mapping[str, JSON]] = {}
     secrets: list[Secret] = []
     for alias, entry in plain.items():
         others = frozenset[str]().union(*(referred[other] for other in plain if other != alias))
-        servers[alias], new = referring(alias, entry, names, avoid=others)
+        servers[alias], new = with_references(alias, entry, names, avoid=others)
         secrets += new
     return Imported(source=source, servers=servers, secrets=tuple(secrets), notes=tuple(notes))
 
 
-def _refused(source: Source, notes: list[str]) -> frozenset[str]:
+def _refused(source: ImportFile, notes: list[str]) -> frozenset[str]:
     """The servers that other files of the editor keep from starting."""
     names: set[str] = set()
     for path in source.switches:
@@ -182,7 +184,9 @@ def _paths(editor: Editor, home: Path, folder: Path, platform: str) -> Iterator[
             yield from sorted(path for path in base.glob(pattern.replace("DATA", data)) if path.is_file())
 
 
-def _converted(found: Listing, source: Source, place: Place, notes: list[str]) -> dict[str, dict[str, JSON]]:
+def _converted(
+    found: HostConfig, source: ImportFile, location: Location, notes: list[str]
+) -> dict[str, dict[str, JSON]]:
     """The entries in our words; those that are wrong are left out."""
     settings = {key: value for key, value in found.settings.items() if value is not None}
     if settings.pop("naming", "auto") != "auto":
@@ -190,19 +194,19 @@ def _converted(found: Listing, source: Source, place: Place, notes: list[str]) -
     if settings.pop("context", None):
         notes.append("context was left out: it names servers, which may have other names here")
     settings.pop("context_budget", None)
-    checked_timeouts(settings.get("timeouts", {}), place)
+    checked_timeouts(settings.get("timeouts", {}), location)
     enabled = settings.pop("enabled_servers", None)
-    wanted = found.entries if enabled is None else place.names(enabled, "enabled_servers")
-    lists = place.mapping(settings.pop("tool_allowlist", {}), "tool_allowlist")
+    wanted = found.entries if enabled is None else location.names(enabled, "enabled_servers")
+    lists = location.mapping(settings.pop("tool_allowlist", {}), "tool_allowlist")
     for name in (*wanted, *lists):
         if name not in found.entries:  # a list that is for nobody would leave the tools of somebody open
-            raise place.error(f"no server has the alias {name!r}{near_miss(name, found.entries)}")
+            raise location.error(f"no server has the alias {name!r}{near_miss(name, found.entries)}")
     result: dict[str, dict[str, JSON]] = {}
     for alias, entry in found.entries.items():
         here = {**settings, "tool_allowlist": {alias: lists[alias]}} if alias in lists else settings
         try:
-            flat = long_form(entry, Place())
-            is_off = alias in found.off or alias not in wanted or is_switched_off(flat, Place())
+            flat = long_form(entry, Location())
+            is_off = alias in found.off or alias not in wanted or is_switched_off(flat, Location())
             on = {
                 key: value for key, value in flat.items() if key not in _SETTLED and not _signs_in(key, value)
             }
@@ -220,7 +224,7 @@ def _converted(found: Listing, source: Source, place: Place, notes: list[str]) -
 
 
 def _plain(
-    config: ServerConfig, source: Source, defaults: Mapping[str, str], notes: list[str]
+    config: ServerConfig, source: ImportFile, defaults: Mapping[str, str], notes: list[str]
 ) -> dict[str, JSON]:
     """The server as a person would write it: what follows from the rest, or is the default, is not said."""
     dumped = config.model_dump(mode="json", exclude_defaults=True, exclude={"alias", "server"})
@@ -238,7 +242,9 @@ def _plain(
     return {**entry, **{key: _mapped(entry[key], _defaulting(defaults)) for key in TEXTS if key in entry}}
 
 
-def _remarks(alias: str, entry: Mapping[JSON, JSON], config: ServerConfig, source: Source) -> Iterator[str]:
+def _remarks(
+    alias: str, entry: Mapping[JSON, JSON], config: ServerConfig, source: ImportFile
+) -> Iterator[str]:
     """What somebody should know about a server that comes over."""
     if unused := [key for key, value in entry.items() if key in IGNORED - {*_SIGN_IN} and value]:
         yield f"server {alias!r}: left out what has no meaning here: {', '.join(unused)}"
@@ -248,7 +254,7 @@ def _remarks(alias: str, entry: Mapping[JSON, JSON], config: ServerConfig, sourc
     texts = " ".join(text for _, text in config.texts())
     for name in dict.fromkeys(re.findall(r"(?<!\$)\$\{(\w+)\}", texts)):
         if name in _EDITOR_ONLY:
-            yield f"server {alias!r}: only an editor knows ${{{name}}}; write its value in its place"
+            yield f"server {alias!r}: only an editor knows ${{{name}}}; write its value in its location"
     for key, path in (("cwd", config.cwd), ("env_file", config.env_file)):
         if source.editor == FILE and path and not _ABSOLUTE.match(path):
             yield f"server {alias!r}: {key} is a relative path; it now starts at the folder of the new file"

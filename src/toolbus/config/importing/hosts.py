@@ -14,8 +14,8 @@ from toolbus.config.dialects import (
     settings_in,
     without_foreign,
 )
-from toolbus.config.importing.translate import HOSTS, Listing, host_of, named
-from toolbus.config.location import Place, is_list, is_mapping
+from toolbus.config.importing.translate import HOSTS, HostConfig, host_of, named
+from toolbus.config.location import Location, is_list, is_mapping
 from toolbus.config.read import read_document
 from toolbus.core.records import JSON
 
@@ -23,28 +23,28 @@ FILE = "file"
 """The host of a file that somebody named: any dialect."""
 
 
-def listing(document: Mapping[JSON, JSON], *, host: str, folder: Path, place: Place) -> Listing:
+def host_config(document: Mapping[JSON, JSON], *, host: str, folder: Path, location: Location) -> HostConfig:
     """What the document lists; nothing if a host's own file lists none, ConfigError if another does."""
     own = host_of(document) if host == FILE else host
     if own in HOSTS:
-        return HOSTS[own](document, place)
+        return HOSTS[own](document, location)
     project = _of_project(document, folder)
     if is_mapping(local := project.get("mcpServers")):
         of_user = document.get("mcpServers")
         document = {**document, "mcpServers": {**(of_user if is_mapping(of_user) else {}), **local}}
     if host != FILE and not has_container(document):
-        return Listing()
+        return HostConfig()
     holders = list(_holders(document))
     entries = holders[0][1] if len(holders) == 1 else None
     if not (is_mapping(entries) or is_list(entries)):
         # One server that is a document, or an error that is told there.
-        return Listing(entries=dict(container(document, place).entries))
+        return HostConfig(entries=dict(container(document, location).entries))
     settings = without_foreign(settings_in(document, holders[0][0]))
     notes: list[str] = []
     by_alias = named(entries, notes)
     off = _switched_off(document, project, host, by_alias)
     defaults = _defaults(holders[0][0].get("inputs"))
-    return Listing(entries=by_alias, settings=settings, off=off, notes=notes, defaults=defaults)
+    return HostConfig(entries=by_alias, settings=settings, off=off, notes=notes, defaults=defaults)
 
 
 def switched_off_by(path: Path, folder: Path) -> frozenset[str]:

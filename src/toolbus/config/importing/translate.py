@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from toolbus.config.dialects import alias_of, has_container, settings_in
-from toolbus.config.location import Place, is_list, is_mapping
+from toolbus.config.location import Location, is_list, is_mapping
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -33,7 +33,7 @@ _OPENCODE_OWN = ("type", "timeout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Listing:
+class HostConfig:
     """The entries of a file in their order, what it says for all, and which ones its host does not start."""
 
     entries: dict[str, JSON] = field(default_factory=dict[str, JSON])
@@ -45,7 +45,7 @@ class Listing:
 
 
 Entry: TypeAlias = Mapping[JSON, JSON]
-Translate: TypeAlias = Callable[[Entry, Place], dict[str, JSON]]
+Translate: TypeAlias = Callable[[Entry, Location], dict[str, JSON]]
 """An entry in words that every entry may use; ConfigError if it is wrong, or not for us."""
 
 
@@ -81,23 +81,23 @@ def named(entries: JSON, notes: list[str]) -> dict[str, JSON]:
     return result
 
 
-def _translated(entries: Entry, place: Place, translate: Translate) -> Listing:
+def _translated(entries: Entry, location: Location, translate: Translate) -> HostConfig:
     notes: list[str] = []
     result: dict[str, JSON] = {}
     for alias, entry in named(entries, notes).items():
         try:
-            result[alias] = translate(entry, place) if is_mapping(entry) else entry
+            result[alias] = translate(entry, location) if is_mapping(entry) else entry
         except ConfigError as error:
             notes.append(left_out(alias, error))
-    return Listing(entries=result, notes=notes)
+    return HostConfig(entries=result, notes=notes)
 
 
-def _goose(document: Entry, place: Place) -> Listing:
-    extensions = place.mapping(document.get("extensions") or {}, "extensions")
+def _goose(document: Entry, location: Location) -> HostConfig:
+    extensions = location.mapping(document.get("extensions") or {}, "extensions")
     kinds = {str(alias): one.get("type", "stdio") for alias, one in extensions.items() if is_mapping(one)}
     own = {alias: kind for alias, kind in kinds.items() if kind not in _GOOSE_SERVERS}
     found = _translated(
-        {alias: one for alias, one in extensions.items() if alias not in own}, place, _from_goose
+        {alias: one for alias, one in extensions.items() if alias not in own}, location, _from_goose
     )
     parts = [
         f"{alias!r} was left out: it is a part of Goose ({kind}), not an MCP server"
@@ -109,7 +109,7 @@ def _goose(document: Entry, place: Place) -> Listing:
         if is_mapping(extension := extensions[alias])
         for key in extension.get("env_keys") or ()
     ]
-    return Listing(entries=found.entries, notes=[*parts, *kept, *found.notes])
+    return HostConfig(entries=found.entries, notes=[*parts, *kept, *found.notes])
 
 
 def _is_goose(document: Entry) -> bool:
@@ -117,16 +117,16 @@ def _is_goose(document: Entry) -> bool:
     return is_mapping(extensions) and all(is_mapping(one) and "type" in one for one in extensions.values())
 
 
-def _from_goose(extension: Entry, place: Place) -> dict[str, JSON]:
-    kept = place.names(extension.get("env_keys") or [], "env_keys")
+def _from_goose(extension: Entry, location: Location) -> dict[str, JSON]:
+    kept = location.names(extension.get("env_keys") or [], "env_keys")
     entry = _rest(extension, _GOOSE_OWN, _GOOSE_WORDS)
     if (seconds := extension.get("timeout")) is not None:
         # A bare `timeout` from 1000 on would be milliseconds.
         entry["timeouts"] = {"call": seconds}
-    env = {**{name: f"${{{name}}}" for name in kept}, **place.mapping(entry.pop("env", {}), "envs")}
+    env = {**{name: f"${{{name}}}" for name in kept}, **location.mapping(entry.pop("env", {}), "envs")}
     if "url" not in entry:
         return {**entry, "env": env}
-    headers = place.mapping(entry.get("headers", {}), "headers")
+    headers = location.mapping(entry.get("headers", {}), "headers")
     return {**entry, "headers": {name: _filled(value, env) for name, value in headers.items()}}
 
 
@@ -139,8 +139,10 @@ def _filled(text: JSON, env: Entry) -> JSON:
     )
 
 
-def _codex(document: Entry, place: Place) -> Listing:
-    return _translated(place.mapping(document.get("mcp_servers") or {}, "mcp_servers"), place, _from_codex)
+def _codex(document: Entry, location: Location) -> HostConfig:
+    return _translated(
+        location.mapping(document.get("mcp_servers") or {}, "mcp_servers"), location, _from_codex
+    )
 
 
 def _is_codex(entry: JSON) -> bool:
@@ -148,9 +150,9 @@ def _is_codex(entry: JSON) -> bool:
     return is_mapping(entry) and (not own.isdisjoint(entry) or is_mapping(entry.get("tools")))
 
 
-def _from_codex(server: Entry, place: Place) -> dict[str, JSON]:
+def _from_codex(server: Entry, location: Location) -> dict[str, JSON]:
     if server.get("enabled_tools") == []:  # an empty `include` would allow all
-        raise place.error("is empty, which allows no tool; name some", "enabled_tools")
+        raise location.error("is empty, which allows no tool; name some", "enabled_tools")
     entry = _rest(server, _CODEX_OWN, _CODEX_WORDS)
     if is_mapping(entry.get("tools")):  # approval, tool by tool
         del entry["tools"]
@@ -158,12 +160,12 @@ def _from_codex(server: Entry, place: Place) -> dict[str, JSON]:
         entry["oauth"] = entry.get("oauth") or True
     if token := server.get("bearer_token_env_var"):
         entry["auth"] = {"type": "bearer", "token": f"${{{token}}}"}
-    if by_variable := place.mapping(server.get("env_http_headers") or {}, "env_http_headers"):
-        headers = place.mapping(entry.get("headers", {}), "http_headers")
+    if by_variable := location.mapping(server.get("env_http_headers") or {}, "env_http_headers"):
+        headers = location.mapping(entry.get("headers", {}), "http_headers")
         entry["headers"] = {**headers, **{name: f"${{{key}}}" for name, key in by_variable.items()}}
     if variables := server.get("env_vars"):
         names = [one.get("name") if is_mapping(one) else one for one in variables if is_list(variables)]
-        entry["inherit_env"] = list(place.names(names, "env_vars"))
+        entry["inherit_env"] = list(location.names(names, "env_vars"))
     milliseconds = server.get("startup_timeout_ms")
     timeouts = {
         "connect": server.get("startup_timeout_sec", milliseconds and milliseconds / 1000),
@@ -172,24 +174,26 @@ def _from_codex(server: Entry, place: Place) -> dict[str, JSON]:
     return _with_timeouts(entry, timeouts)
 
 
-def _zed(document: Entry, place: Place) -> Listing:
+def _zed(document: Entry, location: Location) -> HostConfig:
     return _translated(
-        place.mapping(document.get("context_servers") or {}, "context_servers"), place, _from_zed
+        location.mapping(document.get("context_servers") or {}, "context_servers"), location, _from_zed
     )
 
 
-def _from_zed(server: Entry, place: Place) -> dict[str, JSON]:
+def _from_zed(server: Entry, location: Location) -> dict[str, JSON]:
     entry = _rest(server, _ZED_OWN)
     if not {"command", "url"} & entry.keys():
-        raise place.error("it is an extension of Zed, and only Zed knows its command")
+        raise location.error("it is an extension of Zed, and only Zed knows its command")
     if is_mapping(command := entry.get("command")):  # as it was until 2025
         entry |= {key: value for key, value in command.items() if key != "path"}
         entry["command"] = command.get("path")
     return _with_timeouts(entry, {"call": server.get("timeout")})
 
 
-def _opencode(document: Entry, place: Place) -> Listing:
-    return _translated(_of_opencode(place.mapping(document.get("mcp") or {}, "mcp")), place, _from_opencode)
+def _opencode(document: Entry, location: Location) -> HostConfig:
+    return _translated(
+        _of_opencode(location.mapping(document.get("mcp") or {}, "mcp")), location, _from_opencode
+    )
 
 
 def _of_opencode(mcp: Entry) -> Entry:
@@ -202,9 +206,9 @@ def _is_opencode(entry: JSON) -> bool:
     return is_mapping(entry) and entry.get("type") in ("local", "remote")
 
 
-def _from_opencode(server: Entry, place: Place) -> dict[str, JSON]:
+def _from_opencode(server: Entry, location: Location) -> dict[str, JSON]:
     entry = _rest(server, _OPENCODE_OWN, {"environment": "env"})
-    folder = os.path.dirname(os.path.abspath(place.file or ""))
+    folder = os.path.dirname(os.path.abspath(location.file or ""))
     entry = {key: _with_references(value, folder) for key, value in entry.items()}
     milliseconds = server.get("timeout")
     is_number = isinstance(milliseconds, int | float)  # version 2 has several, for its own steps
@@ -241,7 +245,7 @@ def _with_timeouts(entry: dict[str, JSON], seconds: Mapping[str, JSON]) -> dict[
     return {**entry, "timeouts": given} if given else entry
 
 
-HOSTS: dict[str, Callable[[Entry, Place], Listing]] = {
+HOSTS: dict[str, Callable[[Entry, Location], HostConfig]] = {
     "goose": _goose,
     "codex": _codex,
     "zed": _zed,

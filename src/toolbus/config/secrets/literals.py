@@ -1,4 +1,4 @@
-"""Take the credentials that are written out in a server entry, and leave references in their place.
+"""Take the credentials that are written out in a server entry, and leave references in their location.
 
 What is taken is kept apart, and shown nowhere: not in a repr, not in a message.
 """
@@ -61,14 +61,14 @@ class Secret:
 
 
 @dataclass(slots=True, repr=False)
-class Names:
+class SecretNames:
     """Names for values, such that no name stands for two."""
 
     taken: dict[str, str]
 
     def name(self, wanted: str, server: str, value: str, *, avoid: frozenset[str]) -> str:
         """The wanted name if it is free or stands for this very value, else one with the server in it."""
-        wanted, owner = _legal(wanted), shouted(server)
+        wanted, owner = _legal(wanted), env_name(server)
         longer = wanted if wanted.startswith(f"{owner}_") else f"{owner}_{wanted}"
         for name in chain((wanted, longer), (f"{longer}_{number}" for number in count(2))):
             if name not in avoid and self.taken.setdefault(name, value) == value:
@@ -76,39 +76,39 @@ class Names:
         raise AssertionError("numbers do not end")
 
 
-def referring(
-    server: str, entry: Mapping[str, JSON], names: Names, *, avoid: frozenset[str] = frozenset()
+def with_references(
+    server: str, entry: Mapping[str, JSON], names: SecretNames, *, avoid: frozenset[str] = frozenset()
 ) -> tuple[dict[str, JSON], tuple[Secret, ...]]:
     """The entry, in our words, with a reference for every credential in it; and the credentials.
 
     `avoid` are names that mean something else already: what the other servers refer to.
     """
-    taking = _Taking(server=server, names=names, avoid=avoid, own=names_referred_to(entry))
+    extractor = _Extractor(server=server, names=names, avoid=avoid, own=referenced_names(entry))
     result = dict(entry)
     # Variables first: they have names already, and other texts may refer to them.
     if env := entry.get("env"):
-        result["env"] = {name: taking.variable(name, text) for name, text in env.items()}
+        result["env"] = {name: extractor.variable(name, text) for name, text in env.items()}
     if args := entry.get("args"):
         result["args"] = [
-            taking.argument(f"args[{index}]", taking.renamed(text), args[index - 1] if index else "")
+            extractor.argument(f"args[{index}]", extractor.renamed(text), args[index - 1] if index else "")
             for index, text in enumerate(args)
         ]
     if headers := entry.get("headers"):
         result["headers"] = {
-            name: taking.header(f"headers.{name}", name, text) for name, text in headers.items()
+            name: extractor.header(f"headers.{name}", name, text) for name, text in headers.items()
         }
     for key in ("command", "url"):
         if key in entry:
-            result[key] = taking.inside(key, entry[key])
+            result[key] = extractor.inside(key, entry[key])
     if auth := entry.get("auth"):
-        result["auth"] = {**auth, "token": taking.whole("auth.token", auth["token"], "token")}
-    return result, tuple(taking.secrets)
+        result["auth"] = {**auth, "token": extractor.whole("auth.token", auth["token"], "token")}
+    return result, tuple(extractor.secrets)
 
 
 def literal_secrets(config: ServerConfig) -> tuple[Secret, ...]:
     """The credentials that are written out in a config."""
     entry = config.model_dump(include={*TEXTS}, exclude_defaults=True)
-    return referring(config.alias, entry, Names({}))[1]
+    return with_references(config.alias, entry, SecretNames({}))[1]
 
 
 def without_literals(config: ServerConfig) -> dict[str, str]:
@@ -116,30 +116,30 @@ def without_literals(config: ServerConfig) -> dict[str, str]:
 
     What could be a program, a path or a host is left: nobody may hide one behind a name such as `TOKEN=`.
     """
-    taking = _Taking(server="", names=_Numbers({}), avoid=frozenset(), own=frozenset())
+    extractor = _Extractor(server="", names=_PlaceholderNames({}), avoid=frozenset(), own=frozenset())
     shown: dict[str, str] = {}
     before = ""
     for key, text in config.texts():
         field_name, _, name = key.partition(".")
         if key.startswith("args["):
-            before, marked = text, taking.argument(key, text, before)
+            before, marked = text, extractor.argument(key, text, before)
         elif field_name == "env":
-            marked = taking.variable(name, text)
+            marked = extractor.variable(name, text)
         elif field_name == "headers":
-            marked = taking.header(key, name, text)
+            marked = extractor.header(key, name, text)
         elif field_name == "auth":
-            marked = taking.whole(key, text, "token")
+            marked = extractor.whole(key, text, "token")
         else:
-            marked = taking.inside(key, text)
+            marked = extractor.inside(key, text)
         shown[key] = _without_defaults(marked) if _is_secret_header(name) else marked
-        for secret in taking.secrets:
+        for secret in extractor.secrets:
             kept = secret.value.replace("${", "$${") if _may_act(key, secret.value) else MASK
             shown[key] = shown[key].replace(f"${{{secret.name}}}", kept)
-        taking.secrets.clear()
+        extractor.secrets.clear()
     return shown
 
 
-def names_referred_to(entry: Mapping[str, JSON]) -> frozenset[str]:
+def referenced_names(entry: Mapping[str, JSON]) -> frozenset[str]:
     """Every name that a text of the entry refers to."""
     return frozenset(
         part.body
@@ -150,7 +150,7 @@ def names_referred_to(entry: Mapping[str, JSON]) -> frozenset[str]:
     )
 
 
-class _Numbers(Names):
+class _PlaceholderNames(SecretNames):
     """Names that nobody can have written: a reference has no NUL in it."""
 
     def name(self, wanted: str, server: str, value: str, *, avoid: frozenset[str]) -> str:
@@ -170,7 +170,7 @@ def _may_act(key: str, value: str) -> bool:
     return _ACTING.search(value) is not None or (key.startswith("args") and "/" in value)
 
 
-def shouted(text: str) -> str:
+def env_name(text: str) -> str:
     """The text as the name of a variable: `my-server` becomes `MY_SERVER`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text)
     return _legal(re.sub(r"[^A-Za-z0-9]+", "_", words).strip("_").upper() or "SERVER")
@@ -190,11 +190,11 @@ def _legal(name: str) -> str:
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
-class _Taking:
+class _Extractor:
     """One entry on its way: what was taken from it so far."""
 
     server: str
-    names: Names
+    names: SecretNames
     avoid: frozenset[str]
     own: frozenset[str]
     """What the entry itself refers to."""
@@ -260,7 +260,7 @@ class _Taking:
         return text
 
     def _own(self, word: str) -> str:
-        return f"{shouted(self.server)}_{shouted(word)}"
+        return f"{env_name(self.server)}_{env_name(word)}"
 
     def _taken(self, key: str, text: str, wanted: str) -> str:
         parts = parsed(text)

@@ -11,7 +11,7 @@ from typing import Literal
 from toolbus.core.errors import ConfigError
 
 MASK = "***"
-"""What stands in the place of a value nobody may see."""
+"""What stands in the location of a value nobody may see."""
 
 _OPENING = re.compile(r"\$\$\{|\$\{")
 # `env:` is how Cursor and VS Code write a variable, `input:` how VS Code writes a value it would ask for.
