@@ -124,7 +124,7 @@ def numeric(_: str) -> Any:
         (None, "is not set"),
         (silent, "is not set"),
         (failing, "is not set (get_secret raised KeyError)"),
-        (numeric, "is not set (get_secret gave int, not a string)"),
+        (numeric, "is not set (get_secret returned int, not a string)"),
     ],
 )
 def test_a_name_without_a_value_is_named_with_its_field(get_secret: Any, reason: str) -> None:

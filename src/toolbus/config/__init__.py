@@ -1,4 +1,4 @@
-"""What the user wants: servers and settings, read from any dialect, secrets filled in late."""
+"""Servers and settings from a config in any dialect; secrets are filled in when a server connects."""
 
 from toolbus.config.context import ContextSource
 from toolbus.config.find import find_config

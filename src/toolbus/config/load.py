@@ -1,7 +1,7 @@
-"""From a file, a mapping or a list, in any dialect, to a BusConfig that is complete and consistent.
+"""Load a file, a mapping or a list, in any dialect, into a complete and consistent BusConfig.
 
-One wrong entry costs that server, not the others: `config_in` keeps it with its mistake. Who loads a config
-by itself hears of all mistakes (`load_config`); a bus goes on with the rest (`usable_config`).
+An invalid entry does not affect the other servers: `config_in` keeps it with its mistake. `load_config`
+raises for any mistake; a bus continues with the valid servers (`usable_config`).
 """
 
 import re
@@ -33,26 +33,26 @@ ConfigSource: TypeAlias = str | Path | Mapping[str, JSON] | Sequence[JSON] | Bus
 
 
 def load_config(source: ConfigSource) -> BusConfig:
-    """The config that a path, a mapping or a list of server entries holds; ConfigError lists what is wrong.
+    """Load the config from a path, a mapping or a list of server entries; ConfigError lists the mistakes.
 
-    Servers that are switched off are left out, and not checked further. A BusConfig is returned as it is.
+    Disabled servers are left out and not checked further. A BusConfig is returned unchanged.
     """
     return source if isinstance(source, BusConfig) else require_valid(_read(source))
 
 
 def usable_config(source: ConfigSource) -> BusConfig:
-    """The same, but a server whose entry is wrong is kept with its `mistake`, unless no other is left."""
+    """Load the config, keeping an invalid server with its `mistake`, unless all of them are invalid."""
     return source if isinstance(source, BusConfig) else require_usable(_read(source))
 
 
 def require_valid(config: BusConfig) -> BusConfig:
-    """The config; ConfigError lists what is wrong with its servers."""
+    """Return the config; raise a ConfigError that lists the mistakes of its servers, if any."""
     Mistakes(_mistakes(config)).raise_any()
     return config
 
 
 def require_usable(config: BusConfig) -> BusConfig:
-    """The config; ConfigError lists what is wrong with its servers if there is no other."""
+    """Return the config; raise the same ConfigError only if every server is invalid."""
     servers = config.servers.values()
     return require_valid(config) if all(server.mistake for server in servers) else config
 
@@ -77,9 +77,10 @@ def _read(source: ConfigSource) -> BusConfig:
 
 
 def config_in(document: Mapping[JSON, JSON], path: Path | None = None) -> BusConfig:
-    """The config that a document holds, which was read from the file at `path`, if from any.
+    """The config in a document, which was read from the file at `path`, if any.
 
-    A server whose entry is wrong is in it, with its `mistake`. ConfigError for what concerns all servers.
+    A server with an invalid entry is included, with its `mistake`. Mistakes outside the entries raise
+    ConfigError.
     """
     location = Location(file=None if path is None else str(path))
     return _bus_config(
@@ -88,10 +89,10 @@ def config_in(document: Mapping[JSON, JSON], path: Path | None = None) -> BusCon
 
 
 def load_server(source: object, *, alias: str | None = None, bus: BusConfig | None = None) -> ServerConfig:
-    """One server from a URL, a mapping in any dialect, or a server object of this process.
+    """One server from a URL, a mapping in any dialect, or an in-process server object.
 
-    Its alias is the one given, else the one in the mapping, else `mcp`. The timeouts of the `bus` it
-    is for stand where it has none of its own.
+    Its alias is the given one, else the one in the mapping, else `mcp`. Settings it does not have come from
+    the `bus` it is for.
     """
     source = unwrapped(source)
     if isinstance(source, ServerConfig):
@@ -148,7 +149,7 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
                 servers[alias] = server_config(alias, entry, location=here, defaults=defaults)
         except ConfigError as error:
             servers[alias] = invalid_config(alias, entry, error)
-    # Of a server that is switched off there is nothing to read.
+    # A disabled server has no resources to read.
     wanted_context = tuple(source for source in context if source.server in servers)
     disabled = tuple(alias for alias in aliases if alias not in servers)
     bus = bus.model_copy(update={"servers": servers, "disabled": disabled, "context": wanted_context})
@@ -158,7 +159,7 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
 
 
 def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Location) -> BusConfig:
-    """What is said for all servers; what is wrong joins the mistakes."""
+    """The settings for all servers; mistakes are added to the list."""
     checks = {"timeouts": checked_timeouts, "budget": budget, "context_budget": context_budget}
     for key, checked in checks.items():
         if key in settings:
@@ -183,7 +184,7 @@ def _wanted(enabled: JSON, aliases: list[str], location: Location) -> list[str]:
 def _allowlists(value: JSON, aliases: list[str], location: Location) -> dict[str, JSON]:
     """The lists of `tool_allowlist`, by alias."""
     lists = {str(alias): names for alias, names in location.mapping(value, "tool_allowlist").items()}
-    # A misspelt alias would leave all tools of the server open.
+    # A misspelled alias would allow all tools of the server.
     _refuse_unknown_aliases(lists, aliases, "tool_allowlist", location)
     return lists
 
@@ -192,7 +193,7 @@ def _with_allowlist(entry: JSON, names: JSON, location: Location) -> JSON:
     """The entry with its list of `tool_allowlist`."""
     full = long_form(entry, location)
     if "tool_allowlist" in full:
-        raise location.error("is given for the server and for all of them; keep one", "tool_allowlist")
+        raise location.error("is set for the server and for all servers; keep one", "tool_allowlist")
     return {**full, "tool_allowlist": names}
 
 

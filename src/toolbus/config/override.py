@@ -1,4 +1,4 @@
-"""What a config says about single tools: how a model is to see them, and how long their results may be."""
+"""Overrides for single tools: how a model sees them, and how long their results may be."""
 
 from collections.abc import Mapping
 from typing import TypeVar
@@ -14,41 +14,41 @@ R = TypeVar("R", bound=ConfigModel)
 
 
 class ArgumentOverride(ConfigModel):
-    """What to change of one argument, which is named as the server names it."""
+    """Changes to one argument, identified by the server's name for it."""
 
     name: str | None = Field(default=None, min_length=1)
-    """What the model calls it."""
+    """The name the model sees."""
     description: str | None = None
-    """What the model is told about it."""
+    """The description the model sees."""
     default: object = None
-    """Sent when the model gives none."""
+    """Sent if the model omits the argument."""
     value: object = None
     """Always sent; the model does not see the argument."""
     hide: bool = False
-    """Whether the model does not see the argument."""
+    """Whether to hide the argument from the model."""
 
 
 class ToolOverride(ConfigModel):
-    """What to change of a tool."""
+    """Changes to a tool."""
 
     name: str | None = Field(default=None, min_length=1)
-    """What it is called, to the letter."""
+    """The exact public name."""
     description: str | None = None
-    """In location of the server's description."""
+    """Replaces the server's description."""
     append: str | None = None
-    """What is put after the description."""
+    """Text to append to the description."""
     arguments: dict[str, ArgumentOverride] = {}
-    """What to change of its arguments, by the server's names."""
+    """Changes to its arguments, by the server's names."""
     schema_: dict[str, object] | None = Field(default=None, alias="schema")
-    """In location of the server's input schema."""
+    """Replaces the server's input schema."""
     options: dict[str, dict[str, object]] = {}
-    """For providers, by provider."""
+    """Provider-specific options, by provider."""
     budget: Budget | None = None
-    """How long its results may be for a model."""
+    """The maximum length of its results for a model."""
 
     @property
     def rule(self) -> Mapping[str, JSON]:
-        """What is said, as a plain mapping."""
+        """The fields that are set, as a plain mapping."""
         return self.model_dump(exclude_unset=True, by_alias=True, exclude={"budget"})
 
 
@@ -72,7 +72,7 @@ def budget(value: JSON, location: Location, key: str = "budget") -> Budget:
         if name not in ("characters", "tokens"):
             raise location.unknown_key(name, ("characters", "tokens"), key)
         if isinstance(number, bool) or not isinstance(number, int) or number < Budget.SMALLEST:
-            raise location.error(f"{expected}, of at least {Budget.SMALLEST}", key)
+            raise location.error(f"{expected}, at least {Budget.SMALLEST}", key)
     return Budget(characters=given.get("characters"), tokens=given.get("tokens"))
 
 

@@ -1,7 +1,7 @@
-"""Read a YAML, JSON or TOML file into plain values, and refuse what the parsers would let pass silently.
+"""Read a YAML, JSON or TOML file into plain values, and refuse what the parsers would silently accept.
 
-A key given twice is an error: PyYAML and json keep the last one, and a server would be lost. JSON may have
-comments and trailing commas, as VS Code writes them. Every failure is a ConfigError that names file and line.
+A duplicate key is an error: PyYAML and json keep the last one, and a server would be lost. JSON may have
+comments and trailing commas, as in VS Code. Every failure is a ConfigError that names file and line.
 """
 
 import re
@@ -16,18 +16,18 @@ from toolbus.core.records import JSON
 if TYPE_CHECKING:
     import yaml
 
-# A string is matched first, so that `//` in a URL is no comment.
+# A string is matched first, so that `//` in a URL is not a comment.
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|,(?=\s*[}\]])', re.DOTALL)
 
 
 def read_document(path: Path) -> Mapping[JSON, JSON]:
-    """The mapping that the file holds; its format follows from the ending of its name."""
+    """Read the mapping in the file; its extension determines the format."""
     return document_in(read_content(path), path)
 
 
 def read_content(path: Path) -> bytes:
-    """What the file holds, as it is."""
+    """Read the file's raw content."""
     location = Location(file=str(path))
     if path.is_dir():
         raise location.error("is a folder; name the file in it")
@@ -46,9 +46,9 @@ def document_in(content: bytes, path: Path) -> Mapping[JSON, JSON]:
     location = Location(file=str(path))
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
-        raise location.error(f"unknown file format; name it with one of {', '.join(_PARSERS)}")
+        raise location.error(f"unknown file format; use one of the extensions {', '.join(_PARSERS)}")
     try:
-        # utf-8-sig: editors on Windows put a byte order mark in front.
+        # utf-8-sig: editors on Windows add a byte order mark.
         text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
         raise location.error("is not UTF-8; save it as UTF-8") from None
@@ -66,7 +66,7 @@ def document_in(content: bytes, path: Path) -> Mapping[JSON, JSON]:
 def _yaml(text: str, location: Location) -> JSON:
     import yaml
 
-    # All `from None`: the parser's errors quote the text around, secrets among it.
+    # All `from None`: the parser's errors quote surrounding text, including secrets.
     try:
         return _constructed(text, location)
     except yaml.MarkedYAMLError as error:
@@ -96,10 +96,10 @@ def _constructed(text: str, location: Location) -> JSON:
 
 
 def _refuse_duplicates(root: "yaml.Node", location: Location) -> None:
-    """ConfigError if a mapping anywhere below gives a key twice."""
+    """ConfigError if any mapping below has a duplicate key."""
     import yaml
 
-    # On the nodes, before merge keys are resolved: overriding what `<<` brings is no duplicate.
+    # On the nodes, before merge keys are resolved: overriding a key from `<<` is not a duplicate.
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -135,22 +135,22 @@ def _json(text: str, location: Location) -> JSON:
         return None
     try:
         return json.loads(without_comments(text), object_pairs_hook=mapping)
-    except json.JSONDecodeError as error:  # it holds the whole text, hence `from None`
+    except json.JSONDecodeError as error:  # it holds the whole text, so `from None`
         raise _malformed("JSON", error.msg, location, error.lineno) from None
 
 
 def without_comments(text: str) -> str:
-    """The text of a JSON file with spaces for its comments and trailing commas."""
+    """The text of a JSON file with its comments and trailing commas replaced by spaces."""
     return _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
 
 
 def has_comments(text: str) -> bool:
-    """Whether the text of a JSON file holds comments."""
+    """Whether the text of a JSON file contains comments."""
     return any(not found.group().startswith('"') for found in _COMMENT.finditer(text))
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Spaces for a comment or comma, so that lines keep their numbers; strings stay as they are."""
+    """Spaces for a comment or comma, so that line numbers stay the same; strings are unchanged."""
     found = match.group()
     return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
 
@@ -173,9 +173,9 @@ def _given_twice(key: str, location: Location, line: int | None) -> ConfigError:
     return location.error(f"{where}key {key!r} is given twice; keep one", key)
 
 
-def _malformed(form: str, reason: str, location: Location, line: int | None) -> ConfigError:
+def _malformed(file_format: str, reason: str, location: Location, line: int | None) -> ConfigError:
     where = f"line {line}: " if line else ""
-    return location.error(f"{where}not valid {form}: {' '.join(reason.split())}")
+    return location.error(f"{where}not valid {file_format}: {' '.join(reason.split())}")
 
 
 _PARSERS: dict[str, Callable[[str, Location], JSON]] = {

@@ -16,7 +16,8 @@ from toolbus.config.editing.edit import servers_in, with_servers
 from toolbus.config.editing.save import save
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.editing.yaml_text import as_yaml
-from toolbus.config.importing.editors import EDITORS, Imported, ImportFile, found_files, imported
+from toolbus.config.importing.convert import Imported, imported
+from toolbus.config.importing.editors import EDITORS, ImportFile, found_files
 from toolbus.config.location import is_mapping
 from toolbus.config.project import DOTENV
 from toolbus.config.secrets.env_file import add_secrets, env_values

@@ -1,1 +1,1 @@
-"""Change the text of a config, and save it."""
+"""Edit the text of a config, and save it."""

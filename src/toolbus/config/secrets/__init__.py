@@ -1,1 +1,1 @@
-"""Secrets of a config: parse, look up, fill in and redact them."""
+"""The secrets of a config: find references and literals, look values up, fill them in, redact them."""
