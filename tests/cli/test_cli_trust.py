@@ -327,7 +327,7 @@ def test_hostile_text_is_written_out_and_makes_no_line_of_its_own(tmp_path: Path
     ("text", "problem"),
     [
         ("servers: [", "not valid YAML"),
-        ("servers: {a: {command: x, args: ['${']}}", "a ${ is never closed"),
+        ("servers: {a: {command: x, args: ['${']}}", "a ${ is not closed"),
         ("", "is empty"),
     ],
 )

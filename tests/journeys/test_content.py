@@ -62,7 +62,7 @@ async def test_a_template_is_filled_in(asker: Place) -> None:
             await bus.read_resource("ask", TEMPLATE, {"language": "go"})
         with pytest.raises(ArgumentsError, match="no value for 'language' and 'path'"):
             await bus.read_resource("ask", TEMPLATE)
-        with pytest.raises(ArgumentsError, match="it has no 'colour', only language, path"):
+        with pytest.raises(ArgumentsError, match="unknown variable 'colour'; known: language, path"):
             await bus.read_resource("ask", TEMPLATE, {"language": "go", "path": "x", "colour": "red"})
     assert read == Embedded(
         uri="code://go/src/main.go", text="go at src/main.go", mime_type="text/plain", meta=read.meta
