@@ -160,7 +160,7 @@ def test_a_damaged_record_is_none(damaged: bytes, file: Path) -> None:
     kept = record(agreed(file))
     kept.write_bytes(damaged)
     with pytest.raises(
-        ConfigNotTrusted, match="the record of it is damaged; review and accept it: toolbus trust"
+        ConfigNotTrusted, match="its trust record is damaged; review and accept it: toolbus trust"
     ):
         found_config()
     agreed(file)
