@@ -232,7 +232,7 @@ def test_a_tool_that_says_error_is_a_failure_and_its_text_a_result(runs: dict[st
 def test_a_tool_that_takes_too_long_is_a_failure_in_one_line(runs: dict[str, Done]) -> None:
     run = runs["too long"]
     message = (
-        "server 'post': tool 'hang' gave no answer in 0.2 s; "
+        "server 'post': tool 'hang' timed out after 0.2 s; "
         "give it more time with --timeout, or timeouts.call in the config"
     )
     assert json.loads(run.stdout) == {"error": {"type": "CallTimeout", "message": message}}

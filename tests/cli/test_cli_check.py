@@ -76,7 +76,7 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
         problem(
             "error",
             "handshake failed: HTTP 401 Unauthorized",
-            "give it valid credentials: headers, or auth: {type: bearer, token: ...}",
+            "set valid credentials in headers, or in auth: {type: bearer, token: ...}",
         )
     ],
     "nobody": [

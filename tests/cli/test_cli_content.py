@@ -260,7 +260,7 @@ def test_a_blob_alone_goes_to_a_pipe_and_none_goes_between_texts(folder: Path, r
             2,
             "docs://{lang}/page{?draft}: no value for 'lang'; it takes lang=... draft=...",
         ),
-        ("odd value", 2, "docs://guide: it has no 'lang', only fixed text"),
+        ("odd value", 2, "docs://guide: unknown variable 'lang'; known: none"),
         ("no pair", 2, "'lang' is not KEY=VALUE; write for example text='buy tea'"),
         ("shared", 2, "docs, other have 'shared://here'; say which: toolbus read docs ..."),
         ("no server", 2, "server 'dosc': unknown server; did you mean 'docs'?"),

@@ -327,7 +327,7 @@ def test_hostile_text_is_written_out_and_makes_no_line_of_its_own(tmp_path: Path
     ("text", "problem"),
     [
         ("servers: [", "not valid YAML"),
-        ("servers: {a: {command: x, args: ['${']}}", "a ${ is never closed"),
+        ("servers: {a: {command: x, args: ['${']}}", "a ${ is not closed"),
         ("", "is empty"),
     ],
 )
@@ -434,7 +434,7 @@ def test_watch_takes_an_edit_of_a_found_config_only_once_it_is_trusted(tmp_path:
         assert toolbus("trust", "--yes", folder=folder).returncode == 0
         screen.until("toolbus.yaml was changed and is in force")
         (folder / ".env").write_text("A=1")
-        screen.until(f"kept as it was: {file} is not trusted any more: .env changed since")
+        screen.until(f"kept as it was: {file} is no longer trusted: .env changed")
         screen.press("\x03")
         assert screen.ended() == 130
     assert (folder / "ran").exists()

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 
 from toolbus.config import BusConfig, load
 from toolbus.config.dialects import container
-from toolbus.config.location import Place, is_list, is_mapping
+from toolbus.config.location import Location, is_list, is_mapping
 from toolbus.config.schema import config_schema
 
 
@@ -32,7 +32,7 @@ def _fits_the_schema(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:  # pyri
 
     def config_in(document: Mapping[Any, Any], path: Path | None = None) -> BusConfig:
         config = read(document, path)
-        place = Place(file=None if path is None else str(path))
+        place = Location(file=None if path is None else str(path))
         is_ours = "servers" in document and not container(document, place).foreign
         if is_ours and is_plain(document) and not any(one.mistake for one in config.servers.values()):
             # Entries that `enabled_servers` leaves out are not checked.

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from toolbus.config import ContextSource, load_config
-from toolbus.config.editors import Source, imported
+from toolbus.config.importing.convert import imported
+from toolbus.config.importing.editors import ImportFile
 from toolbus.errors import ConfigError
 
 SERVERS = {"docs": {"command": "docs-server"}, "notes": {"command": "notes-server"}}
@@ -51,9 +52,9 @@ def test_of_a_server_that_is_switched_off_there_is_nothing_to_read(off: dict[str
             "context[0].server",
             "no server has the alias 'doc'; did you mean 'docs'?",
         ),
-        ({"context_budget": 20}, "context_budget", "expected a number of tokens, of at least 200"),
-        ({"context_budget": True}, "context_budget", "expected a number of tokens, of at least 200"),
-        ({"context_budget": "4k"}, "context_budget", "expected a number of tokens, of at least 200"),
+        ({"context_budget": 20}, "context_budget", "expected a number of tokens, at least 200"),
+        ({"context_budget": True}, "context_budget", "expected a number of tokens, at least 200"),
+        ({"context_budget": "4k"}, "context_budget", "expected a number of tokens, at least 200"),
         ({"contxt": [GUIDE]}, "contxt", "unknown key; did you mean 'context'?"),
     ],
 )
@@ -96,6 +97,6 @@ def test_an_import_leaves_it_behind_with_a_note(tmp_path: Path) -> None:
             '{"mcpServers": {"docs": {"command": "docs-server"}, "notes": {"command": "notes-server"}}, '
             f'"context_budget": 500, "context": {context}}}'
         )
-        found = imported(Source(editor="file", path=file, folder=tmp_path))
+        found = imported(ImportFile(editor="file", path=file, folder=tmp_path))
         assert list(found.servers) == ["docs", "notes"]
-        assert len([note for note in found.notes if note.startswith("context was left out")]) == notes
+        assert len([note for note in found.notes if note.startswith("context was skipped")]) == notes

@@ -278,11 +278,15 @@ NO_SERVERS = (
             NO_SERVERS,
         ),
         ({"servers": {}, "nameing": "auto"}, "nameing", "unknown key; did you mean 'naming'?"),
-        ({"servers": None}, "servers", "expected a mapping of servers, or a list of them with alias or name"),
+        (
+            {"servers": None},
+            "servers",
+            "expected a mapping of servers, or a list of servers with an alias or name",
+        ),
         (
             {"mcpServers": 3},
             "mcpServers",
-            "expected a mapping of servers, or a list of them with alias or name",
+            "expected a mapping of servers, or a list of servers with an alias or name",
         ),
         ({"servers": [NPX]}, "servers[0]", "a server needs an alias: a non-empty string"),
         ({"servers": ["https://x.test"]}, "servers[0]", "a server needs an alias: a non-empty string"),
@@ -296,7 +300,7 @@ NO_SERVERS = (
         (
             {"servers": {"a": {"alias": "b", **NPX}}},
             "servers.a.alias",
-            "'a' calls itself otherwise; keep one alias",
+            "'a' has a different alias; keep one",
         ),
         (
             {"servers": {"alpha": NPX}, "enabled_servers": ["alpa"]},
@@ -321,7 +325,7 @@ NO_SERVERS = (
         (
             {"servers": {}, "naming": "{serve}_{tool}"},
             "naming",
-            "unknown field {serve} in the template; known are {server}, {tool}; did you mean 'server'?",
+            "unknown field {serve} in the template; known: {server}, {tool}; did you mean 'server'?",
         ),
         (
             {"servers": {}, "naming": "{server}"},

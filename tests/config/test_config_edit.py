@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolbus.config.edit import new_document, servers_in, with_servers, with_switch, without_server
+from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
 from toolbus.config.read import document_in
 from toolbus.errors import ConfigError
 

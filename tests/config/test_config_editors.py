@@ -10,8 +10,9 @@ import yaml
 from tests.config.test_config_dialects import DIALECTS
 from tests.config.test_config_entries import WRONG
 from toolbus.config import load_config
-from toolbus.config.editors import EDITORS, Imported, Source, found_files, imported
-from toolbus.config.literals import Secret
+from toolbus.config.importing.convert import Imported, imported
+from toolbus.config.importing.editors import EDITORS, ImportFile, found_files
+from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ConfigError
 
 NPX = {"command": "npx", "args": ["-y", "pkg"]}
@@ -25,7 +26,7 @@ def written(path: Path, content: Any) -> Path:
 
 
 def taken_over(folder: Path, content: Any, *, editor: str = "file", name: str = "c.json") -> Imported:
-    return imported(Source(editor=editor, path=written(folder / name, content), folder=folder))
+    return imported(ImportFile(editor=editor, path=written(folder / name, content), folder=folder))
 
 
 EVERYWHERE = {
@@ -177,7 +178,7 @@ def test_a_wrong_entry_is_left_out_with_its_reason_and_the_others_come(
 
     assert result.servers == {"b": NPX}
     (note,) = result.notes
-    assert note.startswith("server 'a' was left out: ")
+    assert note.startswith("server 'a' was skipped: ")
     assert note.endswith(problem)
     assert "s3cret" not in note
 
@@ -188,8 +189,8 @@ def test_entries_without_a_name_of_their_own_are_left_out_alone(tmp_path: Path) 
 
     assert result.servers == {"a": NPX, "b": {"command": "y"}}
     assert result.notes == (
-        "entry 2 was left out: it has no name",
-        "entry 3 was left out: 'a' is the name of another one",
+        "entry 2 was skipped: it has no name",
+        "entry 3 was skipped: 'a' is already the name of another entry",
     )
 
 
@@ -211,14 +212,14 @@ def test_what_is_left_out_or_changed_is_told(tmp_path: Path) -> None:
         "unwanted": {"command": "x", "enabled": False},
     }
     assert result.notes == (
-        "naming was left out: it is said once for all servers",
-        "server 'a': left out what has no meaning here: autoApprove, trust",
-        "server 'off': cwd is a relative path; it now starts at the folder of the new file",
-        "server 'off' is switched off, and stays so: enabled is false",
-        "server 'broken and off' was left out: comand: unknown key; did you mean 'command'?",
-        "server 'asks': the editor asked for 'key'; set it in the environment or in a .env",
-        "server 'asks': only an editor knows ${workspaceFolderBasename}; write its value in its place",
-        "server 'unwanted' is switched off, and stays so: enabled is false",
+        "naming was skipped: it applies to all servers",
+        "server 'a': ignored keys without a meaning here: autoApprove, trust",
+        "server 'off': cwd is a relative path, now relative to the folder of the new file",
+        "server 'off' is disabled there, so it has enabled: false here",
+        "server 'broken and off' was skipped: comand: unknown key; did you mean 'command'?",
+        "server 'asks': the editor prompts for 'key'; set it in the environment or in a .env",
+        "server 'asks': ${workspaceFolderBasename} only exists inside an editor; replace it with its value",
+        "server 'unwanted' is disabled there, so it has enabled: false here",
     )
 
 
@@ -236,7 +237,7 @@ def test_claude_code_has_servers_for_the_user_and_for_the_project(slashes: str, 
     result = taken_over(tmp_path, document, editor="claude-code", name=".claude.json")
 
     assert result.servers == {"a": {**NPX, "enabled": False}, "b": {"command": "local"}, "c": NPX}
-    assert result.notes == ("server 'a' is switched off, and stays so: enabled is false",)
+    assert result.notes == ("server 'a' is disabled there, so it has enabled: false here",)
 
 
 def test_gemini_fills_in_names_without_braces_and_has_lists_of_servers(tmp_path: Path) -> None:
@@ -257,7 +258,7 @@ def test_gemini_fills_in_names_without_braces_and_has_lists_of_servers(tmp_path:
         "c": {**NPX, "enabled": False},
     }
     assert result.secrets == ()
-    assert result.notes[0] == "server 'a': $NAME became ${NAME}, as it is written here"
+    assert result.notes[0] == "server 'a': $NAME became ${NAME}"
 
 
 def test_vs_code_may_comment_its_files_and_have_settings_without_servers(tmp_path: Path) -> None:
@@ -324,11 +325,11 @@ def test_goose_extensions_that_are_servers_come_over(editor: str, tmp_path: Path
         Secret(server="remote", key="headers.X-Api-Key", name="REMOTE_API_KEY", value="k-123"),
     )
     assert result.notes[:5] == (
-        "'developer' was left out: it is a part of Goose (builtin), not an MCP server",
-        "'todo' was left out: it is a part of Goose (platform), not an MCP server",
+        "'developer' was skipped: it is built into Goose (builtin), not an MCP server",
+        "'todo' was skipped: it is built into Goose (platform), not an MCP server",
         "server 'github': Goose keeps GITHUB_TOKEN in its keyring; set it in the environment or in a .env",
         "server 'remote': Goose keeps OTHER in its keyring; set it in the environment or in a .env",
-        "server 'bad' was left out: env_keys: expected a list of strings",
+        "server 'bad' was skipped: env_keys: expected a list of strings",
     )
     load_config({"servers": result.servers})
 

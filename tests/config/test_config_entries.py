@@ -162,7 +162,7 @@ def test_a_relative_ca_bundle_lies_beside_the_config(tmp_path: Path, monkeypatch
     }
 
 
-BEARER = "allowed is {type: bearer, token: ...} or the token itself"
+BEARER = "use {type: bearer, token: ...} or the token itself"
 STDIO: dict[str, Any] = {"command": "npx"}
 HTTP: dict[str, Any] = {"url": "https://x.test"}
 WRONG: list[tuple[object, str | None, str]] = [
@@ -186,33 +186,33 @@ WRONG: list[tuple[object, str | None, str]] = [
     (
         {"type": "http", "transport": "stdio", **HTTP},
         "transport",
-        "type and transport say different things; keep one",
+        "type and transport conflict; keep one",
     ),
-    ({**STDIO, **HTTP}, "url", "command and url exclude each other; keep one"),
-    ({}, None, "has neither command nor url; give command (stdio) or url (streamable-http, sse)"),
+    ({**STDIO, **HTTP}, "url", "command and url are mutually exclusive; keep one"),
+    ({}, None, "has neither command nor url; set command (stdio) or url (streamable-http, sse)"),
     (
         {"transport": "sse"},
         None,
-        "has neither command nor url; give command (stdio) or url (streamable-http, sse)",
+        "has neither command nor url; set command (stdio) or url (streamable-http, sse)",
     ),
     ({"type": "stdio", **HTTP}, "type", "transport 'stdio' needs command, not url"),
     ({"transport": "sse", **STDIO}, "transport", "transport 'sse' needs url, not command"),
     ({"serverUrl": "ftp://s3cret"}, "serverUrl", "expected a URL that starts with http:// or https://"),
     ("s3cret words", "url", "expected a URL that starts with http:// or https://"),
     ({"url": 5}, "url", "expected a string; put it in quotes"),
-    ({"server": "s3cret"}, "server", "expected an MCP server object of this process; a file cannot hold one"),
+    ({"server": "s3cret"}, "server", "expected an MCP server object; a file cannot contain one"),
     (None, None, "expected a mapping with command or url, or a URL"),
     (5, None, "expected a mapping with command or url, or a URL"),
     (True, None, "expected a mapping with command or url, or a URL"),
     ([STDIO], None, "expected a mapping with command or url, or a URL"),
     (date(2026, 1, 1), None, "expected a mapping with command or url, or a URL"),
     ({"connection": "s3cret"}, "connection", "expected a mapping"),
-    ({"connection": STDIO, **STDIO}, "command", "is given in connection and beside it; keep one"),
+    ({"connection": STDIO, **STDIO}, "command", "is set in connection and beside it; keep one"),
     ({"command": ["npx", 5]}, "command", "expected a list of strings"),
     (
         {"command": []},
         None,
-        "has neither command nor url; give command (stdio) or url (streamable-http, sse)",
+        "has neither command nor url; set command (stdio) or url (streamable-http, sse)",
     ),
     ({**STDIO, "args": "s3cret"}, "args", "expected a list of strings"),
     ({**STDIO, "args": ["s3cret", 5]}, "args[1]", "expected a string; put it in quotes"),
@@ -252,7 +252,7 @@ WRONG: list[tuple[object, str | None, str]] = [
     (
         {**HTTP, "auth": "s3cret", "headers": {"authorization": "x"}},
         "auth",
-        "auth and an Authorization header exclude each other; keep one",
+        "auth and an Authorization header are mutually exclusive; keep one",
     ),
 ]
 

@@ -143,7 +143,7 @@ def test_a_malformed_file_is_told_its_line_and_not_its_content(
         (
             "c.conf",
             "servers: {}",
-            "unknown file format; name it with one of .yaml, .yml, .json, .jsonc, .toml",
+            "unknown file format; use one of the extensions .yaml, .yml, .json, .jsonc, .toml",
         ),
     ],
 )

@@ -8,9 +8,10 @@ import pytest
 
 from tests.config.test_config_editors import NPX, taken_over, written
 from toolbus.config import load_config
-from toolbus.config.editors import found_files, imported
+from toolbus.config.importing.convert import imported
+from toolbus.config.importing.editors import found_files
 
-NO_SIGN_IN = "its sign-in in the browser does not come over; set auth, or an Authorization header, to a token"
+NO_SIGN_IN = "its browser sign-in cannot be imported; set auth, or an Authorization header, to a token"
 
 CODEX = """
 model = "gpt-5"
@@ -66,8 +67,8 @@ def test_codex_servers_come_over(editor: str, tmp_path: Path) -> None:
         "signed": {"url": "https://y.test/mcp", "timeouts": {"connect": 1.5}},
     }
     assert result.notes == (
-        "server 'none' was left out: enabled_tools: is empty, which allows no tool; name some",
-        "server 'remote' is switched off, and stays so: enabled is false",
+        "server 'none' was skipped: enabled_tools: is empty, which allows no tools; list at least one",
+        "server 'remote' is disabled there, so it has enabled: false here",
         f"server 'signed': {NO_SIGN_IN}",
     )
     load_config({"servers": result.servers})
@@ -80,7 +81,7 @@ def test_a_list_of_tools_beside_the_servers_is_honored_whatever_the_words_of_the
     result = taken_over(tmp_path, text, name="config.toml")
 
     assert result.servers == {}
-    assert result.notes == ("server 'a' was left out: enabled_tools: unknown key; did you mean 'enabled'?",)
+    assert result.notes == ("server 'a' was skipped: enabled_tools: unknown key; did you mean 'enabled'?",)
 
 
 ZED = """
@@ -106,9 +107,7 @@ def test_zed_servers_come_over_from_a_commented_file(editor: str, tmp_path: Path
         "old": {"command": "/bin/x", "args": ["run"], "env": {"LEVEL": "info"}},
         "web": {"url": "https://x.test/mcp", "headers": {"X-Team": "a"}, "enabled": False},
     }
-    assert (
-        "server 'ext' was left out: it is an extension of Zed, and only Zed knows its command" in result.notes
-    )
+    assert "server 'ext' was skipped: it is a Zed extension; only Zed knows its command" in result.notes
 
 
 OPENCODE: dict[str, Any] = {
@@ -178,9 +177,9 @@ def test_inputs_of_vs_code_keep_their_defaults(tmp_path: Path) -> None:
     assert result.servers["a"]["env"] == {**env, "REGION": "${input:region:-eu}"}
     set_it = "set it in the environment or in a .env"
     assert result.notes == (
-        f"server 'a': the editor asked for 'region'; {set_it}, or its default is used",
-        f"server 'a': the editor asked for 'key'; {set_it}",
-        f"server 'a': the editor asked for 'odd'; {set_it}",
+        f"server 'a': the editor prompts for 'region'; {set_it}, or its default is used",
+        f"server 'a': the editor prompts for 'key'; {set_it}",
+        f"server 'a': the editor prompts for 'odd'; {set_it}",
     )
 
 

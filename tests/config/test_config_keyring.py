@@ -99,7 +99,7 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setitem(sys.modules, "keyring", None)
 
     assert missing("${keyring:hub.example/ann}") == (
-        "server 'a': env.V: secret 'keyring:hub.example/ann' needs the package keyring; "
+        "server 'a': env.V: secret 'keyring:hub.example/ann' needs the keyring package; "
         'pip install "toolbus[keyring]"'
     )
 

@@ -11,9 +11,10 @@ import pytest
 
 from tests.config.test_config_secrecy import random_texts
 from toolbus.config import Resolved, Secrets, load_config, load_server, resolved
-from toolbus.config.editors import Imported, Source, imported
-from toolbus.config.literals import Secret
-from toolbus.config.written import as_yaml
+from toolbus.config.editing.yaml_text import as_yaml
+from toolbus.config.importing.convert import Imported, imported
+from toolbus.config.importing.editors import ImportFile
+from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ToolbusError
 
 GITHUB = "ghp_" + "a1B2c3D4" * 4
@@ -23,7 +24,7 @@ OPENAI = "sk-proj-" + "a1B2c3D4" * 3
 def taken(folder: Path, servers: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Imported:
     path = folder / "c.json"
     path.write_text(json.dumps({"mcpServers": servers}))
-    return imported(Source(path=path), taken=names)
+    return imported(ImportFile(path=path), taken=names)
 
 
 def resolve(entry: object, names: Mapping[str, str]) -> Resolved:

@@ -223,7 +223,7 @@ def test_a_misspelled_restriction_for_all_servers_is_an_error_in_every_dialect(k
         usable_config({"mcpServers": {"a": NPX}, key: ["x"]})
     assert (caught.value.key, caught.value.problem) == (
         key,
-        f"unknown key, not ignored since it may be there to restrict; did you mean {meant!r}?",
+        f"unknown key, not ignored because it may be a misspelled restriction; did you mean {meant!r}?",
     )
 
     for document in ({"servers": {"a": NPX}, key: ["x"]}, {"config": {"servers": {"a": NPX}, key: ["x"]}}):

@@ -13,11 +13,11 @@ from tests.codeblocks import code_blocks
 from tests.config.conftest import misfits
 from toolbus.config import load_config
 from toolbus.config.dialects import SETTINGS
+from toolbus.config.editing.yaml_text import TEMPLATE
 from toolbus.config.entry import IGNORED, KEYS
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.read import read_document
 from toolbus.config.schema import DRAFT, config_schema
-from toolbus.config.written import TEMPLATE
 
 ROOT = Path(__file__).parents[2]
 NPX: dict[str, Any] = {"command": "npx"}

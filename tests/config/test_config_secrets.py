@@ -124,7 +124,7 @@ def numeric(_: str) -> Any:
         (None, "is not set"),
         (silent, "is not set"),
         (failing, "is not set (get_secret raised KeyError)"),
-        (numeric, "is not set (get_secret gave int, not a string)"),
+        (numeric, "is not set (get_secret returned int, not a string)"),
     ],
 )
 def test_a_name_without_a_value_is_named_with_its_field(get_secret: Any, reason: str) -> None:
@@ -174,7 +174,7 @@ def test_a_file_that_cannot_be_read_is_a_missing_secret(tmp_path: Path) -> None:
     error = missing(entry, secrets)
 
     assert (error.field, error.reference) == ("env.T", "file:none")
-    assert str(error).endswith("(FileNotFoundError); check the path, and whether you may read the file")
+    assert str(error).endswith("(FileNotFoundError); check the path and the file's permissions")
     assert "(UnicodeDecodeError)" in str(missing({"command": "${file:latin}"}, secrets))
 
 
@@ -205,7 +205,7 @@ def test_a_command_that_fails_is_a_missing_secret_and_its_arguments_stay_unsaid(
     error = missing({"command": "x", "args": [f'${{cmd:{sys.executable} -c "{code}" s3cret}}']}, secrets)
 
     assert (error.field, error.reference) == ("args[0]", f"cmd:{sys.executable}")
-    assert str(error).endswith(f" {reason}; run the command by hand: it has to print the value")
+    assert str(error).endswith(f" {reason}; run the command yourself; it must print the value")
     assert "s3cret" not in str(error)
 
 

@@ -86,9 +86,9 @@ def test_a_config_that_is_named_is_agreed_to_by_that(file: Path, monkeypatch: py
     ("name", "reason"),
     [
         ("toolbus.yaml", "has changed since you trusted it"),
-        (".env", "is not trusted any more: .env changed since"),
-        ("note.txt", "is not trusted any more: note.txt changed since"),
-        ("own.env", "is not trusted any more: own.env changed since"),
+        (".env", "is no longer trusted: .env changed"),
+        ("note.txt", "is no longer trusted: note.txt changed"),
+        ("own.env", "is no longer trusted: own.env changed"),
     ],
 )
 @pytest.mark.parametrize("change", [appended, Path.unlink])
@@ -109,7 +109,7 @@ def test_a_file_that_comes_into_being_has_to_be_agreed_to(file: Path) -> None:
     (file.parent / ".env").unlink()
     agreed(file)
     (file.parent / ".env").write_text("HOST=evil.example")
-    assert distrust(candidate(file)) == "is not trusted any more: .env changed since"
+    assert distrust(candidate(file)) == "is no longer trusted: .env changed"
 
 
 def test_the_same_bytes_elsewhere_are_another_config(file: Path, tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_damaged_record_is_none(damaged: bytes, file: Path) -> None:
     kept = record(agreed(file))
     kept.write_bytes(damaged)
     with pytest.raises(
-        ConfigNotTrusted, match="the record of it is damaged; review and accept it: toolbus trust"
+        ConfigNotTrusted, match="its trust record is damaged; review and accept it: toolbus trust"
     ):
         found_config()
     agreed(file)
@@ -173,7 +173,7 @@ def test_a_record_without_digests_or_of_another_file_is_none(file: Path) -> None
     wrongs: list[dict[str, Any]] = [{**whole, "digests": {}}, {**whole, "file": "/elsewhere/toolbus.yaml"}]
     for wrong in wrongs:
         kept.write_text(json.dumps(wrong))
-        assert distrust(candidate(file)) == "is not trusted: the record of it is damaged"
+        assert distrust(candidate(file)) == "is not trusted: its trust record is damaged"
 
 
 def test_a_record_that_others_can_write_is_none(file: Path) -> None:
@@ -253,6 +253,6 @@ def test_the_dotenv_file_of_an_editor_config_is_covered(file: Path) -> None:
     file.write_text("servers: {own: {command: own, envFile: '${workspaceFolder}/own.env'}}")
     config = trusted_config(agreed(file))
     (file.parent / "own.env").write_text("A=2")
-    assert distrust(candidate(file)) == "is not trusted any more: own.env changed since"
+    assert distrust(candidate(file)) == "is no longer trusted: own.env changed"
     real = asyncio.run(resolved(config.servers["own"], Secrets(None, config.folder, config.reviewed)))
     assert real.env == {"A": "1"}

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from toolbus.config import BusConfig, ServerConfig, load_config
-from toolbus.config.edit import servers_in, with_servers
-from toolbus.config.written import TEMPLATE, as_yaml
+from toolbus.config.editing.edit import servers_in, with_servers
+from toolbus.config.editing.yaml_text import TEMPLATE, as_yaml
 from toolbus.errors import ConfigError
 
 DEMO = ServerConfig(
@@ -209,7 +209,7 @@ def test_an_alias_that_is_there_is_not_written_twice() -> None:
     with pytest.raises(ConfigError) as caught:
         with_servers(WRITTEN, YAML, {"a": {"command": "z"}})
 
-    assert (caught.value.server, caught.value.problem) == ("a", "is in the file already; rename one")
+    assert (caught.value.server, caught.value.problem) == ("a", "is already in the file; rename one")
 
 
 def test_the_template_loads_with_one_server_to_try(tmp_path: Path) -> None:

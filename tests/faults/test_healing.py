@@ -61,7 +61,7 @@ async def test_a_call_under_way_when_the_process_dies_has_an_unknown_outcome_and
         assert (await bus.call("a_echo", {"text": "back"})).text == "back"
         status = bus.servers["a"]
     assert caught.value.sent
-    assert "check before you repeat it" in str(caught.value)
+    assert "check before you retry" in str(caught.value)
     assert (tmp_path / "trace").read_text() == "x"
     assert (status.state, status.restarts, status.error) == ("ready", 1, None)
 

@@ -74,7 +74,7 @@ CALLS: dict[str, tuple[Callable[[Toolbus], Awaitable[object]], Told]] = {
     "failed": (lambda bus: bus.call("day_fail"), ("day", "fail", "tool_error", None)),
     "late": (
         lambda bus: bus.call("day_hang", timeout=0.2),
-        ("day", "hang", "timed_out", "server 'day': tool 'hang' gave no answer in 0.2 s"),
+        ("day", "hang", "timed_out", "server 'day': tool 'hang' timed out after 0.2 s"),
     ),
 }
 

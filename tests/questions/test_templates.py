@@ -98,13 +98,13 @@ def test_what_stands_in_the_query_may_be_left_out() -> None:
     ("template", "values", "problem"),
     [
         ("a://{b}/{c}", {}, "no value for 'b' and 'c'"),
-        ("a://{b}", {"b": "1", "d": "2"}, "it has no 'd', only b"),
-        ("a://b", {"d": "2"}, "it has no 'd', only fixed text"),
-        ("a://{b", {"b": "1"}, "a brace has no partner"),
-        ("a://b}", {}, "a brace has no partner"),
-        ("a://{}", {}, "'' is no name"),
-        ("a://{b c}", {"b": "1"}, "'b c' is no name"),
-        ("a://{b:0}", {"b": "1"}, "'b:0' is no name"),
+        ("a://{b}", {"b": "1", "d": "2"}, "unknown variable 'd'; known: b"),
+        ("a://b", {"d": "2"}, "unknown variable 'd'; known: none"),
+        ("a://{b", {"b": "1"}, "unbalanced brace"),
+        ("a://b}", {}, "unbalanced brace"),
+        ("a://{}", {}, "'' is not a variable name"),
+        ("a://{b c}", {"b": "1"}, "'b c' is not a variable name"),
+        ("a://{b:0}", {"b": "1"}, "'b:0' is not a variable name"),
     ],
 )
 def test_what_is_wrong_is_named(template: str, values: dict[str, Any], problem: str) -> None:

@@ -19,7 +19,7 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
 from toolbus.agent.failures import ModelFailed
-from toolbus.config.redact import shown_url
+from toolbus.config.secrets.redact import shown_url
 
 LOOKING = 2.0
 """Seconds that a local server gets to say which models it has."""

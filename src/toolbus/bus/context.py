@@ -17,7 +17,7 @@ from urllib.parse import quote
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig, ContextSource
 from toolbus.config.context import context_budget, context_sources
-from toolbus.config.location import Place
+from toolbus.config.location import Location
 from toolbus.core.errors import CallRejected, ServerDown, ServerError, ServerNotFound, ToolbusError
 from toolbus.core.events import Event, ResourceUpdated, StateChanged
 from toolbus.core.records import Budget, Embedded, Resource, ServerStatus, Text, ToolResult
@@ -65,8 +65,8 @@ class ContextProvider:
     ) -> None:
         """Reads nothing yet; ConfigError for a source that is none."""
         self._bus = bus
-        self._sources = None if sources is None else context_sources(list(sources), Place())
-        self._budget = None if budget is None else context_budget(budget, Place())
+        self._sources = None if sources is None else context_sources(list(sources), Location())
+        self._budget = None if budget is None else context_budget(budget, Location())
         self._kept: dict[Key, _Kept] = {}
         self._versions: Counter[Key] = Counter()
         """Counts the changes; what was read before the last one is not good any more."""

@@ -12,7 +12,7 @@ from toolbus.cli.completion.listings import remember
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.config import BusConfig, find_config, found_config, usable_config
-from toolbus.config.find import at_home, named_config
+from toolbus.config.find import named_config, with_config_cwd
 from toolbus.core.errors import ConfigError, ServerNotFound
 from toolbus.core.events import Event, Logged, StateChanged
 from toolbus.core.interactions import Interactions
@@ -74,7 +74,7 @@ def written(settings: Settings) -> BusConfig:
     with _no_config_told():
         if named := settings.config or named_config():
             return usable_config(named)
-        return at_home(usable_config(find_config()))
+        return with_config_cwd(usable_config(find_config()))
 
 
 @contextmanager

@@ -1,11 +1,11 @@
-"""What the user wants: servers and settings, read from any dialect, secrets filled in late."""
+"""Servers and settings from a config in any dialect; secrets are filled in when a server connects."""
 
 from toolbus.config.context import ContextSource
-from toolbus.config.expand import Resolved, Secrets, resolved
 from toolbus.config.find import find_config
 from toolbus.config.load import load_config, load_server, usable_config
-from toolbus.config.lookup import GetSecret
 from toolbus.config.model import Auth, BusConfig, ServerConfig, Timeouts, Transport
+from toolbus.config.secrets.expand import Resolved, Secrets, resolved
+from toolbus.config.secrets.lookup import GetSecret
 from toolbus.config.trust import bus_config, found_config
 
 __all__ = [

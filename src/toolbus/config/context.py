@@ -1,24 +1,24 @@
-"""Which resources belong into the context of an agent: `context: [{server: docs, uri: "file:///notes/*"}]`."""
+"""The resources that go into an agent's context: `context: [{server: docs, uri: "file:///notes/*"}]`."""
 
 from collections.abc import Iterable
 
 from pydantic import Field
 
-from toolbus.config.location import Place, is_list, is_mapping, near_miss
-from toolbus.config.record import Record
+from toolbus.config.base import ConfigModel
+from toolbus.config.location import Location, is_list, is_mapping, near_miss
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
 # Codex puts up to 32 KiB of project documents into a prompt, which is about as many tokens
-# (developers.openai.com/codex/guides/agents-md). It goes along with every request to the model, so it is
-# less than a single result may have.
+# (developers.openai.com/codex/guides/agents-md). Every request to the model includes it, so it is smaller
+# than the limit for a single result.
 CONTEXT_BUDGET = 8_000
 SMALLEST = 200
-"""In tokens: room for the line that says what was left out, and for something beside it."""
+"""In tokens: enough for the line about skipped resources, and some content."""
 
 
-class ContextSource(Record):
-    """A resource of a server, or all of its listed resources that a pattern fits: `*` is any characters."""
+class ContextSource(ConfigModel):
+    """A resource of a server, or all listed resources that match a pattern; `*` matches anything."""
 
     server: str = Field(min_length=1)
     """The alias of the server."""
@@ -27,38 +27,38 @@ class ContextSource(Record):
 
 
 def context_sources(
-    value: JSON, place: Place, aliases: Iterable[str] | None = None
+    value: JSON, location: Location, aliases: Iterable[str] | None = None
 ) -> tuple[ContextSource, ...]:
-    """The sources that are listed; ConfigError if one is no source, or of none of these servers."""
+    """The listed sources; ConfigError if one is invalid, or names none of these servers."""
     if not is_list(value):
-        raise place.error("expected a list of {server: ..., uri: ...}", "context")
+        raise location.error("expected a list of {server: ..., uri: ...}", "context")
     known = None if aliases is None else list(aliases)
     sources: list[ContextSource] = []
     for index, entry in enumerate(value):
         key = f"context[{index}]"
-        source = entry if isinstance(entry, ContextSource) else _source(entry, place, key)
+        source = entry if isinstance(entry, ContextSource) else _source(entry, location, key)
         if known is not None and source.server not in known:
             hint = near_miss(source.server, known)
-            raise place.error(f"no server has the alias {source.server!r}{hint}", f"{key}.server")
+            raise location.error(f"no server has the alias {source.server!r}{hint}", f"{key}.server")
         sources.append(source)
     return tuple(sources)
 
 
-def context_budget(value: JSON, place: Place) -> int:
-    """The number of tokens; ConfigError if it is none, or too small for anything."""
+def context_budget(value: JSON, location: Location) -> int:
+    """The number of tokens; ConfigError if it is invalid or too small."""
     if isinstance(value, bool) or not isinstance(value, int) or value < SMALLEST:
-        raise place.error(f"expected a number of tokens, of at least {SMALLEST}", "context_budget")
+        raise location.error(f"expected a number of tokens, at least {SMALLEST}", "context_budget")
     return value
 
 
 def is_context(value: JSON) -> bool:
-    """Whether that is a context of ours: hosts have a key of that name, too, for something else."""
+    """Whether the value is our `context`: some hosts use that key for something else."""
     return is_list(value) and any(is_mapping(entry) and "uri" in entry for entry in value)
 
 
-def _source(entry: JSON, place: Place, key: str) -> ContextSource:
-    fields = place.mapping(entry, key)
+def _source(entry: JSON, location: Location, key: str) -> ContextSource:
+    fields = location.mapping(entry, key)
     try:
         return ContextSource(**{str(name): value for name, value in fields.items()})
     except ConfigError as error:
-        raise place.relocated(error, lambda own: f"{key}.{own}") from None
+        raise location.relocated(error, lambda own: f"{key}.{own}") from None

@@ -1,6 +1,6 @@
-"""Find the servers in a document, wherever the host it was written for keeps them.
+"""Find the servers in a document, wherever its host keeps them.
 
-A dialect is a row in a table. The entries themselves are read in `toolbus.config.entry`.
+A dialect is a row in a table. The entries themselves are parsed in `toolbus.config.entry`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,8 +9,8 @@ from pathlib import PurePath
 
 from toolbus.config.context import is_context
 from toolbus.config.entry import is_server, unwrapped
-from toolbus.config.location import Mistakes, Place, is_list, is_mapping, near_miss
-from toolbus.config.restricting import RESTRICTING, restricting_key
+from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
+from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -30,14 +30,14 @@ SETTINGS = (
     *("resource_tools", "prompt_tools", "roots"),
     *("context", "context_budget"),
 )
-"""What is said for all servers; honoured beside every container."""
+"""Settings for all servers; accepted beside every container."""
 
-# In these files every key beside the servers is ours, or wrong.
-_OURS = (("servers",), ("config", "servers"))
+# In these files, every key beside the servers is ours or a mistake.
+_OWN_CONTAINERS = (("servers",), ("config", "servers"))
 # VS Code's own keys beside `servers`; `$schema` is for editors.
 BESIDE_SERVERS = ("inputs", "sandbox", "$schema")
 _FILES_OF_EDITORS = ("mcp.json", ".mcp.json")
-_RESTRICTING = (*RESTRICTING, "enabled_servers", "tool_allowlist")
+_RESTRICTION_KEYS = (*RESTRICTION_KEYS, "enabled_servers", "tool_allowlist")
 
 _OTHERS = ", ".join(".".join(path) for path in CONTAINERS[1:])
 _EXPECTED = "expected 'servers: {NAME: {command: ...}}', or one of " + _OTHERS
@@ -45,49 +45,49 @@ _EXPECTED = "expected 'servers: {NAME: {command: ...}}', or one of " + _OTHERS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """The entries of a document by alias, in their order, and what it says for all servers."""
+    """The entries of a document by alias, in order, and its settings for all servers."""
 
     entries: Mapping[str, JSON]
     settings: Mapping[str, JSON]
     foreign: bool = False
-    """Whether the document is another host's, which has keys of its own."""
+    """Whether the document belongs to another host, which has its own keys."""
     misnamed: Mapping[str, ConfigError] = field(default_factory=dict[str, ConfigError])
-    """Entries whose alias is wrong, by what they are called instead."""
+    """Entries with an invalid alias, by the name used in messages."""
     mistakes: Mistakes = field(default_factory=Mistakes)
-    """What is wrong beside the entries."""
+    """Mistakes outside the entries."""
 
 
-def container(document: Mapping[JSON, JSON], place: Place) -> Container:
+def container(document: Mapping[JSON, JSON], location: Location) -> Container:
     """The servers of the document; ConfigError when there is no container, or more than one.
 
-    Other mistakes are kept in what it returns.
+    Other mistakes are collected in the result.
     """
-    found = list(_containers(document))
+    found = list(containers(document))
     if not found and "serverName" in document:  # AIDK: the document is the one server
-        return _aliased([document], "server", place)
+        return _aliased([document], "server", location)
     if not found:
         wrong = next((hint for key in document if (hint := near_miss(key, _names()))), "")
-        raise place.error(f"no servers found; {_EXPECTED}{wrong}")
+        raise location.error(f"no servers found; {_EXPECTED}{wrong}")
     if len(found) > 1:
         both = " and ".join(repr(".".join(path)) for path, _ in found)
-        raise place.error(f"more than one list of servers: {both}; keep one")
+        raise location.error(f"more than one list of servers: {both}; keep one")
     path, holder = found[0]
     settings = settings_in(document, holder)
-    if path not in _OURS:
+    if path not in _OWN_CONTAINERS:
         settings = without_foreign(settings)
-    foreign = path not in _OURS or _is_of_editor(document, place)
+    foreign = path not in _OWN_CONTAINERS or _is_of_editor(document, location)
     if path == ("servers",) and not foreign:
-        mistakes = _unknown_keys(document, place)
+        mistakes = _unknown_keys(document, location)
     else:
-        mistakes = _misspelled_restrictions((document, holder), place)
-    aliased = _aliased(holder[path[-1]], ".".join(path), place)
+        mistakes = _misspelled_restrictions((document, holder), location)
+    aliased = _aliased(holder[path[-1]], ".".join(path), location)
     return replace(aliased, settings=settings, foreign=foreign, mistakes=mistakes)
 
 
 def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:
-    """The same; code may leave out the container around its servers, of which there may be none."""
+    """The document, with a container added if code passed bare servers, or none at all."""
     entries = {alias: entry for alias, entry in document.items() if alias not in SETTINGS}
-    # One server is enough to know the others for servers, too: a wrong one is to be told as such.
+    # If one entry is a server, treat the others as servers too, so that mistakes in them are reported.
     is_bare = any(_is_aliased(*pair) for pair in entries.items()) or not document
     if has_container(document) or is_server(document) or not is_bare:
         return document
@@ -95,34 +95,34 @@ def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:
 
 
 def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
-    """What the mappings say for all servers; the last one counts most."""
+    """The settings for all servers in these mappings; later ones take precedence."""
     return {name: level[name] for level in levels for name in SETTINGS if name in level}
 
 
 def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The same without what only looks like ours: Gemini CLI and Continue have a `context` of their own."""
+    """The settings without foreign ones: Gemini CLI and Continue have their own `context`."""
     return {key: value for key, value in settings.items() if key != "context" or is_context(value)}
 
 
-def entry_list(entries: JSON, place: Place) -> Container:
-    """The same for a bare list of entries."""
-    return _aliased(entries, "servers", place)
+def entry_list(entries: JSON, location: Location) -> Container:
+    """The servers of a bare list of entries."""
+    return _aliased(entries, "servers", location)
 
 
 def has_container(document: Mapping[JSON, JSON]) -> bool:
     """Whether servers are listed somewhere in the document."""
-    return any(True for _ in _containers(document))
+    return any(True for _ in containers(document))
 
 
 def alias_of(entry: JSON) -> JSON:
-    """The name that an entry gives itself, or None."""
+    """The name in the entry itself, or None."""
     if not is_mapping(entry):
         return None
     return next((entry[key] for key in ("alias", "name", "serverName") if entry.get(key) is not None), None)
 
 
-def _containers(document: Mapping[JSON, JSON]) -> Iterator[tuple[tuple[str, ...], Mapping[JSON, JSON]]]:
-    """Each container that the document has, with the mapping that holds it."""
+def containers(document: Mapping[JSON, JSON]) -> Iterator[tuple[tuple[str, ...], Mapping[JSON, JSON]]]:
+    """Each container in the document, with the mapping that contains it."""
     for path in CONTAINERS:
         holder: JSON = document
         for step in path[:-1]:
@@ -132,7 +132,7 @@ def _containers(document: Mapping[JSON, JSON]) -> Iterator[tuple[tuple[str, ...]
 
 
 def _is_aliased(alias: JSON, entry: JSON) -> bool:
-    # A URL under `url` is a server that has no alias.
+    # A URL under the key `url` is one server without an alias.
     return is_server(entry) and not (isinstance(entry, str) and is_server({alias: entry}))
 
 
@@ -140,34 +140,34 @@ def _names() -> list[str]:
     return [path[-1] for path in CONTAINERS if len(path) == 1]
 
 
-def _is_of_editor(document: Mapping[JSON, JSON], place: Place) -> bool:
-    """Whether a document with `servers` is VS Code's, whose files have the same shape as ours."""
-    return "inputs" in document or PurePath(place.file or "").name in _FILES_OF_EDITORS
+def _is_of_editor(document: Mapping[JSON, JSON], location: Location) -> bool:
+    """Whether a document with `servers` belongs to VS Code, whose files have the same shape as ours."""
+    return "inputs" in document or PurePath(location.file or "").name in _FILES_OF_EDITORS
 
 
-def _unknown_keys(document: Mapping[JSON, JSON], place: Place) -> Mistakes:
-    """In our own file a key nobody knows is a typing error."""
+def _unknown_keys(document: Mapping[JSON, JSON], location: Location) -> Mistakes:
+    """In our own file, an unknown key is a typo."""
     known = ("servers", *SETTINGS, *BESIDE_SERVERS)
-    # `x-` is the usual prefix for one's own keys, such as the anchors of a YAML file.
+    # `x-` is the usual prefix for custom keys, such as YAML anchors.
     unknown = (key for key in document if key not in known and not str(key).startswith("x-"))
-    return Mistakes(place.unknown_key(key, known) for key in unknown)
+    return Mistakes(location.unknown_key(key, known) for key in unknown)
 
 
-def _misspelled_restrictions(levels: Iterable[Mapping[JSON, JSON]], place: Place) -> Mistakes:
-    """In a host's file a key is the host's, but one that may be a misspelled restriction is not ignored."""
-    keys = {str(key) for level in levels for key in level} - {*SETTINGS, *RESTRICTING}
-    meant = {key: restricting_key(key, _RESTRICTING) for key in sorted(keys)}
-    return Mistakes(place.unknown_restriction(key, word) for key, word in meant.items() if word)
+def _misspelled_restrictions(levels: Iterable[Mapping[JSON, JSON]], location: Location) -> Mistakes:
+    """Another host's file may have its own keys, but a possibly misspelled restriction is not ignored."""
+    keys = {str(key) for level in levels for key in level} - {*SETTINGS, *RESTRICTION_KEYS}
+    meant = {key: closest_restriction(key, _RESTRICTION_KEYS) for key in sorted(keys)}
+    return Mistakes(location.unknown_restriction(key, word) for key, word in meant.items() if word)
 
 
-def _aliased(entries: JSON, key: str, place: Place) -> Container:
-    """The entries by alias; ConfigError if they are no entries at all."""
+def _aliased(entries: JSON, key: str, location: Location) -> Container:
+    """The entries by alias; ConfigError if they are neither a mapping nor a list."""
     if is_mapping(entries):
         pairs = [(alias, unwrapped(entry)) for alias, entry in entries.items()]
     elif is_list(entries):
         pairs = [(alias_of(entry), entry) for entry in map(unwrapped, entries)]
     else:
-        raise place.error("expected a mapping of servers, or a list of them with alias or name", key)
+        raise location.error("expected a mapping of servers, or a list of servers with an alias or name", key)
     result: dict[str, JSON] = {}
     misnamed: dict[str, ConfigError] = {}
     for index, (alias, entry) in enumerate(pairs):
@@ -175,12 +175,12 @@ def _aliased(entries: JSON, key: str, place: Place) -> Container:
         position = f"{key}[{index}]"
         if not isinstance(alias, str) or not alias.strip():
             where = position if is_list(entries) else key
-            misnamed[position] = place.error("a server needs an alias: a non-empty string", where)
+            misnamed[position] = location.error("a server needs an alias: a non-empty string", where)
         elif alias in result:
-            misnamed[position] = place.error(f"two servers have the alias {alias!r}; rename one", key)
+            misnamed[position] = location.error(f"two servers have the alias {alias!r}; rename one", key)
         elif own is not None and own != alias:
-            problem = f"{alias!r} calls itself otherwise; keep one alias"
-            misnamed[alias] = place.error(problem, f"{key}.{alias}.alias")
+            problem = f"{alias!r} has a different alias; keep one"
+            misnamed[alias] = location.error(problem, f"{key}.{alias}.alias")
         else:
             result[alias] = entry
     return Container(entries=result, settings={}, misnamed=misnamed)

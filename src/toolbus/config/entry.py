@@ -1,7 +1,7 @@
-"""One server entry, in the words of any host, becomes a ServerConfig.
+"""Convert one server entry, with the keys of any host, to a ServerConfig.
 
-Each host's words are rows in a table. A word that nobody uses is an error with the nearest known one; in
-another host's file only a warning, unless it may be a misspelled restriction.
+Each host's keys are rows in a table. An unknown key is an error that suggests the closest known one; in
+another host's file it is only a warning, unless it may be a misspelled restriction.
 """
 
 import os.path
@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, BaseModel, SecretStr
 
-from toolbus.config.location import Mistakes, Place, is_list, is_mapping, joined, near_miss
+from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
-from toolbus.config.reference import masked
-from toolbus.config.restricting import RESTRICTING, restricting_key
+from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction
+from toolbus.config.secrets.reference import masked
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, JSON, Budget
 
@@ -30,7 +30,7 @@ TRANSPORTS: dict[str, Transport] = {
     "streamable_http": "streamable-http",
     "streamableHttp": "streamable-http",
     "streamablehttp": "streamable-http",
-    "websocket": "streamable-http",  # AIDK's word for it
+    "websocket": "streamable-http",  # AIDK's name for it
     "sse": "sse",
 }
 
@@ -47,87 +47,92 @@ SPELLINGS = {
     "excludeTools": "exclude",  # Gemini CLI
     "disabledTools": "exclude",  # Windsurf, Roo Code
 }
-# An empty list of these means "no tool", an empty `include` means "all": better ask than open everything.
+# An empty list here means "no tools", but an empty `include` means "all", so it is refused.
 ALLOWLISTS = ("includeTools", "tool_allowlist", "tools")
 
 TRANSLATED = ("connection", "disabled", "timeout", "name", "serverName")
-"""Keys that become something else than one field."""
+"""Keys that do not map to a single field."""
 
 IGNORED = frozenset(
     {
         *("description", "title", "icon", "icons", "note", "comment"),  # for people
-        *("version", "gallery", "metadata", "tags"),  # for shops
+        *("version", "gallery", "metadata", "tags"),  # for marketplaces
         *("autoApprove", "alwaysAllow", "trust", "alwaysLoad"),  # approval belongs to the host
         *("dev", "sandbox", "sandboxEnabled", "watchPaths", "keep_alive", "extension", "extensionName"),
         *("authentication", "oauth", "authProviderType", "targetAudience", "targetServiceAccount"),
         *("sse_read_timeout", "headersHelper", "include_tags", "exclude_tags"),
     }
 )
-"""Keys of known hosts without a meaning here: a file written for them is read all the same."""
+"""Keys of known hosts that have no meaning here; they are ignored."""
 
 KEYS = (
     *(name for name, field in ServerConfig.model_fields.items() if not field.exclude),
     *SPELLINGS,
     *TRANSLATED,
 )
-"""Every key that means something in an entry."""
-_RESTRICTING = (*RESTRICTING, *(word for word, name in SPELLINGS.items() if name in RESTRICTING))
-_REACHED_BY = ("command", "url", "transport", "server")
+"""Every key that has a meaning in an entry."""
+_RESTRICTION_KEYS = (
+    *RESTRICTION_KEYS,
+    *(key for key, name in SPELLINGS.items() if name in RESTRICTION_KEYS),
+)
+_TARGETS = ("command", "url", "transport", "server")
 _PLAIN = (str, bytes, int, float, list, tuple, set, date, time, PurePath, ServerConfig)
 _MILLISECONDS_FROM = 1000
-# One of these says that a mapping is a server.
-_SIGNS = {"connection", *(key for key in KEYS if SPELLINGS.get(key, key) in _REACHED_BY)}
+# A mapping with one of these keys is a server.
+_SERVER_KEYS = {"connection", *(key for key in KEYS if SPELLINGS.get(key, key) in _TARGETS)}
 
 
 @dataclass(slots=True, kw_only=True)
 class _Draft:
-    """An entry on its way to a ServerConfig: fields so far, and the word the user wrote for each."""
+    """A ServerConfig being built: the fields so far, and the key the user wrote for each."""
 
     fields: dict[str, JSON] = field(default_factory=dict[str, JSON])
     written: dict[str, str] = field(default_factory=dict[str, str])
     mistakes: Mistakes = field(default_factory=Mistakes)
     warnings: list[str] = field(default_factory=list[str])
 
-    def put(self, key: str, name: str, value: JSON, place: Place) -> None:
+    def put(self, key: str, name: str, value: JSON, location: Location) -> None:
         if name in self.fields and self.fields[name] != value:
-            raise place.error(f"{self.written[name]} and {key} say different things; keep one", key)
+            raise location.error(f"{self.written[name]} and {key} conflict; keep one", key)
         self.fields[name] = value
         self.written.setdefault(name, key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What is said for all servers: counts where a server does not say otherwise."""
+    """Settings for all servers, used where a server does not set its own."""
 
     timeouts: Timeouts = field(default_factory=Timeouts)
     mark: bool = False
     repair: bool = True
     budget: Budget = DEFAULT_BUDGET
     folder: Path | None = None
-    """From where relative paths start."""
+    """The folder that relative paths are relative to."""
     foreign: bool = False
-    """Whether the file is another host's: it may have keys that are only unknown here."""
+    """Whether the file belongs to another host, which may have its own keys."""
 
 
-def server_config(alias: str, entry: JSON, *, place: Place, defaults: Defaults | None = None) -> ServerConfig:
-    """The entry as a ServerConfig, what is said for all under its own; ConfigError lists what is wrong."""
+def server_config(
+    alias: str, entry: JSON, *, location: Location, defaults: Defaults | None = None
+) -> ServerConfig:
+    """The entry as a ServerConfig, with defaults applied; ConfigError lists the mistakes."""
     if isinstance(entry, ServerConfig):
         check_alias(alias)
         return entry.model_copy(update={"alias": alias})
     defaults = defaults or Defaults()
-    draft = _draft(long_form(entry, place), place, foreign=defaults.foreign)
+    draft = _draft(long_form(entry, location), location, foreign=defaults.foreign)
     config: ServerConfig | None = None
     with draft.mistakes.collected():
-        config = _built(alias, draft, place, defaults)
-    # That there is no command follows from a key that is misspelled.
+        config = _built(alias, draft, location, defaults)
+    # A missing command is only the consequence of a misspelled key.
     keyed = Mistakes(mistake for mistake in draft.mistakes if mistake.key is not None)
     (keyed or draft.mistakes).raise_any()
-    assert config is not None, "it has no mistake"
+    assert config is not None, "no mistakes"
     return config
 
 
-def mistaken_config(alias: str, entry: JSON, mistake: ConfigError) -> ServerConfig:
-    """A server that cannot be used: it stays on the bus under its name, where it fails with the mistake."""
+def invalid_config(alias: str, entry: JSON, mistake: ConfigError) -> ServerConfig:
+    """A server with an invalid entry: it stays on the bus, and connecting fails with the mistake."""
     said: Mapping[JSON, JSON] = entry if is_mapping(entry) else {}
     prefix = said.get("prefix")
     return ServerConfig(
@@ -135,12 +140,12 @@ def mistaken_config(alias: str, entry: JSON, mistake: ConfigError) -> ServerConf
         transport="stdio",
         required=said.get("required") is True,
         prefix=prefix if isinstance(prefix, str) else None,  # names of other tools may depend on it
-        # Its frames hold the values of the entry.
+        # The traceback's frames hold the values of the entry.
         mistake=mistake.with_traceback(None),
     )
 
 
-def _built(alias: str, draft: _Draft, place: Place, defaults: Defaults) -> ServerConfig:
+def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) -> ServerConfig:
     fields: dict[str, JSON] = {
         "alias": alias,
         "mark": defaults.mark,
@@ -150,26 +155,26 @@ def _built(alias: str, draft: _Draft, place: Place, defaults: Defaults) -> Serve
         "warnings": tuple(draft.warnings),
     }
     mistakes = draft.mistakes
-    # Each field is taken out first: one that is wrong is not complained about twice.
+    # Each field is removed first, so that an invalid one is not reported twice.
     for name, settled in (("budget", budget), ("override", tool_overrides), ("auth", _auth)):
         if name in fields:
             with mistakes.collected():
-                fields[name] = settled(fields.pop(name), place)
+                fields[name] = settled(fields.pop(name), location)
     with mistakes.collected():
-        _settle_command(fields, place)
+        _normalize_command(fields, location)
     with mistakes.collected():
-        _settle_transport(fields, place, draft.written.get("transport", "transport"))
+        _normalize_transport(fields, location, draft.written.get("transport", "transport"))
     with mistakes.collected():
-        fields["timeouts"] = _merged_timeouts(defaults.timeouts, fields.pop("timeouts", {}), place)
+        fields["timeouts"] = _merged_timeouts(defaults.timeouts, fields.pop("timeouts", {}), location)
     if isinstance(verify := fields.get("verify"), str):
         fields["verify"] = os.path.join(defaults.folder or "", os.path.expanduser(verify))
     try:
         return ServerConfig(**fields)
     except ConfigError as error:
-        raise place.relocated(error, lambda key: _as_written(key, draft.written)) from None
+        raise location.relocated(error, lambda key: _as_written(key, draft.written)) from None
 
 
-def is_switched_off(entry: JSON, place: Place) -> bool:
+def is_switched_off(entry: JSON, location: Location) -> bool:
     """Whether the entry says `enabled: false` or `disabled: true`."""
     if isinstance(entry, ServerConfig):
         return not entry.enabled
@@ -178,30 +183,30 @@ def is_switched_off(entry: JSON, place: Place) -> bool:
     flags = {key: entry[key] for key in ("enabled", "disabled") if entry.get(key) is not None}
     for key, value in flags.items():
         if not isinstance(value, bool):
-            raise place.error("expected true or false", key)
+            raise location.error("expected true or false", key)
     return flags.get("enabled") is False or flags.get("disabled") is True
 
 
 def is_server_object(value: object) -> bool:
-    """Whether the value is a server in this process: anything that no file could hold."""
+    """Whether the value is an in-process server: anything that a file cannot contain."""
     return value is not None and not isinstance(value, _PLAIN) and not is_mapping(value)
 
 
 def is_server(entry: JSON) -> bool:
-    """Whether the value can only be a server: a URL, an object, or a mapping that says how to reach one."""
+    """Whether the value is clearly a server: a URL, an object, or a mapping with a command or a URL."""
     entry = unwrapped(entry)
     if isinstance(entry, str):
         return entry.lower().startswith(("http://", "https://", "${"))
     if is_mapping(entry):
-        return not _SIGNS.isdisjoint(entry)
+        return not _SERVER_KEYS.isdisjoint(entry)
     return isinstance(entry, ServerConfig) or is_server_object(entry)
 
 
 def unwrapped(entry: JSON) -> JSON:
-    """The entry as a file would hold it: a pydantic model becomes a mapping, unless it is ours."""
+    """The entry as a file would contain it: a pydantic model becomes a mapping, unless it is ours."""
     if not isinstance(entry, BaseModel) or isinstance(entry, ServerConfig):
         return entry
-    # A default that means nothing here says nothing; a value that somebody set has to be understood.
+    # Defaults of unknown fields are dropped; a value that was set explicitly must be understood.
     return {
         key: _plain(value)
         for key, value in entry.model_dump().items()
@@ -210,7 +215,7 @@ def unwrapped(entry: JSON) -> JSON:
 
 
 def _plain(value: JSON) -> JSON:
-    """The value in the types of a file."""
+    """The value converted to types that a file can contain."""
     match value:
         case SecretStr():
             return value.get_secret_value()
@@ -226,44 +231,44 @@ def _plain(value: JSON) -> JSON:
             return value
 
 
-def checked_timeouts(values: JSON, place: Place) -> Timeouts:
+def checked_timeouts(values: JSON, location: Location) -> Timeouts:
     """The timeouts of the whole bus."""
-    return _merged_timeouts(Timeouts(), values, place)
+    return _merged_timeouts(Timeouts(), values, location)
 
 
-def long_form(entry: JSON, place: Place) -> Mapping[JSON, JSON]:
-    """The entry in its long form: a text is a URL, an object is a server, AIDK's `connection` lies flat."""
+def long_form(entry: JSON, location: Location) -> Mapping[JSON, JSON]:
+    """The entry as a mapping: a string is a URL, an object is a server, AIDK's `connection` is flattened."""
     if isinstance(entry, str):
         return {"url": entry}
     if is_server_object(entry):
         return {"server": entry}
     if not is_mapping(entry):
-        raise place.error("expected a mapping with command or url, or a URL")
+        raise location.error("expected a mapping with command or url, or a URL")
     connection = entry.get("connection")
     if connection is None:
         return entry
-    inner = place.mapping(connection, "connection")
+    inner = location.mapping(connection, "connection")
     for key in inner:
         if key in entry:
-            raise place.error("is given in connection and beside it; keep one", str(key))
+            raise location.error("is set in connection and beside it; keep one", str(key))
     return {**entry, **inner}
 
 
-def _draft(entry: Mapping[JSON, JSON], place: Place, *, foreign: bool) -> _Draft:
-    """The entry with every word translated; null counts as not given."""
+def _draft(entry: Mapping[JSON, JSON], location: Location, *, foreign: bool) -> _Draft:
+    """The entry with every key translated; null counts as not set."""
     draft = _Draft()
     for key, value in entry.items():
         if key in IGNORED or value is None:
             continue
         with draft.mistakes.collected():
             if key in KEYS:
-                _put(draft, key, value, entry, place)
-            elif foreign and (meant := restricting_key(key, _RESTRICTING)):
-                raise place.unknown_restriction(key, meant)
+                _put(draft, key, value, entry, location)
+            elif foreign and (meant := closest_restriction(key, _RESTRICTION_KEYS)):
+                raise location.unknown_restriction(key, meant)
             elif foreign:
                 draft.warnings.append(f"unknown key {str(key)!r} is ignored{near_miss(key, KEYS)}")
             else:
-                raise place.unknown_key(key, KEYS)
+                raise location.unknown_key(key, KEYS)
     if (call := draft.fields.pop("call", None)) is not None:
         own = draft.fields.get("timeouts", {})
         if is_mapping(own):
@@ -271,58 +276,58 @@ def _draft(entry: Mapping[JSON, JSON], place: Place, *, foreign: bool) -> _Draft
     return draft
 
 
-def _put(draft: _Draft, key: str, value: JSON, entry: Mapping[JSON, JSON], place: Place) -> None:
-    """Put a known key into the draft, under our name for it."""
-    if key in ALLOWLISTS and not place.names(value, key):
-        raise place.error("is empty; name the tools, or leave it out to allow all", key)
+def _put(draft: _Draft, key: str, value: JSON, entry: Mapping[JSON, JSON], location: Location) -> None:
+    """Add a known key to the draft, under our name for it."""
+    if key in ALLOWLISTS and not location.names(value, key):
+        raise location.error("is empty; name the tools, or leave it out to allow all", key)
     if key == "disabled":
-        draft.put(key, "enabled", not is_switched_off(entry, place), place)
+        draft.put(key, "enabled", not is_switched_off(entry, location), location)
     elif key == "timeout":
-        draft.put(key, "call", _seconds(value, place), place)
+        draft.put(key, "call", _seconds(value, location), location)
     elif key not in TRANSLATED and not _is_left_empty(SPELLINGS.get(key, key), value):
         name = SPELLINGS.get(key, key)
-        draft.put(key, name, _our_word(value) if name == "transport" else value, place)
+        draft.put(key, name, _canonical_transport(value) if name == "transport" else value, location)
 
 
 def _is_left_empty(name: str, value: JSON) -> bool:
-    """Whether a host wrote the empty text it has as default; an empty `prefix` has a meaning."""
+    """Whether a host wrote its empty default; an empty `prefix` has a meaning."""
     return name in ("command", "url", "cwd") and isinstance(value, str) and not value.strip()
 
 
-def _our_word(transport: JSON) -> JSON:
-    """Our word for a transport; what nobody knows is left for the check."""
+def _canonical_transport(transport: JSON) -> JSON:
+    """Our name for a transport; an unknown one is left for validation."""
     return TRANSPORTS.get(transport, transport) if isinstance(transport, str) else transport
 
 
-def _seconds(value: JSON, place: Place) -> float:
+def _seconds(value: JSON, location: Location) -> float:
     """A bare `timeout`: Cline means seconds, Claude Code, Gemini CLI and FastMCP mean milliseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
-        raise place.error("expected a number above 0", "timeout")
+        raise location.error("expected a number above 0", "timeout")
     return value / 1000 if value >= _MILLISECONDS_FROM else float(value)
 
 
-def _settle_command(fields: dict[str, JSON], place: Place) -> None:
-    """A command that is a list: the first is the command, the rest are arguments."""
+def _normalize_command(fields: dict[str, JSON], location: Location) -> None:
+    """Split a command given as a list into the command and its arguments."""
     if is_list(fields.get("command")):
-        words = place.names(fields.pop("command"), "command")
-        fields["args"] = (*words[1:], *place.names(fields.get("args", ()), "args"))
+        words = location.names(fields.pop("command"), "command")
+        fields["args"] = (*words[1:], *location.names(fields.get("args", ()), "args"))
         if words:
             fields["command"] = words[0]
 
 
-def _settle_transport(fields: dict[str, JSON], place: Place, key: str) -> None:
-    """The transport that is said, in our word for it, or the one that follows from the rest."""
+def _normalize_transport(fields: dict[str, JSON], location: Location, key: str) -> None:
+    """Set the transport: the given one under our name, or the one inferred from the other fields."""
     if "server" in fields and not is_server_object(fields["server"]):
         del fields["server"]
         fields["transport"] = _inferred_transport(fields)
-        raise place.error("expected an MCP server object of this process; a file cannot hold one", "server")
+        raise location.error("expected an MCP server object; a file cannot contain one", "server")
     said = fields.get("transport")
     if said is None:
         fields["transport"] = _inferred_transport(fields)
     elif said not in TRANSPORTS.values() and (said != "memory" or "server" not in fields):
         fields["transport"] = _inferred_transport(fields)
         allowed = "stdio, streamable-http (http, websocket), sse"
-        raise place.error(f"unknown transport {said!r}; allowed: {allowed}", key)
+        raise location.error(f"unknown transport {said!r}; allowed: {allowed}", key)
 
 
 def _inferred_transport(fields: Mapping[str, JSON]) -> Transport:
@@ -333,40 +338,41 @@ def _inferred_transport(fields: Mapping[str, JSON]) -> Transport:
         return "stdio"
     try:
         path = urlsplit(masked(url)).path
-    except ValueError:  # no host that could be reached; connecting will say so
+    except ValueError:  # an invalid host; connecting reports it
         path = ""
     return "sse" if path.rstrip("/").endswith("/sse") else "streamable-http"
 
 
-def _merged_timeouts(base: Timeouts, own: JSON, place: Place) -> Timeouts:
-    given = {str(key): value for key, value in place.mapping(own, "timeouts").items() if value is not None}
+def _merged_timeouts(base: Timeouts, own: JSON, location: Location) -> Timeouts:
+    given = {str(key): value for key, value in location.mapping(own, "timeouts").items() if value is not None}
     try:
         return Timeouts(**{**base.model_dump(), **given})
     except ConfigError as error:
-        raise place.relocated(error, lambda key: f"timeouts.{key}") from None
+        raise location.relocated(error, lambda key: f"timeouts.{key}") from None
 
 
-def _auth(value: JSON, place: Place) -> Auth:
-    allowed = "allowed is {type: bearer, token: ...} or the token itself"
+def _auth(value: JSON, location: Location) -> Auth:
+    allowed = "use {type: bearer, token: ...} or the token itself"
     if isinstance(value, str):
         if value.lower() == "oauth":
-            raise place.error(f"oauth is not supported; {allowed}", "auth")
+            raise location.error(f"oauth is not supported; {allowed}", "auth")
         value = {"type": "bearer", "token": value}
     if isinstance(value, Auth):
         return value
     if not is_mapping(value):
-        raise place.error(f"expected a mapping; {allowed}", "auth")
+        raise location.error(f"expected a mapping; {allowed}", "auth")
     try:
         return Auth(**{str(key): inner for key, inner in value.items()})
     except ConfigError as error:
         wrong = [
-            place.error(f"{mistake.problem}; {allowed}", f"auth.{mistake.key}") for mistake in error.mistakes
+            location.error(f"{mistake.problem}; {allowed}", f"auth.{mistake.key}")
+            for mistake in error.mistakes
         ]
         raise joined(wrong) from None
 
 
 def _as_written(key: str | None, written: Mapping[str, str]) -> str | None:
-    """The key in the user's word: `serverUrl` where we say `url`."""
+    """The key as the user wrote it: `serverUrl` for our `url`."""
     if key is None:
         return None
     name = key.partition(".")[0].partition("[")[0]

@@ -1,4 +1,4 @@
-"""Which config is used when none is given: `$TOOLBUS_CONFIG`, the nearest folder upwards, the user's own."""
+"""Find the config when none is given: `$TOOLBUS_CONFIG`, the nearest folder upwards, the user's own."""
 
 import os
 from collections.abc import Iterator
@@ -8,9 +8,9 @@ from toolbus.config.model import BusConfig
 from toolbus.core.errors import ConfigError
 
 OWN_NAMES = ("toolbus.yaml", "toolbus.yml", "toolbus.json", "toolbus.toml")
-"""What a config may be called in the user's config folder."""
+"""Names of a config in the user's config folder."""
 FILE_NAMES = (*OWN_NAMES, ".mcp.json", "mcp.json")
-"""Where a config is looked for in any other folder; the first that exists is taken."""
+"""Names of a config in any other folder; the first that exists is used."""
 
 
 def named_config() -> Path | None:
@@ -26,18 +26,17 @@ def named_config() -> Path | None:
 def find_config(folder: Path | None = None) -> Path:
     """The config to use: `$TOOLBUS_CONFIG`, else the nearest one in the folder, by default cwd, or above it.
 
-    The user's home, or the root of the file system, is the last folder above. If there is none in any of
-    them, it is the one in the user's config folder.
+    The search ends at the user's home or the file system's root, then tries the user's config folder.
     """
     if (named := named_config()) is not None:
         return named
     folder = Path.cwd() if folder is None else folder
     own = user_folder()
-    places = [(place, FILE_NAMES) for place in _upwards(folder)] + ([(own, OWN_NAMES)] if own else [])
-    for place, names in places:
+    searched = [(parent, FILE_NAMES) for parent in _upwards(folder)] + ([(own, OWN_NAMES)] if own else [])
+    for parent, names in searched:
         for name in names:
-            if os.path.isfile(place / name):  # False also for a folder that may not be searched
-                return place / name
+            if os.path.isfile(parent / name):  # False also for an unreadable folder
+                return parent / name
     looked = ", ".join(("$TOOLBUS_CONFIG", *FILE_NAMES))
     where = f"{str(folder)!r} or above" + (f", nor in {str(own)!r}" if own else "")
     raise ConfigError(f"no config in {where}: looked for {looked}; create toolbus.yaml or name a file")
@@ -48,21 +47,21 @@ def user_folder() -> Path | None:
     from platformdirs import user_config_dir
 
     folder = Path(user_config_dir("toolbus", appauthor=False))
-    # A relative one would be below the current folder, which may be anybody's.
+    # A relative path would be below the current folder, which may belong to anyone.
     return folder if folder.is_absolute() else None
 
 
 def is_own(folder: Path) -> bool:
-    """Whether that is the user's config folder: nobody else has put a config there."""
+    """Whether that is the user's own config folder."""
     own = user_folder()
     return own is not None and folder.resolve() == own.resolve()
 
 
-def at_home(config: BusConfig) -> BusConfig:
-    """The config, found in a folder above, with programs that start where it is and not where we are.
+def with_config_cwd(config: BusConfig) -> BusConfig:
+    """The config with its folder as the default `cwd` of its programs.
 
-    They would otherwise find other files in each folder below. A config in the user's own folder is for
-    programs that work in the current one.
+    Otherwise they would find different files in each subfolder. Programs of a config in the user's own
+    config folder still run in the current one.
     """
     folder = config.folder
     if folder is None or folder.resolve() == Path.cwd() or is_own(folder):
@@ -78,12 +77,12 @@ def at_home(config: BusConfig) -> BusConfig:
 
 
 def _upwards(folder: Path) -> Iterator[Path]:
-    """The folder and those above it; the user's home is the last."""
+    """The folder and its parents, up to the user's home."""
     try:
         home = Path.home().resolve()
     except RuntimeError:
         home = None
-    for place in (folder, *folder.absolute().parents):
-        yield place
-        if place.resolve() == home:
+    for parent in (folder, *folder.absolute().parents):
+        yield parent
+        if parent.resolve() == home:
             return

@@ -1,7 +1,7 @@
-"""From a file, a mapping or a list, in any dialect, to a BusConfig that is complete and consistent.
+"""Load a file, a mapping or a list, in any dialect, into a complete and consistent BusConfig.
 
-One wrong entry costs that server, not the others: `config_in` keeps it with its mistake. Who loads a config
-by itself hears of all mistakes (`load_config`); a bus goes on with the rest (`usable_config`).
+An invalid entry does not affect the other servers: `config_in` keeps it with its mistake. `load_config`
+raises for any mistake; a bus continues with the valid servers (`usable_config`).
 """
 
 import re
@@ -15,46 +15,46 @@ from toolbus.config.dialects import Container, alias_of, container, entry_list, 
 from toolbus.config.entry import (
     Defaults,
     checked_timeouts,
+    invalid_config,
     is_server_object,
     is_switched_off,
     long_form,
-    mistaken_config,
     server_config,
     unwrapped,
 )
-from toolbus.config.location import Mistakes, Place, is_list, is_mapping, joined, near_miss
+from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
 from toolbus.config.read import read_document
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
-Source: TypeAlias = str | Path | Mapping[str, JSON] | Sequence[JSON] | BusConfig
+ConfigSource: TypeAlias = str | Path | Mapping[str, JSON] | Sequence[JSON] | BusConfig
 
 
-def load_config(source: Source) -> BusConfig:
-    """The config that a path, a mapping or a list of server entries holds; ConfigError lists what is wrong.
+def load_config(source: ConfigSource) -> BusConfig:
+    """Load the config from a path, a mapping or a list of server entries; ConfigError lists the mistakes.
 
-    Servers that are switched off are left out, and not checked further. A BusConfig is returned as it is.
+    Disabled servers are left out and not checked further. A BusConfig is returned unchanged.
     """
-    return source if isinstance(source, BusConfig) else without_mistakes(_read(source))
+    return source if isinstance(source, BusConfig) else require_valid(_read(source))
 
 
-def usable_config(source: Source) -> BusConfig:
-    """The same, but a server whose entry is wrong is kept with its `mistake`, unless no other is left."""
-    return source if isinstance(source, BusConfig) else with_a_usable_server(_read(source))
+def usable_config(source: ConfigSource) -> BusConfig:
+    """Load the config, keeping an invalid server with its `mistake`, unless all of them are invalid."""
+    return source if isinstance(source, BusConfig) else require_usable(_read(source))
 
 
-def without_mistakes(config: BusConfig) -> BusConfig:
-    """The config; ConfigError lists what is wrong with its servers."""
+def require_valid(config: BusConfig) -> BusConfig:
+    """Return the config; raise a ConfigError that lists the mistakes of its servers, if any."""
     Mistakes(_mistakes(config)).raise_any()
     return config
 
 
-def with_a_usable_server(config: BusConfig) -> BusConfig:
-    """The config; ConfigError lists what is wrong with its servers if there is no other."""
+def require_usable(config: BusConfig) -> BusConfig:
+    """Return the config; raise the same ConfigError only if every server is invalid."""
     servers = config.servers.values()
-    return without_mistakes(config) if all(server.mistake for server in servers) else config
+    return require_valid(config) if all(server.mistake for server in servers) else config
 
 
 def _mistakes(config: BusConfig) -> Iterator[ConfigError]:
@@ -63,7 +63,7 @@ def _mistakes(config: BusConfig) -> Iterator[ConfigError]:
             yield from server.mistake.mistakes
 
 
-def _read(source: Source) -> BusConfig:
+def _read(source: ConfigSource) -> BusConfig:
     if isinstance(source, str) and re.match(r"https?://", source):
         raise ConfigError("expected a config, not a URL; name the server: {'NAME': 'https://...'}")
     if isinstance(source, str | Path):
@@ -72,32 +72,35 @@ def _read(source: Source) -> BusConfig:
     if is_mapping(source):
         return config_in(with_container(source))
     if is_list(source):
-        return _bus_config(entry_list(source, Place()), Place(), None)
+        return _bus_config(entry_list(source, Location()), Location(), None)
     raise ConfigError(f"expected a path, a mapping or a list of servers, not {type(source).__name__}")
 
 
 def config_in(document: Mapping[JSON, JSON], path: Path | None = None) -> BusConfig:
-    """The config that a document holds, which was read from the file at `path`, if from any.
+    """The config in a document, which was read from the file at `path`, if any.
 
-    A server whose entry is wrong is in it, with its `mistake`. ConfigError for what concerns all servers.
+    A server with an invalid entry is included, with its `mistake`. Mistakes outside the entries raise
+    ConfigError.
     """
-    place = Place(file=None if path is None else str(path))
-    return _bus_config(container(document, place), place, None if path is None else path.absolute().parent)
+    location = Location(file=None if path is None else str(path))
+    return _bus_config(
+        container(document, location), location, None if path is None else path.absolute().parent
+    )
 
 
 def load_server(source: object, *, alias: str | None = None, bus: BusConfig | None = None) -> ServerConfig:
-    """One server from a URL, a mapping in any dialect, or a server object of this process.
+    """One server from a URL, a mapping in any dialect, or an in-process server object.
 
-    Its alias is the one given, else the one in the mapping, else `mcp`. The timeouts of the `bus` it
-    is for stand where it has none of its own.
+    Its alias is the given one, else the one in the mapping, else `mcp`. Settings it does not have come from
+    the `bus` it is for.
     """
     source = unwrapped(source)
     if isinstance(source, ServerConfig):
-        return source if alias is None else server_config(alias, source, place=Place(server=alias))
+        return source if alias is None else server_config(alias, source, location=Location(server=alias))
     entry: JSON = source
     defaults = _defaults(bus or BusConfig())
     if is_mapping(source) and has_container(source):
-        found = container(source, Place())
+        found = container(source, Location())
         Mistakes([*found.mistakes, *found.misnamed.values()]).raise_any()
         if len(found.entries) != 1:
             raise ConfigError(f"expected one server, found {len(found.entries)}; use load_config for several")
@@ -110,7 +113,7 @@ def load_server(source: object, *, alias: str | None = None, bus: BusConfig | No
     name = alias if alias is not None else "mcp" if name is None else name
     if not isinstance(name, str) or not name.strip():
         raise ConfigError("a server needs an alias: a non-empty string", key="alias")
-    return server_config(name, entry, place=Place(server=name), defaults=defaults)
+    return server_config(name, entry, location=Location(server=name), defaults=defaults)
 
 
 def _defaults(bus: BusConfig) -> Defaults:
@@ -119,32 +122,34 @@ def _defaults(bus: BusConfig) -> Defaults:
     )
 
 
-def _bus_config(found: Container, place: Place, folder: Path | None) -> BusConfig:
+def _bus_config(found: Container, location: Location, folder: Path | None) -> BusConfig:
     mistakes = Mistakes(found.mistakes)
     settings = {key: value for key, value in found.settings.items() if value is not None}
     aliases = [*found.entries, *found.misnamed]
     wanted, lists, context = aliases, dict[str, JSON](), tuple[ContextSource, ...]()
     with mistakes.collected():
-        lists = _allowlists(settings.pop("tool_allowlist", {}), aliases, place)
+        lists = _allowlists(settings.pop("tool_allowlist", {}), aliases, location)
     with mistakes.collected():
-        wanted = _wanted(settings.pop("enabled_servers", None), aliases, place)
+        wanted = _wanted(settings.pop("enabled_servers", None), aliases, location)
     with mistakes.collected():
-        context = context_sources(settings.pop("context", ()), place, aliases)
-    bus = _bus_settings(settings, mistakes, place).model_copy(update={"file": place.file, "folder": folder})
+        context = context_sources(settings.pop("context", ()), location, aliases)
+    bus = _bus_settings(settings, mistakes, location).model_copy(
+        update={"file": location.file, "folder": folder}
+    )
     defaults = replace(_defaults(bus), foreign=found.foreign)
     servers: dict[str, ServerConfig] = {}
     for alias in wanted:
         entry = found.entries.get(alias)
-        here = Place(file=place.file, server=alias)
+        here = Location(file=location.file, server=alias)
         try:
             if alias in found.misnamed:
                 raise found.misnamed[alias]
             if not is_switched_off(entry, here):
                 entry = _with_allowlist(entry, lists[alias], here) if alias in lists else entry
-                servers[alias] = server_config(alias, entry, place=here, defaults=defaults)
+                servers[alias] = server_config(alias, entry, location=here, defaults=defaults)
         except ConfigError as error:
-            servers[alias] = mistaken_config(alias, entry, error)
-    # Of a server that is switched off there is nothing to read.
+            servers[alias] = invalid_config(alias, entry, error)
+    # A disabled server has no resources to read.
     wanted_context = tuple(source for source in context if source.server in servers)
     disabled = tuple(alias for alias in aliases if alias not in servers)
     bus = bus.model_copy(update={"servers": servers, "disabled": disabled, "context": wanted_context})
@@ -153,46 +158,48 @@ def _bus_config(found: Container, place: Place, folder: Path | None) -> BusConfi
     return bus
 
 
-def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, place: Place) -> BusConfig:
-    """What is said for all servers; what is wrong joins the mistakes."""
+def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Location) -> BusConfig:
+    """The settings for all servers; mistakes are added to the list."""
     checks = {"timeouts": checked_timeouts, "budget": budget, "context_budget": context_budget}
     for key, checked in checks.items():
         if key in settings:
             with mistakes.collected():
-                settings[key] = checked(settings.pop(key), place)
+                settings[key] = checked(settings.pop(key), location)
     try:
         return BusConfig(**settings)
     except ConfigError as error:
-        mistakes += place.relocated(error, lambda key: key).mistakes
+        mistakes += location.relocated(error, lambda key: key).mistakes
         return BusConfig()
 
 
-def _wanted(enabled: JSON, aliases: list[str], place: Place) -> list[str]:
+def _wanted(enabled: JSON, aliases: list[str], location: Location) -> list[str]:
     """The aliases to load, in the order of the config."""
     if enabled is None:
         return aliases
-    names = place.names(enabled, "enabled_servers")
-    _refuse_unknown_aliases(names, aliases, "enabled_servers", place)
+    names = location.names(enabled, "enabled_servers")
+    _refuse_unknown_aliases(names, aliases, "enabled_servers", location)
     return [alias for alias in aliases if alias in names]
 
 
-def _allowlists(value: JSON, aliases: list[str], place: Place) -> dict[str, JSON]:
+def _allowlists(value: JSON, aliases: list[str], location: Location) -> dict[str, JSON]:
     """The lists of `tool_allowlist`, by alias."""
-    lists = {str(alias): names for alias, names in place.mapping(value, "tool_allowlist").items()}
-    # A misspelt alias would leave all tools of the server open.
-    _refuse_unknown_aliases(lists, aliases, "tool_allowlist", place)
+    lists = {str(alias): names for alias, names in location.mapping(value, "tool_allowlist").items()}
+    # A misspelled alias would allow all tools of the server.
+    _refuse_unknown_aliases(lists, aliases, "tool_allowlist", location)
     return lists
 
 
-def _with_allowlist(entry: JSON, names: JSON, place: Place) -> JSON:
+def _with_allowlist(entry: JSON, names: JSON, location: Location) -> JSON:
     """The entry with its list of `tool_allowlist`."""
-    full = long_form(entry, place)
+    full = long_form(entry, location)
     if "tool_allowlist" in full:
-        raise place.error("is given for the server and for all of them; keep one", "tool_allowlist")
+        raise location.error("is set for the server and for all servers; keep one", "tool_allowlist")
     return {**full, "tool_allowlist": names}
 
 
-def _refuse_unknown_aliases(names: Iterable[object], known: Sequence[str], key: str, place: Place) -> None:
+def _refuse_unknown_aliases(
+    names: Iterable[object], known: Sequence[str], key: str, location: Location
+) -> None:
     for name in names:
         if name not in known:
-            raise place.error(f"no server has the alias {name!r}{near_miss(name, known)}", key)
+            raise location.error(f"no server has the alias {name!r}{near_miss(name, known)}", key)

@@ -1,6 +1,6 @@
-"""Where in the config a value stands, so that every error about it names file, server and key.
+"""The location of a value in the config, so that every error names file, server and key.
 
-No message here quotes a value: values may be secrets.
+No message quotes a value, because it may be a secret.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from toolbus.core.records import JSON
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[JSON, JSON]]:
-    """Whether the value is a mapping, of whatever keys."""
+    """Whether the value is a mapping."""
     return isinstance(value, Mapping)
 
 
@@ -24,13 +24,13 @@ def is_list(value: object) -> TypeGuard[Sequence[JSON]]:
 
 
 def near_miss(word: object, known: Iterable[str]) -> str:
-    """The end of an error message that offers the nearest known word, or nothing."""
+    """The end of an error message that suggests the closest known word, or nothing."""
     close = get_close_matches(str(word), list(known), n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def joined(mistakes: Sequence[ConfigError]) -> ConfigError:
-    """One error that lists all the mistakes; a single mistake is that error itself."""
+    """One error that lists all the mistakes; a single mistake is returned as it is."""
     if len(mistakes) == 1:
         return mistakes[0]
     files, servers = {error.file for error in mistakes}, {error.server for error in mistakes}
@@ -45,64 +45,66 @@ def joined(mistakes: Sequence[ConfigError]) -> ConfigError:
 
 
 class Mistakes(list[ConfigError]):
-    """The mistakes found so far, so that a user sees all of them at once."""
+    """The mistakes found so far, so that the user sees all of them at once."""
 
     @contextmanager
     def collected(self) -> Generator[None]:
-        """Keep the ConfigError that is raised within, and go on after it."""
+        """Collect a ConfigError raised inside the block, and continue after it."""
         try:
             yield
         except ConfigError as error:
             for mistake in error.mistakes:
-                # A bus keeps it for long, and the frames of its traceback hold values, secrets among them.
+                # A bus keeps it for a long time, and the traceback's frames hold values, including secrets.
                 mistake.__traceback__ = mistake.__context__ = None
                 self.append(mistake)
 
     def raise_any(self) -> None:
-        """ConfigError if there are any."""
+        """Raise one ConfigError with all mistakes, if there are any."""
         if self:
             raise joined(self)
 
 
 def printable(key: str) -> str:
-    """The key itself, quoted when it would break the one line of a message."""
+    """The key, quoted if it would break the message's single line."""
     return key if key.isprintable() else repr(key)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A file and a server in it, either may be unknown."""
+class Location:
+    """A file and a server in it; either may be unknown."""
 
     file: str | None = None
     server: str | None = None
 
     def error(self, problem: str, key: str | None = None) -> ConfigError:
-        """The error that tells this problem, to be raised by the caller."""
+        """The error for this problem, for the caller to raise."""
         shown = None if key is None else printable(key)
         return ConfigError(problem, file=self.file, server=self.server, key=shown)
 
     def unknown_key(self, key: object, known: Iterable[str], within: str = "") -> ConfigError:
-        """The error for a key nobody knows, with the nearest known one."""
+        """The error for an unknown key, with the closest known one."""
         problem = f"unknown key{near_miss(key, known)}"
         return self.error(problem, f"{within}.{key}" if within else str(key))
 
     def unknown_restriction(self, key: object, meant: str) -> ConfigError:
         """The error for a key that may be a misspelled restriction."""
         hint = "" if key == meant else f"; did you mean {meant!r}?"
-        return self.error(f"unknown key, not ignored since it may be there to restrict{hint}", str(key))
+        return self.error(
+            f"unknown key, not ignored because it may be a misspelled restriction{hint}", str(key)
+        )
 
     def relocated(self, error: ConfigError, key: Callable[[str | None], str | None]) -> ConfigError:
-        """The same mistakes, at this place; `key` returns the whole key for each one's own."""
+        """The same mistakes at this location; `key` maps each mistake's key to its full key."""
         return joined([self.error(mistake.problem, key(mistake.key)) for mistake in error.mistakes])
 
     def mapping(self, value: JSON, key: str) -> Mapping[JSON, JSON]:
-        """The value, known to be a mapping; ConfigError otherwise."""
+        """The value as a mapping; ConfigError if it is not one."""
         if not is_mapping(value):
             raise self.error("expected a mapping", key)
         return value
 
     def names(self, value: JSON, key: str) -> tuple[str, ...]:
-        """The value as a tuple, known to be a list of strings; ConfigError otherwise."""
+        """The value as a tuple of strings; ConfigError if it is not a list of strings."""
         if not is_list(value) or not all(isinstance(name, str) for name in value):
             raise self.error("expected a list of strings", key)
         return tuple(value)

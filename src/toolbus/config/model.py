@@ -1,7 +1,7 @@
-"""The config as typed, frozen records that are consistent once they exist.
+"""The config as typed, frozen models that validate themselves.
 
-Values are kept as written: `${...}` is filled in late, by `toolbus.config.expand`. What is wrong
-is a ConfigError, never pydantic's own; no repr and no message shows a value that may be a secret.
+Values are kept as written: `toolbus.config.secrets.expand` fills in `${...}` later. A mistake raises
+ConfigError, never pydantic's own error; no repr and no message shows a value that may be a secret.
 """
 
 import os.path
@@ -14,19 +14,19 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field, Strict
 
+from toolbus.config.base import ConfigModel
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
-from toolbus.config.location import Place, is_mapping, near_miss
+from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
-from toolbus.config.record import Record
-from toolbus.config.redact import shown_url
-from toolbus.config.reference import masked, parsed
+from toolbus.config.secrets.redact import shown_url
+from toolbus.config.secrets.reference import masked, parsed
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
 
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-# Lists are what files hold; everything else is taken as it is, so that `enabled: "no"` is not True.
+# Files contain lists, not tuples; everything else is strict, so that `enabled: "no"` is not True.
 _Names = Annotated[tuple[str, ...], Strict(False)]
 _Patterns = Annotated[tuple[str | dict[str, bool], ...], Strict(False)]
 
@@ -37,13 +37,13 @@ _NEEDED: dict[Transport, str] = {
     "memory": "server",
 }
 HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
-"""What a server may say about its tools."""
+"""The tool annotations of MCP."""
 _TEMPLATE_FIELDS = ("server", "tool")
 RESOURCE_LIMIT = 20_000_000
 
 
-class Timeouts(Record):
-    """How long each step may take, in seconds."""
+class Timeouts(ConfigModel):
+    """The time limit for each step, in seconds."""
 
     connect: _Seconds = 60
     """Until the server is ready."""
@@ -52,90 +52,90 @@ class Timeouts(Record):
     call: _Seconds = 300
     """For one call."""
     close: _Seconds = 5
-    """For a clean end."""
+    """For a clean shutdown."""
     recover: float = Field(default=30, ge=0, allow_inf_nan=False)
-    """How long calls wait for a server that was lost, counted from the loss."""
+    """How long calls wait for a lost server, counted from the loss."""
     longest: _Seconds | None = None
-    """How long a call may take altogether if its progress, each time, gives it another `call` seconds."""
+    """The total limit of a call whose progress messages each extend its time by `call` seconds."""
 
 
-class Auth(Record):
+class Auth(ConfigModel):
     """A credential sent with every HTTP request."""
 
     type: Literal["bearer"]
     """How the credential is sent: as a bearer token."""
     token: str = Field(repr=False, min_length=1)
-    """The token, best as a reference such as `${TOKEN}`."""
+    """The token, preferably a reference such as `${TOKEN}`."""
 
 
-class ServerConfig(Record):
-    """One server: how to reach it and what to take from it."""
+class ServerConfig(ConfigModel):
+    """One server: how to reach it and which tools to use."""
 
     alias: str = Field(min_length=1)
     """The name of the server; in a mapping of servers, its key is the name."""
     transport: Transport
-    """How to reach the server; by default it follows from `command` and `url`."""
+    """How to reach the server; by default inferred from `command` and `url`."""
     command: str | None = None
-    """The program to start; in a file, also a list of it and its arguments."""
+    """The program to start; in a file, also a list of the program and its arguments."""
     args: _Names = ()
     """The arguments of the program."""
     env: dict[str, str] = {}
-    """Variables for the program."""
+    """Environment variables for the program."""
     env_file: str | None = None
-    """A dotenv file whose values lie under `env`."""
+    """A dotenv file with more variables; `env` takes precedence."""
     inherit_env: Literal["safe", "all", "none"] | _Names = "safe"
-    """What else the program gets of the environment; a list of names is on top of `safe`."""
+    """Which other environment variables the program gets; a list of names adds to `safe`."""
     cwd: str | None = None
     """The folder the program runs in; by default the current one."""
     url: str | None = None
-    """Where a server that is running already is."""
+    """The URL of a running server."""
     headers: dict[str, str] = {}
-    """What is sent with every HTTP request."""
+    """Headers sent with every HTTP request."""
     auth: Auth | None = None
     """A credential sent with every HTTP request; in a file, also the token itself."""
     verify: bool | str = True
-    """Whether to check the server's certificate, or the path of the CA bundle to check it with."""
+    """Whether to verify the server's certificate, or the path of a CA bundle to verify it with."""
     enabled: bool = True
     """Whether the server is used."""
     required: bool = False
-    """Whether a start fails if this server cannot be reached."""
+    """Whether the bus fails to start if this server cannot be reached."""
     include: _Patterns = ()
-    """Globs on the server's own tool names, or annotations: `{readOnlyHint: true}`; none means all."""
+    """Globs on the server's own tool names, or annotations: `{readOnlyHint: true}`; empty means all."""
     exclude: _Patterns = ()
-    """Which of the included tools to leave out, written the same way."""
+    """Which of the included tools to exclude, in the same format."""
     override: dict[str, ToolOverride] = {}
-    """What to change of the tools that a glob on the server's own names fits."""
+    """Changes to tools, by a glob on the server's own tool names."""
     mark: bool = False
-    """Whether descriptions say whose the tool is: `[MCP: alias]`."""
+    """Whether descriptions start with the server: `[MCP: alias]`."""
     repair: bool = True
-    """Whether arguments are checked, and harmless slips mended, before they are sent."""
+    """Whether arguments are checked, and small mistakes repaired, before they are sent."""
     budget: Budget = DEFAULT_BUDGET
-    """How long a result may be for a model."""
+    """The maximum length of a result for a model."""
     prefix: str | None = None
-    """What stands for the server in the names of its tools; empty keeps the server's own names."""
+    """The prefix of its tool names, instead of the alias; empty keeps the server's own names."""
     log_level: LogLevel | Literal["off"] | None = None
-    """What the server is to log; by default what it likes, from info on."""
+    """The log level to request from the server; by default its own choice, from info up."""
     resource_limit: int = Field(default=RESOURCE_LIMIT, gt=0)
-    """How many bytes a resource may have that is read."""
+    """The maximum size of a resource, in bytes."""
     timeouts: Timeouts = Timeouts()
-    """How long each step may take, in seconds; on top of those for all servers."""
+    """The time limit for each step, in seconds; overrides the limits for all servers."""
     max_concurrency: int | None = Field(default=None, ge=1)
-    """How many calls may be under way at once."""
+    """How many calls may run at once."""
     lazy: bool = False
     """Whether to connect only when a tool of the server is first called."""
     idle_timeout: float | None = Field(default=None, gt=0)
     """Seconds without a call after which the connection is closed until the next one."""
     era: Literal["auto", "modern", "legacy"] = "auto"
-    """Which protocol to speak with it."""
+    """Which protocol era to use."""
     server: object | None = None
-    """An MCP server object in this process."""
+    """An in-process MCP server object."""
     warnings: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
-    """What is odd about its entry in a config, and was ignored."""
+    """Warnings about its entry in the config, such as ignored keys."""
     mistake: ConfigError | None = Field(default=None, exclude=True, repr=False)
-    """Why its entry cannot be used: then nothing else of it is here, and connecting fails with this."""
+    """Why its entry is invalid; then no other field is set, and connecting raises this."""
 
     def texts(self) -> Iterator[tuple[str, str]]:
-        """Every text that may hold references, after the name of its field: `env.TOKEN`, `args[2]`."""
+        """Every text that may contain references, with the name of its field: `env.TOKEN`, `args[2]`."""
         single = (
             ("command", self.command),
             ("cwd", self.cwd),
@@ -155,28 +155,28 @@ class ServerConfig(Record):
         if self.prefix is not None:
             check_alias(self.prefix, "prefix", self.alias)
         self._check_source()
-        place = Place(server=self.alias)
+        location = Location(server=self.alias)
         if self.url is not None and not re.match(r"https?://.|\$\{", self.url, re.IGNORECASE):
-            raise place.error("expected a URL that starts with http:// or https://", "url")
+            raise location.error("expected a URL that starts with http:// or https://", "url")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
-            raise place.error("auth and an Authorization header exclude each other; keep one", "auth")
+            raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
         for field, text in self.texts():
             parsed(text, server=self.alias, key=field)
-        _check_hints(self.include, self.exclude, place)
+        _check_hints(self.include, self.exclude, location)
 
     def _check_source(self) -> None:
-        """Exactly one of command, url and server, and the one that the transport needs."""
-        place = Place(server=self.alias)
+        """Require exactly one of command, url and server, and the one that the transport needs."""
+        location = Location(server=self.alias)
         given = [name for name in ("command", "url", "server") if getattr(self, name) is not None]
         if not given:
-            raise place.error(
-                "has neither command nor url; give command (stdio) or url (streamable-http, sse)"
+            raise location.error(
+                "has neither command nor url; set command (stdio) or url (streamable-http, sse)"
             )
         if len(given) > 1:
-            raise place.error(f"{given[0]} and {given[1]} exclude each other; keep one", given[1])
+            raise location.error(f"{given[0]} and {given[1]} are mutually exclusive; keep one", given[1])
         needed = _NEEDED[self.transport]
         if given[0] != needed:
-            raise place.error(f"transport {self.transport!r} needs {needed}, not {given[0]}", "transport")
+            raise location.error(f"transport {self.transport!r} needs {needed}, not {given[0]}", "transport")
 
     def __repr_args__(self) -> Iterator[tuple[str, str]]:
         yield "alias", self.alias
@@ -190,47 +190,47 @@ class ServerConfig(Record):
             yield "url", shown_url(masked(self.url)).partition("?")[0]
 
 
-class BusConfig(Record):
-    """All servers that are switched on, in the order of the config, and the settings for all of them."""
+class BusConfig(ConfigModel):
+    """All enabled servers, in the order of the config, and the settings for all of them."""
 
     servers: dict[str, ServerConfig] = {}
     """The servers, by alias; in a file, also a list of entries that have an alias."""
     naming: str = "auto"
-    """`auto`, or a template with `{tool}` and perhaps `{server}`."""
+    """`auto`, or a template with `{tool}` and optionally `{server}`."""
     timeouts: Timeouts = Timeouts()
-    """How long each step may take, in seconds, for servers that do not say otherwise."""
+    """The time limit for each step, in seconds; servers may override it."""
     include: _Patterns = ()
-    """Globs on `server/tool`, or annotations; after those of each server."""
+    """Globs on `server/tool`, or annotations; applied after those of each server."""
     exclude: _Patterns = ()
-    """Which of the included tools to leave out, written the same way."""
+    """Which of the included tools to exclude, in the same format."""
     mark: bool = False
-    """`mark` for servers that do not say otherwise."""
+    """The default of `mark` for all servers."""
     repair: bool = True
-    """`repair` for servers that do not say otherwise."""
+    """The default of `repair` for all servers."""
     budget: Budget = DEFAULT_BUDGET
-    """`budget` for servers that do not say otherwise."""
+    """The default of `budget` for all servers."""
     resource_tools: Literal[True, False, "bus", "server"] = False
     """Resources for agents: a pair of tools for the bus (true), or one tool for each server."""
     prompt_tools: bool = False
-    """Whether each prompt is a tool as well."""
+    """Whether each prompt is also a tool."""
     roots: _Names = ()
-    """Folders that servers may be told of; relative ones start where the config is."""
+    """Folders to expose to servers as roots; relative to the config's folder."""
     context: tuple[ContextSource, ...] = ()
-    """Resources that an agent is told before it begins."""
+    """Resources to put into an agent's context."""
     context_budget: int = CONTEXT_BUDGET
-    """How many tokens the context may take, all together."""
+    """The maximum number of tokens for the whole context."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
-    """The aliases of the servers that are switched off."""
+    """The aliases of the disabled servers."""
     file: str | None = None
     """The file it was read from."""
     folder: Path | None = None
-    """Where `.env` and relative paths are looked for."""
+    """The folder of `.env` and of relative paths."""
     reviewed: dict[str, bytes | None] | None = Field(default=None, exclude=True, repr=False)
-    """Files of the project by path, as they were when the user agreed to them; they are not read again."""
+    """Project files by path, with the content that the user accepted; they are not read again."""
 
     @property
     def root_folders(self) -> list[Path]:
-        """The roots, from where the config is."""
+        """The roots, relative to the config's folder."""
         return [(self.folder or Path()) / root for root in self.roots]
 
     def _check(self) -> None:
@@ -238,38 +238,40 @@ class BusConfig(Record):
             check_alias(alias)
         if self.naming != "auto":
             _check_template(self.naming)
-        _check_hints(self.include, self.exclude, Place())
+        _check_hints(self.include, self.exclude, Location())
 
 
 def check_alias(alias: str, key: str = "alias", server: str | None = None) -> None:
-    """ConfigError if a server would pass for the bus itself, whose tools a model trusts."""
+    """ConfigError if a server could be mistaken for the bus itself, whose tools a model trusts."""
     if unicodedata.normalize("NFKC", alias).casefold().strip(" \t\r\n_-./") == OWN:
         problem = f"{OWN!r} is reserved for the tools of toolbus itself; choose another"
-        raise Place(server=alias if server is None else server).error(problem, key)
+        raise Location(server=alias if server is None else server).error(problem, key)
 
 
-def _check_hints(include: Iterable[object], exclude: Iterable[object], place: Place) -> None:
-    """ConfigError for an annotation that does not exist: a misspelt one would leave everything open."""
+def _check_hints(include: Iterable[object], exclude: Iterable[object], location: Location) -> None:
+    """ConfigError for an unknown annotation: a misspelled one would allow everything."""
     for key, patterns in (("include", include), ("exclude", exclude)):
         for pattern in patterns:
             for hint in pattern if is_mapping(pattern) else ():
                 if hint not in HINTS:
-                    raise place.unknown_key(hint, HINTS, key)
+                    raise location.unknown_key(hint, HINTS, key)
 
 
 def _check_template(template: str) -> None:
-    """ConfigError unless the template can be filled with a server and a tool, and holds the tool."""
-    place = Place()
+    """ConfigError unless the template is valid and contains `{tool}`."""
+    location = Location()
     known = ", ".join(f"{{{name}}}" for name in _TEMPLATE_FIELDS)
     try:
         parts = list(Formatter().parse(template))
     except ValueError:
-        raise place.error(f"malformed template; write 'auto' or a text with {known}", "naming") from None
+        raise location.error(f"malformed template; write 'auto' or a text with {known}", "naming") from None
     for _, field, spec, conversion in parts:
         if field is None:
             continue
         if field not in _TEMPLATE_FIELDS or spec or conversion:
             hint = near_miss(field, _TEMPLATE_FIELDS)
-            raise place.error(f"unknown field {{{field}}} in the template; known are {known}{hint}", "naming")
+            raise location.error(f"unknown field {{{field}}} in the template; known: {known}{hint}", "naming")
     if all(field != "tool" for _, field, _, _ in parts):
-        raise place.error("the template has no {tool}: all tools of a server would share one name", "naming")
+        raise location.error(
+            "the template has no {tool}: all tools of a server would share one name", "naming"
+        )

@@ -1,6 +1,6 @@
-"""The files of a project that its config makes us read: `.env`, dotenv files, `${file:...}`, certificates.
+"""The project files that a config refers to: `.env`, dotenv files, `${file:...}`, certificates.
 
-Relative paths, and all below the folder of the config, are the project's. Other paths are the user's own.
+Relative paths, and all paths below the config's folder, belong to the project. Others belong to the user.
 """
 
 import os
@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.config.model import BusConfig, ServerConfig
-from toolbus.config.reference import Reference, parsed
+from toolbus.config.secrets.reference import Reference, parsed
 
 Contents: TypeAlias = Mapping[str, bytes | None]
-"""Files by absolute path; None is one that did not exist."""
+"""Files by absolute path; None is a file that did not exist."""
 
 DOTENV = ".env"
 
@@ -26,7 +26,7 @@ def project_path(path: str, folder: Path) -> str | None:
 
 
 def project_files(config: BusConfig) -> dict[str, bytes | None]:
-    """What the files hold that using the config reads from its project."""
+    """The contents of the project files that using the config would read."""
     if config.folder is None:
         return {}
     paths = (project_path(path, config.folder) for path in _paths(config, config.folder))
@@ -34,7 +34,7 @@ def project_files(config: BusConfig) -> dict[str, bytes | None]:
 
 
 def env_file_path(server: ServerConfig, folder: Path) -> str | None:
-    """The dotenv file of a server if it is one of the project and its path is known by now.
+    """The dotenv file of a server, if it belongs to the project and its path is known already.
 
     A path with other references cannot be reviewed. If it turns out to be in the project, it is not read.
     """
@@ -59,7 +59,7 @@ def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
 
 
 def _content(path: str) -> bytes | None:
-    # Only regular files: a FIFO that a project brings along would block.
+    # Only regular files: a FIFO in the project would block.
     try:
         return Path(path).read_bytes() if os.path.isfile(path) else None
     except OSError:

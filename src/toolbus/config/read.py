@@ -1,7 +1,7 @@
-"""Read a YAML, JSON or TOML file into plain values, and refuse what the parsers would let pass silently.
+"""Read a YAML, JSON or TOML file into plain values, and refuse what the parsers would silently accept.
 
-A key given twice is an error: PyYAML and json keep the last one, and a server would be lost. JSON may have
-comments and trailing commas, as VS Code writes them. Every failure is a ConfigError that names file and line.
+A duplicate key is an error: PyYAML and json keep the last one, and a server would be lost. JSON may have
+comments and trailing commas, as in VS Code. Every failure is a ConfigError that names file and line.
 """
 
 import re
@@ -9,76 +9,78 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolbus.config.location import Place, is_mapping
+from toolbus.config.location import Location, is_mapping
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
 if TYPE_CHECKING:
     import yaml
 
-# A string is matched first, so that `//` in a URL is no comment.
+# A string is matched first, so that `//` in a URL is not a comment.
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|,(?=\s*[}\]])', re.DOTALL)
 
 
 def read_document(path: Path) -> Mapping[JSON, JSON]:
-    """The mapping that the file holds; its format follows from the ending of its name."""
+    """Read the mapping in the file; its extension determines the format."""
     return document_in(read_content(path), path)
 
 
 def read_content(path: Path) -> bytes:
-    """What the file holds, as it is."""
-    place = Place(file=str(path))
+    """Read the file's raw content."""
+    location = Location(file=str(path))
     if path.is_dir():
-        raise place.error("is a folder; name the file in it")
+        raise location.error("is a folder; name the file in it")
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise place.error("no such file; check the path") from None
+        raise location.error("no such file; check the path") from None
     except OSError as error:
-        raise place.error(f"cannot be read ({type(error).__name__}); check path and permissions") from error
+        raise location.error(
+            f"cannot be read ({type(error).__name__}); check path and permissions"
+        ) from error
 
 
 def document_in(content: bytes, path: Path) -> Mapping[JSON, JSON]:
     """The mapping in the content of the file at `path`."""
-    place = Place(file=str(path))
+    location = Location(file=str(path))
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
-        raise place.error(f"unknown file format; name it with one of {', '.join(_PARSERS)}")
+        raise location.error(f"unknown file format; use one of the extensions {', '.join(_PARSERS)}")
     try:
-        # utf-8-sig: editors on Windows put a byte order mark in front.
+        # utf-8-sig: editors on Windows add a byte order mark.
         text = content.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
     except UnicodeDecodeError:
-        raise place.error("is not UTF-8; save it as UTF-8") from None
+        raise location.error("is not UTF-8; save it as UTF-8") from None
     try:
-        document = parse(text, place)
+        document = parse(text, location)
     except RecursionError:
-        raise place.error("is nested too deeply") from None
+        raise location.error("is nested too deeply") from None
     if document is None:
-        raise place.error("is empty; list your servers under 'servers:'")
+        raise location.error("is empty; list your servers under 'servers:'")
     if not is_mapping(document):
-        raise place.error("expected a mapping at the top, with 'servers:' or 'mcpServers'")
+        raise location.error("expected a mapping at the top, with 'servers:' or 'mcpServers'")
     return document
 
 
-def _yaml(text: str, place: Place) -> JSON:
+def _yaml(text: str, location: Location) -> JSON:
     import yaml
 
-    # All `from None`: the parser's errors quote the text around, secrets among it.
+    # All `from None`: the parser's errors quote surrounding text, including secrets.
     try:
-        return _constructed(text, place)
+        return _constructed(text, location)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        raise _malformed("YAML", error.problem or "", place, mark.line + 1 if mark else None) from None
+        raise _malformed("YAML", error.problem or "", location, mark.line + 1 if mark else None) from None
     except yaml.reader.ReaderError as error:
-        raise _malformed("YAML", error.reason, place, text.count("\n", 0, error.position) + 1) from None
+        raise _malformed("YAML", error.reason, location, text.count("\n", 0, error.position) + 1) from None
     except ConfigError:  # it is a ValueError
         raise
     except ValueError:  # such as a date in month 13
-        raise _malformed("YAML", "a value that cannot be read", place, None) from None
+        raise _malformed("YAML", "a value that cannot be read", location, None) from None
 
 
-def _constructed(text: str, place: Place) -> JSON:
+def _constructed(text: str, location: Location) -> JSON:
     import yaml
 
     loader = yaml.SafeLoader(text)
@@ -86,18 +88,18 @@ def _constructed(text: str, place: Place) -> JSON:
         node = loader.get_single_node()
         if node is None:
             return None
-        _refuse_duplicates(node, place)
+        _refuse_duplicates(node, location)
         document: JSON = loader.construct_document(node)  # pyright: ignore[reportUnknownMemberType]  untyped stub
         return document
     finally:
         loader.dispose()
 
 
-def _refuse_duplicates(root: "yaml.Node", place: Place) -> None:
-    """ConfigError if a mapping anywhere below gives a key twice."""
+def _refuse_duplicates(root: "yaml.Node", location: Location) -> None:
+    """ConfigError if any mapping below has a duplicate key."""
     import yaml
 
-    # On the nodes, before merge keys are resolved: overriding what `<<` brings is no duplicate.
+    # On the nodes, before merge keys are resolved: overriding a key from `<<` is not a duplicate.
     seen: set[int] = set()
     waiting = [root]
     while waiting:
@@ -114,18 +116,18 @@ def _refuse_duplicates(root: "yaml.Node", place: Place) -> None:
                 if not isinstance(key, yaml.ScalarNode):
                     continue
                 if (key.tag, key.value) in keys:
-                    raise _given_twice(key.value, place, key.start_mark.line + 1)
+                    raise _given_twice(key.value, location, key.start_mark.line + 1)
                 keys.add((key.tag, key.value))
 
 
-def _json(text: str, place: Place) -> JSON:
+def _json(text: str, location: Location) -> JSON:
     import json
 
     def mapping(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
         result: dict[str, JSON] = {}
         for key, value in pairs:
             if key in result:
-                raise _given_twice(key, place, None)
+                raise _given_twice(key, location, None)
             result[key] = value
         return result
 
@@ -133,27 +135,27 @@ def _json(text: str, place: Place) -> JSON:
         return None
     try:
         return json.loads(without_comments(text), object_pairs_hook=mapping)
-    except json.JSONDecodeError as error:  # it holds the whole text, hence `from None`
-        raise _malformed("JSON", error.msg, place, error.lineno) from None
+    except json.JSONDecodeError as error:  # it holds the whole text, so `from None`
+        raise _malformed("JSON", error.msg, location, error.lineno) from None
 
 
 def without_comments(text: str) -> str:
-    """The text of a JSON file with spaces for its comments and trailing commas."""
+    """The text of a JSON file with its comments and trailing commas replaced by spaces."""
     return _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
 
 
 def has_comments(text: str) -> bool:
-    """Whether the text of a JSON file holds comments."""
+    """Whether the text of a JSON file contains comments."""
     return any(not found.group().startswith('"') for found in _COMMENT.finditer(text))
 
 
 def _blank(match: re.Match[str]) -> str:
-    """Spaces for a comment or comma, so that lines keep their numbers; strings stay as they are."""
+    """Spaces for a comment or comma, so that line numbers stay the same; strings are unchanged."""
     found = match.group()
     return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
 
 
-def _toml(text: str, place: Place) -> JSON:
+def _toml(text: str, location: Location) -> JSON:
     import tomllib
 
     try:
@@ -163,20 +165,20 @@ def _toml(text: str, place: Place) -> JSON:
         reason, _, position = str(error).partition(" (at ")
         line = re.match(r"line (\d+)", position)
         number = int(line[1]) if line else text.count("\n") + 1
-        raise _malformed("TOML", reason, place, number) from None
+        raise _malformed("TOML", reason, location, number) from None
 
 
-def _given_twice(key: str, place: Place, line: int | None) -> ConfigError:
+def _given_twice(key: str, location: Location, line: int | None) -> ConfigError:
     where = f"line {line}: " if line else ""
-    return place.error(f"{where}key {key!r} is given twice; keep one", key)
+    return location.error(f"{where}key {key!r} is given twice; keep one", key)
 
 
-def _malformed(form: str, reason: str, place: Place, line: int | None) -> ConfigError:
+def _malformed(file_format: str, reason: str, location: Location, line: int | None) -> ConfigError:
     where = f"line {line}: " if line else ""
-    return place.error(f"{where}not valid {form}: {' '.join(reason.split())}")
+    return location.error(f"{where}not valid {file_format}: {' '.join(reason.split())}")
 
 
-_PARSERS: dict[str, Callable[[str, Place], JSON]] = {
+_PARSERS: dict[str, Callable[[str, Location], JSON]] = {
     ".yaml": _yaml,
     ".yml": _yaml,
     ".json": _json,

@@ -1,7 +1,7 @@
 """The JSON Schema of a config in our own dialect, for editors.
 
-It is made from the records that hold a config and from the tables that read one, each time it is asked for,
-so that it says what is true of this version. Sentences come from the docstrings of the fields.
+It is generated on demand from the config models and the tables of the dialects, so that it always matches
+this version. Descriptions are the docstrings of the fields.
 """
 
 import ast
@@ -38,8 +38,8 @@ _BUDGET = {
         },
     ],
 }
-# What a file may say beside, or other than, the fields of a server.
-_OF_ENTRIES: dict[str, dict[str, JSON]] = {
+# Keys of an entry in a file that differ from the fields of ServerConfig.
+_ENTRY_KEYS: dict[str, dict[str, JSON]] = {
     "command": {"anyOf": [{"type": "string"}, _NAMES]},
     "transport": {"enum": list(TRANSPORTS)},
     "auth": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Auth"}]},
@@ -53,16 +53,16 @@ _OF_ENTRIES: dict[str, dict[str, JSON]] = {
     "name": {"description": "The same as `alias`, in a list of servers."},
     "serverName": {"description": "The same as `alias`, in a list of servers."},
 }
-_OF_ALL: dict[str, dict[str, JSON]] = {
-    "enabled_servers": {**_NAMES, "description": "The aliases to use; the others are left out."},
+_BUS_KEYS: dict[str, dict[str, JSON]] = {
+    "enabled_servers": {**_NAMES, "description": "The aliases to use; other servers are disabled."},
     "tool_allowlist": {
         "type": "object",
         "additionalProperties": {**_NAMES, "minItems": 1},
-        "description": "By alias, the tools to include.",
+        "description": "The tools to include, by alias.",
     },
     "context_budget": {"minimum": SMALLEST},
 }
-# An entry that is switched off is not checked.
+# A disabled entry is not checked.
 _SWITCHED_OFF = {
     "anyOf": [
         {"required": [key], "properties": {key: {"const": value}}}
@@ -72,7 +72,7 @@ _SWITCHED_OFF = {
 
 
 def config_schema() -> dict[str, JSON]:
-    """The JSON Schema, draft 2020-12, of `toolbus.yaml`; an unknown key does not fit, as in `load_config`."""
+    """The JSON Schema, draft 2020-12, of `toolbus.yaml`; unknown keys are invalid, as in `load_config`."""
     made = BusConfig.model_json_schema(schema_generator=_Generator)
     defined: dict[str, JSON] = made["$defs"]
     for model in _MODELS:
@@ -80,7 +80,7 @@ def config_schema() -> dict[str, JSON]:
     defined["Budget"] = _BUDGET
     defined["Entry"] = _entry(defined.pop("ServerConfig")["properties"])
     defined["Server"] = {
-        "description": "How to reach a server and what to take from it; a text is its URL.",
+        "description": "How to reach a server and which tools to use; a string is its URL.",
         "type": ["object", "string"],
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
@@ -93,7 +93,7 @@ def config_schema() -> dict[str, JSON]:
         "description": "The MCP servers that toolbus connects to, and the settings for all of them.",
         "type": "object",
         "properties": _top(made["properties"]),
-        "patternProperties": {"^x-": {"description": "Yours: toolbus does not look at it."}},
+        "patternProperties": {"^x-": {"description": "Custom keys, ignored by toolbus."}},
         "additionalProperties": False,
         "required": ["servers"],
         "$defs": dict(sorted(defined.items())),
@@ -102,7 +102,7 @@ def config_schema() -> dict[str, JSON]:
 
 class _Generator(GenerateJsonSchema):
     def handle_invalid_for_json_schema(self, schema: object, error_info: str) -> JsonSchemaValue:
-        """Nothing: a field that only code can fill in is in no file."""
+        """An empty schema: a field that only code can set is not in any file."""
         return {}
 
 
@@ -113,33 +113,31 @@ def _top(fields: Mapping[str, JSON]) -> dict[str, JSON]:
         "additionalProperties": {"$ref": "#/$defs/Server"},
         "items": {"$ref": "#/$defs/Server", "type": "object"},
     }
-    settings = {key: _or_null({**fields.get(key, {}), **_OF_ALL.get(key, {})}) for key in SETTINGS}
-    beside = {
-        key: _foreign("For editors and other hosts; toolbus does not look at it.") for key in BESIDE_SERVERS
-    }
+    settings = {key: _or_null({**fields.get(key, {}), **_BUS_KEYS.get(key, {})}) for key in SETTINGS}
+    beside = {key: _foreign("For editors and other hosts; ignored by toolbus.") for key in BESIDE_SERVERS}
     return {"servers": servers, **settings, **beside}
 
 
 def _entry(fields: Mapping[str, JSON]) -> dict[str, JSON]:
-    own = {key: {**fields.get(key, {}), **_OF_ENTRIES.get(key, {})} for key in KEYS if key != "server"}
+    own = {key: {**fields.get(key, {}), **_ENTRY_KEYS.get(key, {})} for key in KEYS if key != "server"}
     for word, name in SPELLINGS.items():
         said = {**_NAMES, "minItems": 1} if word in ALLOWLISTS else own[name]
-        own[word] = {**said, **_foreign(f"The same as `{name}`, as another host writes it.")}
-    unused = {key: _foreign("Another host's; it has no meaning here.") for key in sorted(IGNORED)}
+        own[word] = {**said, **_foreign(f"Another host's name for `{name}`.")}
+    unused = {key: _foreign("A key of another host; ignored.") for key in sorted(IGNORED)}
     return {
-        "description": "One server: how to reach it and what to take from it.",
+        "description": "One server: how to reach it and which tools to use.",
         "properties": {**{key: _or_null(value) for key, value in own.items()}, **unused},
         "additionalProperties": False,
     }
 
 
 def _foreign(description: str) -> dict[str, JSON]:
-    """What to say of a key that is understood but not offered: `doNotSuggest` is a word of VS Code."""
+    """A key that is accepted but not suggested; `doNotSuggest` is a VS Code extension."""
     return {"description": description, "doNotSuggest": True}
 
 
 def _or_null(schema: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The same, or null: that counts as not given."""
+    """The schema, or null, which counts as not set."""
     result, null = dict(schema), {"type": "null"}
     if reference := result.pop("$ref", None):
         return {**result, "anyOf": [{"$ref": reference}, null]}
@@ -153,21 +151,21 @@ def _or_null(schema: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 def _describe(schema: Mapping[str, JSON], model: type[BaseModel]) -> None:
-    """Give each property its sentence; what pydantic derives from the name alone says nothing new."""
-    sentences = _docstrings(model)
+    """Set each property's description, and drop the title that pydantic derives from its name."""
+    descriptions = _docstrings(model)
     for name, field in model.model_fields.items():
         found = schema["properties"][field.alias or name]
         found.pop("title", None)
         if found.get("default") is None or "$ref" in found:
             found.pop("default", None)
-        found["description"] = sentences[name]
+        found["description"] = descriptions[name]
         for pattern in found.get("items", {}).get("anyOf", ()) if name in ("include", "exclude") else ():
             if pattern["type"] == "object":
                 pattern["propertyNames"] = {"enum": list(HINTS)}
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """The docstring of each field: the text that follows it."""
+    """The docstring of each field: the string that follows it."""
     (defined,) = ast.parse(dedent(inspect.getsource(model))).body
     assert isinstance(defined, ast.ClassDef)
     found: dict[str, str] = {}

@@ -1,11 +1,11 @@
-"""Whether the user agreed to a config that was only found: a config is code.
+"""Whether the user trusts a discovered config: a config is code.
 
-It names programs to run, and which secrets go to which URL. One that somebody named is agreed to by that.
-One that was found, such as in a cloned repository, is used only once the user has agreed to exactly what it
-and the files of its project say. What was judged is what is used: every file is read once.
+It names programs to run, and which secrets go to which URL. Naming a config is consent to it. A discovered
+one, such as in a cloned repository, is used only after the user accepted its exact content, and that of its
+project files. Every file is read once, so the content that was checked is the content that is used.
 
-The agreement is a file of its own for each config in the user's state folder, so that two commands never
-write over each other's. A record that cannot be read, or is not the user's own, counts as none.
+Each config has its own trust record in the user's state folder, so that two commands never overwrite each
+other's. A record that cannot be read, or that another user can write, counts as missing.
 """
 
 import hashlib
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from toolbus.config.find import at_home, find_config, is_own, named_config
-from toolbus.config.load import Source, config_in, usable_config, with_a_usable_server
+from toolbus.config.find import find_config, is_own, named_config, with_config_cwd
+from toolbus.config.load import ConfigSource, config_in, require_usable, usable_config
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
 from toolbus.config.project import project_files
@@ -30,23 +30,23 @@ from toolbus.state import files as state
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Candidate:
-    """A config, and the files of its project that it reads, all as they were at one moment."""
+    """A snapshot of a config and the project files it reads."""
 
     config: BusConfig
-    """What to use once the user agreed; it does not read the project's files again."""
+    """The config to use once it is accepted; it does not read the project files again."""
     file: Path
     digests: Mapping[str, str | None]
-    """What the agreement covers, by path from the config's folder; None is a file that does not exist."""
+    """The files covered by the trust record, by path from the config's folder; None is a missing file."""
 
 
 Agree: TypeAlias = Callable[[Candidate, str], None]
-"""Gets a config and why it cannot be used yet; returns if the user agrees, raises otherwise."""
+"""Called with a config and why it is not trusted; returns if the user accepts it, else raises."""
 
 
 def candidate(path: Path) -> Candidate:
-    """The config at that path, to be judged; nothing in it is expanded. ConfigError if it is wrong."""
+    """Read the config at that path for review, without expanding anything; ConfigError if it is invalid."""
     content = read_content(path)
-    config = at_home(with_a_usable_server(config_in(document_in(content, path), path)))
+    config = with_config_cwd(require_usable(config_in(document_in(content, path), path)))
     folder = path.absolute().parent
     contents = project_files(config)
     named = {os.path.relpath(file, folder): content for file, content in contents.items()}
@@ -58,22 +58,22 @@ def candidate(path: Path) -> Candidate:
 
 
 def found_config(agree: Agree | None = None) -> BusConfig:
-    """The config to use when none is named: that of `$TOOLBUS_CONFIG`, else the one that is found.
+    """The config to use when none is named: `$TOOLBUS_CONFIG`, else the discovered one.
 
-    One that was found and is not trusted is put to `agree`; without that, it raises ConfigNotTrusted. One in
-    the user's own config folder is as good as named.
+    A discovered config that is not trusted is passed to `agree`; without `agree`, it raises
+    ConfigNotTrusted. A config in the user's own config folder is always trusted.
     """
     named, path = named_config(), find_config()
     return usable_config(path) if named or is_own(path.parent) else trusted_config(path, agree)
 
 
-def bus_config(source: Source | None = None) -> BusConfig:
-    """The config for a bus: what the source holds, by default the one that is found and trusted."""
+def bus_config(source: ConfigSource | None = None) -> BusConfig:
+    """The config for a bus: from the source, or by default the discovered and trusted one."""
     return found_config() if source is None else usable_config(source)
 
 
 def trusted_config(path: Path, agree: Agree | None = None) -> BusConfig:
-    """The config at that path, which was found; as `found_config`."""
+    """The discovered config at that path; `agree` as in `found_config`."""
     found = candidate(path)
     reason = distrust(found)
     if reason is not None:
@@ -82,7 +82,7 @@ def trusted_config(path: Path, agree: Agree | None = None) -> BusConfig:
 
 
 def distrust(found: Candidate) -> str | None:
-    """Why it cannot be used yet, to be read after the name of the file; None if the user agreed to it."""
+    """Why it is not trusted, as the end of a sentence about the file; None if it is trusted."""
     if is_own(found.file.parent):
         return None
     try:
@@ -93,7 +93,7 @@ def distrust(found: Candidate) -> str | None:
         return "is not trusted yet"
     known = _agreed(record, found.file)
     if known is None:
-        return "is not trusted: the record of it is damaged"
+        return "is not trusted: its trust record is damaged"
     changed = [
         name for name in sorted({*known, *found.digests}) if known.get(name) != found.digests.get(name)
     ]
@@ -101,22 +101,22 @@ def distrust(found: Candidate) -> str | None:
         return None
     if changed == [found.file.name]:
         return "has changed since you trusted it"
-    return f"is not trusted any more: {', '.join(map(printable, changed))} changed since"
+    return f"is no longer trusted: {', '.join(map(printable, changed))} changed"
 
 
 def accept(found: Candidate) -> None:
-    """Remember that the user agreed to it as it is now; OSError if that cannot be kept."""
+    """Record that the user trusts its current content; OSError if the record cannot be written."""
     record = {"file": str(found.file), "digests": found.digests}
     state.write(_record_of(found.file), json.dumps(record, indent=1).encode())
 
 
 def forget(path: Path) -> bool:
-    """Take the agreement back; whether there was one."""
+    """Delete the trust record; return whether there was one."""
     return state.remove(_record_of(_located(path)))
 
 
 def watched_files(config: BusConfig) -> list[Path]:
-    """The files that have a say in what the config is; of one that was found also the record of it."""
+    """The files that determine the config; for a discovered one also its trust record."""
     if config.file is None:
         return []
     file = Path(config.file)
@@ -132,8 +132,8 @@ def _refuse(found: Candidate, reason: str) -> None:
 
 
 def _located(path: Path) -> Path:
-    # The folder is resolved, a link to the file is not: `.env`, relative paths and programs are looked for
-    # beside the link, so that a link to a trusted config elsewhere is a config of its own.
+    # The folder is resolved, but not a link to the file: `.env`, relative paths and programs are looked up
+    # beside the link, so a link to a trusted config elsewhere is a different config.
     return path.expanduser().absolute().parent.resolve() / path.name
 
 
@@ -146,7 +146,7 @@ def _digest(content: bytes | None) -> str | None:
 
 
 def _agreed(record: bytes, file: Path) -> Mapping[JSON, JSON] | None:
-    """The digests in the record; None if it is damaged, or of another file."""
+    """The digests in the record; None if it is damaged or belongs to another file."""
     try:
         value: JSON = json.loads(record)
     except (ValueError, RecursionError):
@@ -154,5 +154,5 @@ def _agreed(record: bytes, file: Path) -> Mapping[JSON, JSON] | None:
     if not is_mapping(value) or value.get("file") != str(file) or not is_mapping(value.get("digests")):
         return None
     digests: Mapping[JSON, JSON] = value["digests"]
-    # An absent file and an empty record must not look alike.
+    # A missing file and an empty record must not look alike.
     return digests if isinstance(digests.get(file.name), str) else None

@@ -1,4 +1,4 @@
-"""How results and tools look at a prompt and in a notebook. Whatever a server sent, it stays text there."""
+"""How results and tools are displayed in a REPL and in a notebook; a server's text is never interpreted."""
 
 import json
 from base64 import b64encode
@@ -10,13 +10,13 @@ from typing import Any
 from toolbus.core.text import cleaned
 
 PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-"""What a notebook shows; SVG is left out, because it can hold scripts."""
+"""Images that a notebook shows; not SVG, because it can contain scripts."""
 _TEXT = 60
 _SIGNATURE = 90
 
 
 def shortened(text: str, longest: int = _TEXT) -> str:
-    """The text in one line, cut where it is too long."""
+    """The text on one line, truncated if it is too long."""
     line = " ".join(cleaned(text[: 4 * longest]).split())
     return line if len(line) <= longest and len(text) <= 4 * longest else f"{line[: longest - 3].rstrip()}..."
 
@@ -27,7 +27,7 @@ def counted(number: int, what: str) -> str:
 
 
 def signature(name: str, arguments: Mapping[str, Any], required: Sequence[Any]) -> str:
-    """A tool as one writes a call: `search(query, limit=10)`; `arguments` are their schemas by name."""
+    """A tool as a call: `search(query, limit=10)`; `arguments` are schemas by name."""
     needed = [argument for argument in arguments if argument in required]
     optional = [
         f"{argument}={_default(schema)}" for argument, schema in arguments.items() if argument not in required
@@ -43,19 +43,19 @@ def _default(schema: Any) -> str:
 
 
 def result_line(text: str, structured: Any, others: Sequence[str], state: str) -> str:
-    """What a result says in one line; `others` are the kinds of its blocks that are not text."""
-    said = repr(shortened(text)) if text else ""
-    if not said and structured is not None:
-        said = shortened(json.dumps(structured, ensure_ascii=False, default=str))
+    """A result on one line; `others` are the kinds of its blocks that are not text."""
+    summary = repr(shortened(text)) if text else ""
+    if not summary and structured is not None:
+        summary = shortened(json.dumps(structured, ensure_ascii=False, default=str))
     kinds = ", ".join(counted(number, kind) for kind, number in Counter(others).items())
-    return f"<ToolResult {' '.join(filter(None, [said, kinds and f'[{kinds}]', state])) or 'empty'}>"
+    return f"<ToolResult {' '.join(filter(None, [summary, kinds and f'[{kinds}]', state])) or 'empty'}>"
 
 
 def mime_bundle(text: str, plain: str, pictures: Sequence[tuple[str, bytes]]) -> dict[str, str]:
-    """The text and the pictures for a notebook, and what is shown where there is neither."""
+    """The text and the images for a notebook; `plain` is shown if there is no text."""
     text = cleaned(text)
     shown = [(mime, b64encode(data).decode()) for mime, data in pictures if mime in PICTURES]
-    bundle = {"text/plain": text or plain, **dict(reversed(shown))}  # the first one of each type
+    bundle = {"text/plain": text or plain, **dict(reversed(shown))}  # the first of each type wins
     if len(shown) > 1 or (shown and text):
         images = "".join(f'<img src="data:{mime};base64,{data}">' for mime, data in shown)
         bundle["text/html"] = f"<pre>{escape(text)}</pre>{images}"

@@ -1,4 +1,4 @@
-"""What a server asks of a person in the middle of a call, the answer, and a call that waits for one."""
+"""A server's question to a person during a call, the answer, and a suspended call."""
 
 import json
 import re
@@ -16,7 +16,7 @@ ELICITATION = "elicitation/create"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What a person did: filled in the form or agreed (accept), said no, or walked away (cancel)."""
+    """A person's answer: submitted or agreed (accept), refused (decline), or dismissed it (cancel)."""
 
     action: Action
     content: Mapping[str, Any] | None = None
@@ -24,9 +24,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elicitation:
-    """A question of a server: a form to fill in (`schema`), or an address to visit (`url`).
+    """A server's question: a form to fill in (`schema`), or a URL to visit (`url`).
 
-    An address is never opened by toolbus. Show it, with the server's name, and let the person decide.
+    toolbus never opens the URL. Show it, with the server's name, and let the person decide.
     """
 
     server: str
@@ -34,7 +34,7 @@ class Elicitation:
     schema: Mapping[str, Any] | None = None
     url: str | None = None
     tool: str | None = None
-    """The tool whose call it is asked for, where that is known."""
+    """The tool whose call caused the question, if known."""
 
     @classmethod
     def asked(
@@ -45,15 +45,15 @@ class Elicitation:
         schema: Mapping[str, Any] | None = None,
         url: str | None = None,
     ) -> "Elicitation":
-        """As a server asks it, its texts without hidden and control characters."""
+        """A question from a server, with hidden and control characters removed from its texts."""
         shown = None if schema is None else _texts_cleaned(schema)
         return cls(server=server, tool=tool, message=cleaned(message), schema=shown, url=url)
 
     @property
     def fault(self) -> str | None:
-        """Why a person must not be shown the question: no form, or an address that is not safe."""
+        """Why the question must not be shown to a person: an invalid form, or an unsafe URL."""
         if self.url is not None:
-            unsafe = f"the address {self.url!r} is neither https nor on this machine"
+            unsafe = f"the URL {self.url!r} is neither https nor on this machine"
             return None if _is_safe(self.url) else unsafe
         try:
             _ = self.form
@@ -63,50 +63,50 @@ class Elicitation:
 
     @property
     def form(self) -> Form:
-        """The fields to fill in; none where an address is to be visited."""
+        """The fields to fill in; empty for a URL."""
         return Form(self.schema or {})
 
     def accept(self, values: Mapping[str, Any] | None = None) -> Answer:
-        """The filled-in form, defaults included; ValueError says what does not fit."""
+        """The submitted form, including defaults; ValueError explains invalid values."""
         if self.url is None:
             return Answer(action="accept", content=self.form.filled(values))
         if values:
-            raise ValueError("an address is visited, not filled in: accept() takes no values here")
+            raise ValueError("a URL question has no form; call accept() without values")
         return Answer(action="accept")
 
     def decline(self) -> Answer:
-        """A no."""
+        """Refuse the request."""
         return Answer(action="decline")
 
     def cancel(self) -> Answer:
-        """No answer at all."""
+        """Dismiss the question without an answer."""
         return Answer(action="cancel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """A call that waits for a person: store it as JSON, and resume it when there is an answer.
+    """A suspended call that waits for a person: store it as JSON, and resume it with the answer.
 
-    `Toolbus.resume` takes it, also in another process, for as long as the server remembers the call.
+    `Toolbus.resume` accepts it, also in another process, as long as the server remembers the call.
     """
 
     server: str
     tool: str
-    """The server's own name of the tool."""
+    """The server's own name for the tool."""
     arguments: Mapping[str, Any] = field(repr=False)
-    """As they were given."""
+    """The arguments as given."""
     requests: Mapping[str, Any] = field(repr=False)
-    """What the server wants to know, by its own keys, as it asked."""
+    """The server's requests, by its own keys."""
     state: str | None = field(default=None, repr=False)
-    """What the server wants to get back; nobody else can read it."""
+    """Opaque state to return to the server."""
     task: str | None = None
-    """The task that waits, if the server made one of the call."""
+    """The task that waits, if the call became a task."""
     rounds: int = 1
-    """How often the server has asked by now."""
+    """How often the server has asked so far."""
 
     @property
     def questions(self) -> dict[str, Elicitation]:
-        """What a person is to answer, by the server's keys."""
+        """The questions for a person, by the server's keys."""
         return {
             key: question(request["params"], self.server, self.tool)
             for key, request in self.requests.items()
@@ -114,20 +114,20 @@ class Pending:
         }
 
     def to_json(self) -> str:
-        """For a file or a table; holds the arguments of the call."""
+        """The call as JSON, for a file or a database; it includes the arguments."""
         values = {name: getattr(self, name) for name in _STORED}
         return json.dumps({"toolbus": 1, "pending": values})
 
     @classmethod
     def from_json(cls, text: str | bytes) -> "Pending":
-        """What `to_json` gave; ValueError if it is something else."""
+        """The call from the output of `to_json`; ValueError for anything else."""
         try:
             stored: Any = json.loads(text)
         except ValueError:
             stored = None
         values = _stored(stored)
         if values is None:
-            raise ValueError("this is no pending call")
+            raise ValueError("not a pending call; pass the output of Pending.to_json()")
         return cls(**values)
 
     def __str__(self) -> str:
@@ -147,7 +147,7 @@ _STORED: dict[str, Any] = {
 
 
 def question(params: Mapping[str, Any], server: str, tool: str | None) -> Elicitation:
-    """A question as it was stored."""
+    """A question from its stored parameters."""
     return Elicitation.asked(
         server, tool, params.get("message", ""), params.get("requestedSchema"), params.get("url")
     )
@@ -177,9 +177,9 @@ def _is_request(value: Any) -> bool:
 
 
 def _texts_cleaned(schema: Any, depth: int = 5) -> Any:
-    """The schema with clean texts for people; values stay as the server wants them back.
+    """The schema with clean texts for people; values are unchanged, because the server expects them back.
 
-    What lies deeper belongs to no form.
+    A form has no deeper levels.
     """
     if depth and isinstance(schema, Mapping):
         return {
@@ -196,15 +196,15 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def _is_safe(url: str) -> bool:
-    """https, or http to this machine; nothing that another program would read otherwise than we do."""
+    """Whether it is https, or http to this machine, and every program parses it the same way."""
     if cleaned(url) != url or re.search(r"[\s\\]", url):
         return False
     try:
-        address = urlsplit(url)
-        host = address.hostname
+        parts = urlsplit(url)
+        host = parts.hostname
     except ValueError:
         return False
-    # A name before the host, or letters that only look like others, lead people astray.
-    if not host or "@" in address.netloc or not address.netloc.isascii():
+    # User info before the host, and letters that look like others, mislead people.
+    if not host or "@" in parts.netloc or not parts.netloc.isascii():
         return False
-    return address.scheme == "https" or (address.scheme == "http" and host in _LOOPBACK)
+    return parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)

@@ -1,22 +1,22 @@
-"""Whether anyone can write a value as JSON.
+"""Whether a value can be encoded as JSON.
 
-A model is sent all tools in one request. One value in it that cannot be written would cost them all, far
-from where it came in, so it is looked for where values enter.
+All tools are sent to a model in one request. One value that cannot be encoded would fail the whole request,
+far from its origin, so values are checked where they enter.
 """
 
 import json
 from typing import Any, cast
 
 DEEPEST = 100
-"""Levels of objects and lists. Copying, comparing and writing a value recurse, and not only in our code;
-real tools have a dozen levels."""
+"""Levels of objects and lists. Copying, comparing and encoding recurse, also in code that is not ours; real
+tools have a dozen levels."""
 
-# Circles are found as what is too deep.
+# Circular values are reported as too deep.
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 
 
 def unwritable(value: object) -> str | None:
-    """Why a value cannot be written as JSON in UTF-8; None if it can."""
+    """Why a value cannot be encoded as JSON in UTF-8; None if it can."""
     try:
         text = _encode(value)
         text.encode()

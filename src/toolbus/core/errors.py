@@ -1,29 +1,29 @@
 """Every error toolbus raises: what happened, to whom, and the next step.
 
     ToolbusError
-    ├── ConfigError            the config is wrong (a ValueError too)
-    │   └── ConfigNotTrusted   a config that was only found, and the user did not agree to it yet
+    ├── ConfigError            the config is invalid (also a ValueError)
+    │   └── ConfigNotTrusted   a discovered config that the user has not accepted yet
     ├── BusClosed              the bus is not running
-    ├── ToolNotFound           no tool of that name in the catalog (a LookupError too)
+    ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
     ├── ToolFailed             a tool reported an error, and you asked for an exception
-    ├── ArgumentsError         arguments that cannot be sent (a TypeError too)
-    ├── ShaperFailed           your shaper is broken; the catalog stays as it was
-    ├── ExtraMissing           a part of toolbus needs packages that are not installed (an ImportError too)
-    └── ServerError            something about one server, named by `server`
-        ├── ServerNotFound     no server of that alias on the bus (a LookupError too)
-        ├── SecretMissing      a `${NAME}` of its config has no value
-        ├── ConnectFailed      no working connection came about; says the phase
-        │   └── AuthRequired   the server answered 401 or 403
-        ├── ServerDown         a call found the link not ready
-        ├── CallTimeout        no answer in time (a TimeoutError too)
-        ├── CallRejected       the server answered with a protocol error, not a result
-        ├── InputNeeded        the server asks something that nobody here answers
+    ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
+    ├── ShaperFailed           a shaper raised; the catalog is unchanged
+    ├── ExtraMissing           a part of toolbus needs packages that are not installed (also an ImportError)
+    └── ServerError            an error about one server, named by `server`
+        ├── ServerNotFound     the bus has no server with that alias (also a LookupError)
+        ├── SecretMissing      a `${NAME}` in its config has no value
+        ├── ConnectFailed      connecting failed in the given `phase`
+        │   └── AuthRequired   the server responded with 401 or 403
+        ├── ServerDown         the server is not connected
+        ├── CallTimeout        no response in time (also a TimeoutError)
+        ├── CallRejected       the server responded with a protocol error instead of a result
+        ├── InputNeeded        the server needs input, and no handler is configured
         ├── ResourceTooLarge   a resource is larger than the config allows
-        └── LinkLost           the connection ended; what was under way may have taken effect
+        └── LinkLost           the connection was lost; a request in flight may have taken effect
 
-A tool that reports failure is no error here: that is a `ToolResult` with `is_error`, until you call its
-`raise_for_error()`.
-Messages are one line, built from the facts, which stay readable as attributes.
+A tool that reports a failure is not an exception: it returns a `ToolResult` with `is_error`. Call its
+`raise_for_error()` to get an exception.
+Messages are one line, built from facts that are also available as attributes.
 """
 
 import shlex
@@ -36,11 +36,11 @@ from toolbus.core.stderr import telling_line
 from toolbus.core.text import cleaned
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call"]
-"""How far a connection came: values resolved, process started, address reached, era agreed, and so on."""
+"""The step that failed: resolving values, starting the process, reaching the URL, and so on."""
 
 
 def in_seconds(seconds: float) -> str:
-    """A time to be read: `5 s`, not `4.99999 s`."""
+    """The duration for a message: `5 s`, not `4.99999 s`."""
     return f"{round(seconds, 2) or seconds:g} s"
 
 
@@ -49,7 +49,7 @@ class ToolbusError(Exception):
 
 
 class ConfigError(ToolbusError, ValueError):
-    """The config is wrong; `file`, `server` and `key` say where."""
+    """The config is invalid; `file`, `server` and `key` locate the problem."""
 
     def __init__(
         self,
@@ -70,17 +70,17 @@ class ConfigError(ToolbusError, ValueError):
 
     @property
     def mistakes(self) -> "tuple[ConfigError, ...]":
-        """Each mistake by itself if the error lists several; else this error alone."""
+        """Each mistake as its own error, if this one lists several; otherwise just this error."""
         return self._mistakes or (self,)
 
 
 class ConfigNotTrusted(ConfigError):
-    """A config was found, but not named, and the user has not agreed to it as it is now."""
+    """A config was discovered, not named, and the user has not accepted its current content."""
 
     def __init__(self, file: str, reason: str = "is not trusted yet", *, option: str | None = None) -> None:
         self.reason = reason
-        words = ["toolbus", "trust", *([option] if option else ()), file]
-        super().__init__(f"{reason}; review and accept it: {shlex.join(words)}", file=file)
+        command = shlex.join(["toolbus", "trust", *([option] if option else ()), file])
+        super().__init__(f"{reason}; review and accept it: {command}", file=file)
         self.args = (f"{file} {self.problem}",)
 
 
@@ -101,7 +101,7 @@ class BusClosed(ToolbusError):
 
 
 class ToolNotFound(ToolbusError, LookupError):
-    """No tool of that name is in the catalog."""
+    """The catalog has no tool with that name."""
 
     def __init__(
         self,
@@ -116,23 +116,29 @@ class ToolNotFound(ToolbusError, LookupError):
         self.name = name
         self.down = tuple(down)
         self.likely = likely
-        """Why the server that would have a tool of that name is not connected, if that is so."""
-        # Then a tool of another server that is spelt alike is no help: a model would take it.
+        """Why the server that most likely has the tool is not connected, if it is not."""
+        # A similar name on another server would only mislead: a model would call it.
         self.close_matches = [] if likely else list(alike[:3]) or get_close_matches(name, known, n=3)
-        reason = f": {likely}" if likely else ""
-        hint = f"; did you mean {' or '.join(map(repr, self.close_matches))}?" if self.close_matches else ""
-        missing = f"; not connected: {', '.join(self.down)}" if self.down and not likely else ""
-        super().__init__(f"no tool named {name!r} among {len(known)}{reason}{missing}{hint}{remark}")
+        message = f"no tool named {name!r} among {len(known)}"
+        down_names = f"not connected: {', '.join(self.down)}"
+        if likely:
+            message += f": {likely}"
+        elif self.close_matches:
+            message += f"; did you mean {' or '.join(map(repr, self.close_matches))}?"
+            message += f" ({down_names})" if self.down else ""
+        elif self.down:
+            message += f"; {down_names}"
+        super().__init__(message + remark)
 
 
 class ToolFailed(ToolbusError):
-    """A tool reported an error; raised by `ToolResult.raise_for_error` alone. `text` is all that it said."""
+    """A tool reported an error; raised only by `ToolResult.raise_for_error`. `text` is its full text."""
 
     def __init__(self, tool: str | None, text: str) -> None:
         self.tool = tool
         self.text = text
-        who = "the tool" if tool is None else f"tool {tool!r}"
-        super().__init__(f"{who} failed: {shortened(text, 300) or 'without a message'}")
+        label = "the tool" if tool is None else f"tool {tool!r}"
+        super().__init__(f"{label} failed: {shortened(text, 300) or 'no message'}")
 
 
 class CallRefused(ToolbusError):
@@ -154,7 +160,7 @@ class ArgumentsError(ToolbusError, TypeError):
 
 
 class ShaperFailed(ToolbusError):
-    """A shaper is broken. The catalog stays as it was: a shaper may be there to keep tools out."""
+    """A shaper raised. The catalog is unchanged, because the shaper may exist to hide tools."""
 
     def __init__(self, shaper: str, error: Exception) -> None:
         self.shaper = shaper
@@ -162,7 +168,7 @@ class ShaperFailed(ToolbusError):
 
 
 class ExtraMissing(ToolbusError, ImportError):
-    """A part of toolbus needs packages that are not installed; `extra` names the set that has them."""
+    """A part of toolbus needs packages that are not installed; `extra` names the extra to install."""
 
     def __init__(self, part: str, extra: str, reason: str) -> None:
         self.part = part
@@ -171,17 +177,17 @@ class ExtraMissing(ToolbusError, ImportError):
 
 
 class ServerError(ToolbusError):
-    """Something about one server."""
+    """An error about one server."""
 
     def __init__(self, server: str, problem: str) -> None:
         self.server = server
-        # It may quote the server, and may be shown in a terminal or to a model.
+        # It may quote the server, and is shown in terminals and to models.
         self.problem = cleaned(problem)
         super().__init__(f"server {server!r}: {self.problem}")
 
 
 class ServerNotFound(ServerError, LookupError):
-    """No server of that alias is on the bus."""
+    """The bus has no server with that alias."""
 
     def __init__(self, server: str, known: Sequence[str]) -> None:
         self.close_matches = get_close_matches(server, known, n=3)
@@ -195,8 +201,8 @@ class ServerNotFound(ServerError, LookupError):
 
 _SECRET_STEPS = {
     "": "set it in the environment or in a .env beside the config",
-    "file": "check the path, and whether you may read the file",
-    "cmd": "run the command by hand: it has to print the value",
+    "file": "check the path and the file's permissions",
+    "cmd": "run the command yourself; it must print the value",
 }
 
 
@@ -207,13 +213,13 @@ class SecretMissing(ServerError):
         self.field = field
         self.reference = reference
         kind = reference.partition(":")[0] if ":" in reference else ""
-        # The reasons of the keyring name their own step.
+        # Reasons from the keyring already include the next step.
         step = "" if kind == "keyring" else f"; {_SECRET_STEPS.get(kind, _SECRET_STEPS[''])}"
         super().__init__(server, f"{field}: secret {reference!r} {reason}{step}")
 
 
 class ConnectFailed(ServerError):
-    """No working connection came about; `phase` says how far it got."""
+    """Connecting failed; `phase` is the step that failed."""
 
     def __init__(
         self,
@@ -232,27 +238,26 @@ class ConnectFailed(ServerError):
         self.exit_code = exit_code
         self.status = status
         self.stderr = tuple(stderr)
-        said = telling_line(self.stderr) or " | ".join(self.stderr[-3:])
-        tail = f"; on stderr: {said}" if said else ""
-        advice = f"; {hint}" if hint else ""
-        super().__init__(server, f"{phase} failed: {cause}{tail}{advice}")
+        output = telling_line(self.stderr) or " | ".join(self.stderr[-3:])
+        parts = [f"{phase} failed: {cause}", f"on stderr: {output}" if output else "", hint]
+        super().__init__(server, "; ".join(filter(None, parts)))
 
 
 class AuthRequired(ConnectFailed):
-    """The server wants other credentials (HTTP 401 or 403)."""
+    """The server rejected the credentials (HTTP 401 or 403)."""
 
     def __init__(self, server: str, phase: Phase, status: int) -> None:
         super().__init__(
             server,
             phase,
             f"HTTP {status} {'Unauthorized' if status == 401 else 'Forbidden'}",
-            hint="give it valid credentials: headers, or auth: {type: bearer, token: ...}",
+            hint="set valid credentials in headers, or in auth: {type: bearer, token: ...}",
             status=status,
         )
 
 
 class ServerDown(ServerError):
-    """A call found the server's link not ready; `state` and `reason` say why."""
+    """The server is not connected; `state` and `reason` explain why."""
 
     def __init__(self, server: str, state: str, reason: str | None) -> None:
         self.state = state
@@ -261,18 +266,18 @@ class ServerDown(ServerError):
 
 
 class CallTimeout(ServerError, TimeoutError):
-    """The server did not answer in time; it was told to stop."""
+    """The server did not respond in time; the request was cancelled."""
 
     def __init__(self, server: str, what: str, seconds: float, stderr: Sequence[str] = ()) -> None:
         self.what = what
         self.seconds = seconds
         self.stderr = tuple(stderr)
-        tail = f"; last on stderr: {self.stderr[-1]}" if self.stderr else ""
-        super().__init__(server, f"{what} gave no answer in {in_seconds(seconds)}{tail}")
+        output = f"; last line on stderr: {self.stderr[-1]}" if self.stderr else ""
+        super().__init__(server, f"{what} timed out after {in_seconds(seconds)}{output}")
 
 
 class CallRejected(ServerError):
-    """The server answered a request with a protocol error instead of a result."""
+    """The server responded to a request with a protocol error instead of a result."""
 
     def __init__(self, server: str, what: str, code: int, message: str, status: int | None = None) -> None:
         self.what = what
@@ -284,13 +289,14 @@ class CallRejected(ServerError):
 
 
 class InputNeeded(ServerError):
-    """The server asks for something in the middle of a request, and nobody here answers that."""
+    """The server needs input in the middle of a request, and no handler is configured."""
 
     def __init__(self, server: str, what: str, asked: str) -> None:
         self.what = what
         self.asked = asked
-        advice = "nobody here answers it (Toolbus(..., interactions=...) says who does)"
-        super().__init__(server, f"{what} {asked}; {advice}")
+        super().__init__(
+            server, f"{what} {asked}, but no handler is configured; pass Toolbus(..., interactions=...)"
+        )
 
 
 class ResourceTooLarge(ServerError):
@@ -300,13 +306,12 @@ class ResourceTooLarge(ServerError):
         self.uri = uri
         self.size = size
         self.limit = limit
-        super().__init__(
-            server, f"resource {uri!r} has {size:,} bytes, more than the {limit:,} of resource_limit"
-        )
+        problem = f"resource {uri!r} has {size:,} bytes, over the resource_limit of {limit:,}"
+        super().__init__(server, f"{problem}; raise the limit to read it")
 
 
 class LinkLost(ServerError):
-    """The connection ended by itself. If `what` was `sent`, whether it took effect is unknown."""
+    """The connection was lost. If `what` was already `sent`, it may or may not have taken effect."""
 
     def __init__(self, server: str, what: str | None, reason: str, *, sent: bool = True) -> None:
         self.what = what
@@ -315,7 +320,7 @@ class LinkLost(ServerError):
         effect = ""
         if what is not None:
             effect = (
-                f" during {what}; it may or may not have taken effect: check before you repeat it"
+                f" during {what}; it may have taken effect: check before you retry"
                 if sent
                 else f" before {what} was sent; nothing was done"
             )

@@ -1,7 +1,7 @@
-"""Who answers when a server asks: one object for both eras.
+"""Handlers for requests from servers: elicitation, sampling and roots, in both protocol eras.
 
-Only what has a handler is declared to the servers, unless `declares_elicitation` says otherwise. What a
-server asks without one is declined.
+Only capabilities with a handler are declared to servers, unless `declares_elicitation` is set. Requests
+without a handler are declined.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -19,7 +19,7 @@ ANSWER_WITHIN = 600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """A server wants a model to write something, at your cost."""
+    """A server requests a completion from a model, at your cost."""
 
     server: str
     messages: tuple[PromptMessage, ...]
@@ -28,14 +28,14 @@ class Sampling:
     temperature: float | None = None
     stop: tuple[str, ...] = ()
     hints: tuple[str, ...] = ()
-    """Names of models that the server would like, the best first."""
+    """Names of models that the server prefers, best first."""
     tool: str | None = None
-    """The tool whose call it is asked for, where that is known."""
+    """The tool whose call caused the request, if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampled:
-    """What the model wrote."""
+    """The model's completion."""
 
     content: Text | Image | Audio
     model: str
@@ -44,28 +44,28 @@ class Sampled:
 
 Elicit: TypeAlias = Callable[[Elicitation], Answer | Awaitable[Answer]]
 Sample: TypeAlias = Callable[[Sampling], Sampled | Awaitable[Sampled | None] | None]
-"""None is a no."""
+"""Returns None to decline."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Interactions:
-    """The handlers: a person who answers questions, a model that writes, folders that servers may look at.
+    """The handlers: `elicit` asks a person, `sample` calls a model, `roots` are folders to expose.
 
-    While a handler is at work, no call of that server runs out of time.
+    Timeouts of that server's calls pause while a handler runs.
     """
 
     elicit: Elicit | None = None
     sample: Sample | None = field(default=None)
     roots: Sequence[str | Path] | None = None
-    """Folders, or URIs that begin with file://."""
+    """Folders, or `file://` URIs."""
     rounds: int = ROUNDS
     """How often a server may ask in one call."""
     answer_within: float = ANSWER_WITHIN
-    """Seconds after which a question counts as cancelled."""
+    """Seconds after which a request counts as cancelled."""
     declares_elicitation: bool = False
-    """Declare elicitation without `elicit`, too; a question then fails its call with `InputNeeded`.
+    """Declare elicitation even without `elicit`; a question then fails its call with `InputNeeded`.
 
-    For programs that can ask a person in some of their runs: servers offer the same tools in all of them.
+    For programs that can ask a person only in some runs, so that servers offer the same tools in all of them.
     """
 
     def __post_init__(self) -> None:
@@ -79,8 +79,8 @@ NOBODY = Interactions()
 
 
 def with_roots(interactions: Interactions, roots: Sequence[Path]) -> Interactions:
-    """The handlers, with these folders if they name none themselves."""
-    if not isinstance(interactions, Interactions):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+    """The handlers, with these roots if they have none."""
+    if not isinstance(interactions, Interactions):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
         kind = type(interactions).__name__
         raise TypeError(f"interactions must be Interactions(elicit=..., ...), not {kind}")
     return replace(interactions, roots=roots) if interactions.roots is None and roots else interactions

@@ -1,4 +1,4 @@
-"""The loop a bus lives on, and the way there from any other loop or thread."""
+"""The event loop that owns a bus, and how other loops and threads run code on it."""
 
 import asyncio
 import os
@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from toolbus.core.errors import BusClosed
 
 T = TypeVar("T")
-PATIENCE = 10.0
-"""Seconds that a loop may take to give a sign of life to a thread that wants to wait for it."""
+RESPONSE_TIMEOUT = 10.0
+"""Seconds within which the loop must run a callback before a thread waits for it."""
 
 
 class OwnerLoop:
-    """The running loop at the moment it is made."""
+    """The event loop that was running when this object was created."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -28,11 +28,11 @@ class OwnerLoop:
 
     @property
     def alive(self) -> bool:
-        """Whether the loop still runs; on one that does not, nothing would ever come back."""
+        """Whether the loop is still running, in this process; otherwise a call would never return."""
         return self._loop.is_running() and self._process == os.getpid()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the home loop, wherever the caller is; cancelling the caller cancels it there."""
+        """Run a coroutine on the owner loop, from any loop; cancelling the caller cancels it there."""
         if self.here:
             return await work
         there = asyncio.run_coroutine_threadsafe(work, self._loop)
@@ -42,22 +42,22 @@ class OwnerLoop:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            # Nobody cancelled us: the home loop ended under the call.
+            # The caller was not cancelled: the owner loop ended during the call.
             raise BusClosed() from None
 
     def soon(self, work: Callable[[], None]) -> None:
-        """Call it on the home loop: now if the caller is there, else as soon as the loop comes to it."""
+        """Call a function on the owner loop: now if the caller is there, else soon."""
         if threading.get_ident() == self._thread:
             work()
         else:
             self._loop.call_soon_threadsafe(work)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the home loop and wait, in a thread without a loop; an interrupt cancels it there."""
-        if not self._turns():
+        """Run a coroutine on the owner loop and block until it is done; an interrupt cancels it there."""
+        if not self._is_responsive():
             work.close()
             raise RuntimeError(
-                "the loop of the bus is blocked, so that a call from another thread would never end: "
+                "the event loop of the bus is blocked, so a call from another thread would never return; "
                 "await the call (ainvoke, arun), run the agent in a thread (asyncio.to_thread), "
                 "or use SyncToolbus"
             )
@@ -68,10 +68,10 @@ class OwnerLoop:
             there.cancel()
             raise
 
-    def _turns(self) -> bool:
-        """Whether the loop runs callbacks; one that waits for this very thread does not."""
+    def _is_responsive(self) -> bool:
+        """Whether the loop runs callbacks; it does not if it is waiting for this thread."""
         if threading.get_ident() == self._thread:
             return False
-        turned = threading.Event()
-        self._loop.call_soon_threadsafe(turned.set)
-        return turned.wait(PATIENCE)
+        ran = threading.Event()
+        self._loop.call_soon_threadsafe(ran.set)
+        return ran.wait(RESPONSE_TIMEOUT)

@@ -1,4 +1,4 @@
-"""Addresses of resources that are made from a template (RFC 6570, all four levels)."""
+"""Expand URI templates of resources (RFC 6570, all four levels)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,14 @@ _ENCODED = re.compile(r"(%[0-9A-Fa-f]{2})")
 
 
 class _Operator(NamedTuple):
-    """How an expression is written: what stands before, between, and whether values have names."""
+    """How an expression is expanded: its prefix, separator, and whether values have names."""
 
     first: str
     between: str
     named: bool = False
     when_empty: str = ""
     reserved: bool = False
-    """Whether slashes and their like stay as they are."""
+    """Whether reserved characters such as slashes are kept."""
 
 
 _OPERATORS = {
@@ -63,15 +63,15 @@ class _Expression:
 
 
 def variables(template: str) -> tuple[str, ...]:
-    """The names that a template has, in order; `ArgumentsError` if it is no template."""
+    """The names of the variables in the template, in order; `ArgumentsError` if it is invalid."""
     expressions = (part for part in _parts(template) if isinstance(part, _Expression))
     return tuple(dict.fromkeys(v.name for expression in expressions for v in expression.variables))
 
 
 def expanded(template: str, values: Values) -> str:
-    """The address; `ArgumentsError` names a value that is missing, or of no use.
+    """The expanded URI; `ArgumentsError` names a missing or unknown value.
 
-    Values that stand in a query may be left out.
+    Values in a query are optional.
     """
     known, parts = variables(template), list(_parts(template))
     needed = {
@@ -82,15 +82,15 @@ def expanded(template: str, values: Values) -> str:
     }
     missing = [name for name in known if name in needed and name not in values]
     if missing:
-        raise _wrong(template, f"no value for {' and '.join(map(repr, missing))}")
+        raise _invalid(template, f"no value for {' and '.join(map(repr, missing))}")
     unknown = [name for name in values if name not in known]
     if unknown:
-        raise _wrong(template, f"it has no {unknown[0]!r}, only {', '.join(known) or 'fixed text'}")
+        raise _invalid(template, f"unknown variable {unknown[0]!r}; known: {', '.join(known) or 'none'}")
     return "".join(part if isinstance(part, str) else part.expanded(values) for part in parts)
 
 
 def _parts(template: str) -> Iterator[str | _Expression]:
-    """Literal text and expressions, in turn."""
+    """The literals and expressions, in order."""
     at = 0
     for found in _EXPRESSION.finditer(template):
         yield _literal(template, template[at : found.start()])
@@ -101,31 +101,34 @@ def _parts(template: str) -> Iterator[str | _Expression]:
 
 def _literal(template: str, text: str) -> str:
     if "{" in text or "}" in text:
-        raise _wrong(template, "a brace has no partner")
+        raise _invalid(template, "unbalanced brace")
     return _quoted(text, reserved=True)
 
 
 def _variable(template: str, text: str) -> _Variable:
     found = _VARIABLE.fullmatch(text)
     if found is None:
-        raise _wrong(template, f"{text!r} is no name of a variable")
+        raise _invalid(template, f"{text!r} is not a variable name")
     return _Variable(found[1], int(found[2]) if found[2] else None, found[3] is not None)
 
 
 def _pieces(operator: _Operator, variable: _Variable, value: object) -> list[str]:
-    """What one variable becomes: one piece, or one for each of its items."""
+    """The expansion of one variable: one piece, or one for each item."""
     if isinstance(value, Mapping):
-        pairs = [(_say(operator, k), _say(operator, v)) for k, v in cast("Mapping[str, str]", value).items()]
+        pairs = [
+            (_encoded(operator, k), _encoded(operator, v))
+            for k, v in cast("Mapping[str, str]", value).items()
+        ]
         if variable.explode:
             return [_named(operator, k, v) if operator.named else f"{k}={v}" for k, v in pairs]
         return [_named(operator, variable.name, ",".join(part for pair in pairs for part in pair))]
     if isinstance(value, Sequence) and not isinstance(value, str):
-        items = [_say(operator, item) for item in cast("Sequence[str]", value)]
+        items = [_encoded(operator, item) for item in cast("Sequence[str]", value)]
         if variable.explode:
             return [_named(operator, variable.name, item) for item in items]
         return [_named(operator, variable.name, ",".join(items))]
     text = str(value)
-    return [_named(operator, variable.name, _say(operator, text[: variable.prefix]))]
+    return [_named(operator, variable.name, _encoded(operator, text[: variable.prefix]))]
 
 
 def _named(operator: _Operator, name: str, value: str) -> str:
@@ -134,18 +137,18 @@ def _named(operator: _Operator, name: str, value: str) -> str:
     return f"{name}={value}" if value else f"{name}{operator.when_empty}"
 
 
-def _say(operator: _Operator, text: str) -> str:
+def _encoded(operator: _Operator, text: str) -> str:
     return _quoted(str(text), reserved=operator.reserved)
 
 
 def _quoted(text: str, *, reserved: bool) -> str:
     if not reserved:
         return quote(text, safe="~")
-    # What is encoded already stays so.
+    # Parts that are already encoded are kept.
     return "".join(
         part if at % 2 else quote(part, safe=_RESERVED + "~") for at, part in enumerate(_ENCODED.split(text))
     )
 
 
-def _wrong(template: str, problem: str) -> ArgumentsError:
+def _invalid(template: str, problem: str) -> ArgumentsError:
     return ArgumentsError(f"the template {template!r}", problem)

@@ -18,11 +18,11 @@ from typing import Annotated, TypeAlias
 from pydantic import Field, Strict
 
 from toolbus.config import BusConfig
+from toolbus.config.base import ConfigModel
 from toolbus.config.dialects import SETTINGS
-from toolbus.config.load import config_in, without_mistakes
-from toolbus.config.location import Mistakes, Place
+from toolbus.config.load import config_in, require_valid
+from toolbus.config.location import Location, Mistakes
 from toolbus.config.read import read_document
-from toolbus.config.record import Record
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -32,7 +32,7 @@ FILE_NAMES = ("manifest.yaml", "manifest.yml", "manifest.json")
 _CONFIG_KEYS = ("servers", *SETTINGS)
 
 
-class Manifest(Record):
+class Manifest(ConfigModel):
     """What a manifest says; its `config` is kept as written, and checked by `bridge_config`."""
 
     id: str = "mcp"
@@ -67,13 +67,13 @@ def load_manifest(source: Source) -> Manifest:
 
 def bridge_config(manifest: Manifest) -> BusConfig:
     """What the `config` of the manifest asks for; ConfigError says what is wrong."""
-    place = Place(file=None if manifest.path is None else str(manifest.path))
+    place = Location(file=None if manifest.path is None else str(manifest.path))
     config = manifest.config
     unknown = (key for key in config if key not in _CONFIG_KEYS and not str(key).startswith("x-"))
     Mistakes(place.unknown_key(key, _CONFIG_KEYS, "config") for key in unknown).raise_any()
     if config.get("servers") is None:
         raise place.error("is missing; list your servers there: {alias, transport, ...}", "config.servers")
-    bus = without_mistakes(config_in({"config": config}, manifest.path))
+    bus = require_valid(config_in({"config": config}, manifest.path))
     return bus if config.get("naming") is not None else bus.model_copy(update={"naming": NAMING})
 
 
@@ -89,7 +89,7 @@ def _file(path: Path) -> Path:
 
 
 def _manifest(document: Mapping[JSON, JSON], path: Path | None) -> Manifest:
-    place = Place(file=None if path is None else str(path))
+    place = Location(file=None if path is None else str(path))
     known = [name for name in Manifest.model_fields if name != "path"]
     # A key that belongs one level lower is the likeliest slip.
     anywhere = [*known, *(f"config.{key}" for key in _CONFIG_KEYS)]

@@ -1,1 +1,1 @@
-"""Where toolbus keeps what must survive a restart."""
+"""State that survives a restart."""

@@ -1,6 +1,6 @@
-"""The user's state folder: small private files, each written whole or not at all.
+"""The user's state folder: small private files, each written atomically.
 
-A file that another user owns or may write to is never read: whoever can write it could decide what it says.
+A file that another user owns or can write is never read, because its content cannot be trusted.
 """
 
 import errno
@@ -11,18 +11,18 @@ from pathlib import Path
 
 
 def location(name: str) -> Path:
-    """Where the file of that name is, such as `trust/1f2e.json`; OSError if the user has no state folder."""
+    """The path of a state file, such as `trust/1f2e.json`; OSError if the user has no state folder."""
     from platformdirs import user_state_dir
 
     folder = Path(user_state_dir("toolbus", appauthor=False))
     if not folder.is_absolute():
-        # Without a home it would be a folder below the current one, which may be anybody's.
+        # Without a home it would be below the current folder, which may belong to anyone.
         raise OSError(errno.ENOENT, "no state folder; set HOME or XDG_STATE_HOME", str(folder))
     return folder / name
 
 
 def read(name: str) -> bytes | None:
-    """What the file holds, None if it does not exist; OSError if it is not the user's alone to write."""
+    """The file's content, or None if it does not exist; OSError if another user can write it."""
     path = location(name)
     try:
         for folder in _folders(path):
@@ -35,7 +35,7 @@ def read(name: str) -> bytes | None:
 
 
 def write(name: str, content: bytes) -> None:
-    """Replace the file in one step, so that two commands at once leave the content of one of them."""
+    """Replace the file atomically: of two concurrent writes, one wins entirely."""
     path = location(name)
     base, *_ = folders = _folders(path)
     base.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def write(name: str, content: bytes) -> None:
 
 
 def remove(name: str) -> bool:
-    """Delete the file; whether there was one."""
+    """Delete the file; return whether there was one."""
     try:
         location(name).unlink()
     except FileNotFoundError:
@@ -64,7 +64,7 @@ def remove(name: str) -> bool:
 
 
 def _folders(path: Path) -> list[Path]:
-    """The state folder, and those below it that lead to the file."""
+    """The state folder, and the folders from there to the file."""
     base = location("")
     inner = path.relative_to(base).parent.parts
     return [base.joinpath(*inner[:depth]) for depth in range(len(inner) + 1)]

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 from toolbus.config import BusConfig, Secrets
-from toolbus.config.lookup import Missing
 from toolbus.config.project import DOTENV
-from toolbus.config.redact import shown_url, spellings, url_secrets
+from toolbus.config.secrets.lookup import Missing
+from toolbus.config.secrets.redact import shown_url, spellings, url_secrets
 from toolbus.core.errors import ToolbusError
 
 KEYS = {

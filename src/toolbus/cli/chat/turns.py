@@ -6,7 +6,7 @@ from toolbus.agent import Agent, ApprovalAsked, ModelFailed, RunResult
 from toolbus.cli.chat.asking import Asking
 from toolbus.cli.chat.backstage import Asked, Backstage, Turn
 from toolbus.cli.chat.view import View
-from toolbus.config.redact import redacted
+from toolbus.config.secrets.redact import redacted
 from toolbus.core.records import Prompt
 
 

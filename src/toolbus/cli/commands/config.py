@@ -9,10 +9,10 @@ from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import configured, written
 from toolbus.config import BusConfig, Secrets, ServerConfig, resolved
-from toolbus.config.literals import literal_secrets
 from toolbus.config.location import is_list, is_mapping
-from toolbus.config.redact import names_credential, redacted, shown_url, spellings
-from toolbus.config.reference import MASK
+from toolbus.config.secrets.literals import literal_secrets
+from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
+from toolbus.config.secrets.reference import MASK
 from toolbus.core.errors import ToolbusError
 from toolbus.core.records import JSON
 

@@ -16,16 +16,16 @@ from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.config import find_config, load_server
-from toolbus.config.edit import new_document, servers_in, with_servers, with_switch, without_server
-from toolbus.config.edit_tree import NotEditable
-from toolbus.config.env_file import add_secrets, env_values
+from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
+from toolbus.config.editing.save import save
+from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.find import named_config
-from toolbus.config.literals import Names, Secret, names_referred_to, referring
 from toolbus.config.load import config_in
 from toolbus.config.location import is_mapping, near_miss
 from toolbus.config.project import DOTENV
 from toolbus.config.read import document_in, read_content
-from toolbus.config.save import save
+from toolbus.config.secrets.env_file import add_secrets, env_values
+from toolbus.config.secrets.literals import Secret, SecretNames, referenced_names, with_references
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -74,9 +74,9 @@ def add(settings: Settings, name: str, wanted: Wanted) -> int:
             f"{target.path} has a server {name!r} already; to replace it, first: "
             f"toolbus remove {name}{_option(settings)}"
         )
-    referred = (names_referred_to(entry) for entry in known.values() if is_mapping(entry))
-    names = Names(env_values(target.path.parent))
-    entry, secrets = referring(name, plain, names, avoid=frozenset[str]().union(*referred))
+    referred = (referenced_names(entry) for entry in known.values() if is_mapping(entry))
+    names = SecretNames(env_values(target.path.parent))
+    entry, secrets = with_references(name, plain, names, avoid=frozenset[str]().union(*referred))
     trusted = _save(screen, target, _with(target, name, entry), secrets)
     step = f"toolbus tools {name}" if trusted or target.is_named else "toolbus trust"
     if screen.as_json:

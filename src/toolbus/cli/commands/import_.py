@@ -12,15 +12,16 @@ from toolbus.cli.commands.trust import is_trusted, trust_own
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen, visible
-from toolbus.config.edit import servers_in, with_servers
-from toolbus.config.edit_tree import NotEditable
-from toolbus.config.editors import EDITORS, Imported, Source, found_files, imported
-from toolbus.config.env_file import add_secrets, env_values
-from toolbus.config.literals import Secret, names_referred_to
+from toolbus.config.editing.edit import servers_in, with_servers
+from toolbus.config.editing.save import save
+from toolbus.config.editing.yaml_json import NotEditable
+from toolbus.config.editing.yaml_text import as_yaml
+from toolbus.config.importing.convert import Imported, imported
+from toolbus.config.importing.editors import EDITORS, ImportFile, found_files
 from toolbus.config.location import is_mapping
 from toolbus.config.project import DOTENV
-from toolbus.config.save import save
-from toolbus.config.written import as_yaml
+from toolbus.config.secrets.env_file import add_secrets, env_values
+from toolbus.config.secrets.literals import Secret, referenced_names
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -30,7 +31,7 @@ class Plan:
     """What an import comes to: the servers to add, the secrets that were in them, what to know."""
 
     target: Path
-    sources: list[Source] = field(default_factory=list[Source])
+    sources: list[ImportFile] = field(default_factory=list[ImportFile])
     servers: dict[str, Mapping[str, JSON]] = field(default_factory=dict[str, Mapping[str, JSON]])
     secrets: list[Secret] = field(default_factory=list[Secret])
     notes: list[str] = field(default_factory=list[str])
@@ -62,12 +63,12 @@ def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bo
     return 0
 
 
-def _sources(source: str | None) -> list[Source]:
+def _sources(source: str | None) -> list[ImportFile]:
     folder = Path.cwd()
     if source is not None and source not in EDITORS:
         if not Path(source).expanduser().is_file():
             raise Usage(f"{source!r} is neither a file nor one of {', '.join(EDITORS)}")
-        return [Source(path=Path(source).expanduser(), folder=folder)]
+        return [ImportFile(path=Path(source).expanduser(), folder=folder)]
     found = found_files(source, home=Path.home(), folder=folder, platform=sys.platform)
     if not found:
         whose = "any of " + ", ".join(EDITORS) if source is None else EDITORS[source].title
@@ -75,7 +76,7 @@ def _sources(source: str | None) -> list[Source]:
     return found
 
 
-def _planned(sources: Sequence[Source], target: Path) -> Plan:
+def _planned(sources: Sequence[ImportFile], target: Path) -> Plan:
     """All servers that are not in the target yet; of two that differ, the second gets another name."""
     plan = Plan(target=target)
     there: Mapping[str, JSON] = servers_in(_text(target), target) if target.is_file() else {}
@@ -123,7 +124,7 @@ def _add(plan: Plan, found: Imported, there: Mapping[str, JSON], env: Mapping[st
         plan.secrets += _missing(secrets, there[name], {*env, *(secret.name for secret in plan.secrets)})
 
 
-def _settled(plan: Plan, alias: str, entry: Mapping[str, JSON], source: Source) -> str | None:
+def _settled(plan: Plan, alias: str, entry: Mapping[str, JSON], source: ImportFile) -> str | None:
     """The alias that the server gets here; None if it is known, or if its host would not use it either."""
     for name in chain(
         (alias, f"{alias}-{source.editor}"), (f"{alias}-{source.editor}-{n}" for n in count(2))
@@ -145,7 +146,7 @@ def _settled(plan: Plan, alias: str, entry: Mapping[str, JSON], source: Source) 
 
 def _missing(secrets: Sequence[Secret], entry: JSON, known: set[str]) -> list[Secret]:
     """The secrets that a server which is there already refers to, and that nobody has a value for yet."""
-    referred = names_referred_to(entry) if is_mapping(entry) else frozenset[str]()
+    referred = referenced_names(entry) if is_mapping(entry) else frozenset[str]()
     return [secret for secret in secrets if secret.name in referred - known]
 
 

@@ -10,9 +10,9 @@ from toolbus.cli.commands.trust import trust_own
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen
+from toolbus.config.editing.yaml_text import TEMPLATE
 from toolbus.config.find import FILE_NAMES
 from toolbus.config.schema import config_schema
-from toolbus.config.written import TEMPLATE
 
 SCHEMA = "toolbus.schema.json"
 """Lies beside the config, which names it: no other address holds on every machine."""

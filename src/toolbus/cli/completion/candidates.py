@@ -43,12 +43,12 @@ def all_server_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def _aliases(ctx: typer.Context, incomplete: str, *, with_those_off: bool) -> list[str]:
     from toolbus.config.dialects import container
     from toolbus.config.entry import is_switched_off
-    from toolbus.config.location import Place
+    from toolbus.config.location import Location
     from toolbus.config.read import read_document
     from toolbus.core.errors import ConfigError
 
     file = Path(_config_of(ctx) or "")
-    place = Place(file=str(file))
+    place = Location(file=str(file))
     try:
         if file.stat().st_size > LARGEST:
             return []
@@ -101,7 +101,7 @@ def read_words(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def editor_names(incomplete: str) -> list[str]:
     """Whose config can be taken over."""
-    from toolbus.config.editors import EDITORS
+    from toolbus.config.importing.editors import EDITORS
 
     return [name for name in EDITORS if name.startswith(incomplete)]
 

@@ -12,12 +12,12 @@ from io import StringIO
 from typing import TYPE_CHECKING
 
 from toolbus.cli.output.screen import exact
-from toolbus.config.literals import without_literals
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import ServerConfig
 from toolbus.config.override import ToolOverride
 from toolbus.config.project import DOTENV, Contents, env_file_path
-from toolbus.config.reference import MASK, Reference, parsed
+from toolbus.config.secrets.literals import without_literals
+from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.trust import Candidate
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolbus.cli.options import Settings
 from toolbus.core.records import JSON
+from toolbus.core.text import BLANK, CONTROLS, FORMATTING, TAGS
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -23,16 +24,9 @@ if TYPE_CHECKING:
 
     from toolbus.cli.output.progress import Moving
 
-# Controls but line feed and tab, C1, soft hyphen, zero width, bidi, surrogates, interlinear, tags.
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
-    "\U000e0000-\U000e007f]"
-)
-# What counts as printable and shows nothing: fillers, selectors of variants, an empty Braille cell.
-_BLANK = frozenset(
-    "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u180f\u2800\u3164\uffa0"
-    + "".join(map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
-)
+_UNSEEN = re.compile(f"[{CONTROLS}{FORMATTING}{TAGS}]")
+# Also the selectors of Mongolian and of ideographs, and an empty Braille cell.
+_BLANK = re.compile(f"[{BLANK}\u180b-\u180d\u180f\u2800\U000e0100-\U000e01ef]")
 GAP = "  "
 NARROW = 24
 """A last column with less room than that goes below the others."""
@@ -64,7 +58,9 @@ def one_line(text: str) -> str:
 def exact(text: str) -> str:
     """The text on one line, with every character written out that does not show, or not as what it is."""
     return "".join(
-        letter if letter.isprintable() and letter not in _BLANK else letter.encode("unicode_escape").decode()
+        letter
+        if letter.isprintable() and not _BLANK.match(letter)
+        else letter.encode("unicode_escape").decode()
         for letter in text
     )
 

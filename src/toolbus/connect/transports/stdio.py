@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 from mcp.client.stdio import get_default_environment
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.config.redact import PROXIES
+from toolbus.config.secrets.redact import PROXIES
 from toolbus.connect.diagnostics import STDERR_WIDTH, Diagnostics
 from toolbus.connect.lacking import misplaced
 from toolbus.connect.transports.jsonrpc import Answer, Peer

@@ -1,15 +1,15 @@
-"""The `.env` beside a config: what it holds, and the secrets that are added to it."""
+"""Read the `.env` beside a config, and add secrets to it."""
 
 from collections.abc import Iterable
 from pathlib import Path
 
-from toolbus.config.literals import Secret
+from toolbus.config.editing.save import save
 from toolbus.config.project import DOTENV
-from toolbus.config.save import save
+from toolbus.config.secrets.literals import Secret
 
 
 def env_values(folder: Path) -> dict[str, str]:
-    """The variables of the folder's `.env`; none if it has no such file."""
+    """The variables in the folder's `.env`; empty if there is no such file."""
     from dotenv import dotenv_values
 
     path = folder / DOTENV
@@ -17,7 +17,7 @@ def env_values(folder: Path) -> dict[str, str]:
 
 
 def add_secrets(folder: Path, secrets: Iterable[Secret]) -> None:
-    """Append those that the folder's `.env` does not name yet; from then on only its owner may read it."""
+    """Append secrets that are not in the folder's `.env` yet, and make it readable by its owner only."""
     path, known = folder / DOTENV, env_values(folder)
     lines = {
         secret.name: f"{secret.name}={_quoted(secret.value)}\n"
@@ -32,6 +32,6 @@ def add_secrets(folder: Path, secrets: Iterable[Secret]) -> None:
 
 
 def _quoted(text: str) -> str:
-    """The text as a dotenv file takes it to the letter."""
+    """The text quoted so that a dotenv file takes it literally."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

@@ -1,6 +1,6 @@
-"""The servers of hosts that have words of their own: Goose, Codex, Zed, opencode.
+"""Translate the servers of hosts with their own format: Goose, Codex, Zed, opencode.
 
-Each entry comes out in words that every entry may use. What only the host knows is noted, or left out.
+Each entry comes out with common keys. Values that only the host knows are noted, or left out.
 """
 
 import os.path
@@ -10,18 +10,18 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from toolbus.config.dialects import alias_of, has_container, settings_in
-from toolbus.config.location import Place, is_list, is_mapping
+from toolbus.config.location import Location, is_list, is_mapping
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
 SET_IT = "set it in the environment or in a .env"
 """The next step for a name that has no value yet."""
 
-_GOOSE_WORDS = {"cmd": "command", "uri": "url", "envs": "env", "available_tools": "include"}
+_GOOSE_KEYS = {"cmd": "command", "uri": "url", "envs": "env", "available_tools": "include"}
 _GOOSE_SERVERS = ("stdio", "sse", "streamable_http")
 _GOOSE_OWN = ("name", "display_name", "bundled", "timeout", "env_keys")
 
-_CODEX_WORDS = {"http_headers": "headers", "enabled_tools": "include", "disabled_tools": "exclude"}
+_CODEX_KEYS = {"http_headers": "headers", "enabled_tools": "include", "disabled_tools": "exclude"}
 _CODEX_OWN = (
     *("bearer_token_env_var", "env_http_headers", "env_vars"),
     *("startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec"),
@@ -33,27 +33,27 @@ _OPENCODE_OWN = ("type", "timeout")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Listing:
-    """The entries of a file in their order, what it says for all, and which ones its host does not start."""
+class HostConfig:
+    """The entries of a file in order, its settings for all servers, and the servers its host disables."""
 
     entries: dict[str, JSON] = field(default_factory=dict[str, JSON])
     settings: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
-    off: frozenset[str] = frozenset()
+    disabled: frozenset[str] = frozenset()
     notes: list[str] = field(default_factory=list[str])
     defaults: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What stands for an input of the editor until the user gives another value."""
+    """The default of each input that the editor prompts for."""
 
 
 Entry: TypeAlias = Mapping[JSON, JSON]
-Translate: TypeAlias = Callable[[Entry, Place], dict[str, JSON]]
-"""An entry in words that every entry may use; ConfigError if it is wrong, or not for us."""
+Translate: TypeAlias = Callable[[Entry, Location], dict[str, JSON]]
+"""Translates an entry to common keys; ConfigError if it is invalid or cannot be used here."""
 
 
 def host_of(document: Entry) -> str | None:
-    """The host with words of its own that the document was written for, as far as one can tell."""
+    """The host with its own format that the document was most likely written for."""
     if is_mapping(mcp := document.get("mcp")) and any(map(_is_opencode, _of_opencode(mcp).values())):
         return "opencode"
-    # What is said for all servers there is ours: the file is written for squidbot, or for us.
+    # A file with settings for all servers is written for squidbot or for toolbus.
     servers = document.get("mcp_servers")
     if is_mapping(servers) and any(map(_is_codex, servers.values())) and not settings_in(document):
         return "codex"
@@ -62,45 +62,45 @@ def host_of(document: Entry) -> str | None:
     return "zed" if "context_servers" in document else "goose" if _is_goose(document) else None
 
 
-def left_out(alias: str, error: ConfigError) -> str:
-    """The note on an entry that cannot be used."""
-    return f"server {alias!r} was left out: {error.key + ': ' if error.key else ''}{error.problem}"
+def skipped_note(alias: str, error: ConfigError) -> str:
+    """The note about an entry that cannot be used."""
+    return f"server {alias!r} was skipped: {error.key + ': ' if error.key else ''}{error.problem}"
 
 
-def named(entries: JSON, notes: list[str]) -> dict[str, JSON]:
-    """The entries by alias; those without a name of their own are left out, with a note."""
+def by_alias(entries: JSON, notes: list[str]) -> dict[str, JSON]:
+    """The entries by alias; those without a unique name are skipped, with a note."""
     pairs = entries.items() if is_mapping(entries) else [(alias_of(entry), entry) for entry in entries]
     result: dict[str, JSON] = {}
     for number, (alias, entry) in enumerate(pairs, start=1):
         if not isinstance(alias, str) or not alias.strip():
-            notes.append(f"entry {number} was left out: it has no name")
+            notes.append(f"entry {number} was skipped: it has no name")
         elif alias in result:
-            notes.append(f"entry {number} was left out: {alias!r} is the name of another one")
+            notes.append(f"entry {number} was skipped: {alias!r} is already the name of another entry")
         else:
             result[alias] = entry
     return result
 
 
-def _translated(entries: Entry, place: Place, translate: Translate) -> Listing:
+def _translated(entries: Entry, location: Location, translate: Translate) -> HostConfig:
     notes: list[str] = []
     result: dict[str, JSON] = {}
-    for alias, entry in named(entries, notes).items():
+    for alias, entry in by_alias(entries, notes).items():
         try:
-            result[alias] = translate(entry, place) if is_mapping(entry) else entry
+            result[alias] = translate(entry, location) if is_mapping(entry) else entry
         except ConfigError as error:
-            notes.append(left_out(alias, error))
-    return Listing(entries=result, notes=notes)
+            notes.append(skipped_note(alias, error))
+    return HostConfig(entries=result, notes=notes)
 
 
-def _goose(document: Entry, place: Place) -> Listing:
-    extensions = place.mapping(document.get("extensions") or {}, "extensions")
+def _goose(document: Entry, location: Location) -> HostConfig:
+    extensions = location.mapping(document.get("extensions") or {}, "extensions")
     kinds = {str(alias): one.get("type", "stdio") for alias, one in extensions.items() if is_mapping(one)}
     own = {alias: kind for alias, kind in kinds.items() if kind not in _GOOSE_SERVERS}
     found = _translated(
-        {alias: one for alias, one in extensions.items() if alias not in own}, place, _from_goose
+        {alias: one for alias, one in extensions.items() if alias not in own}, location, _from_goose
     )
     parts = [
-        f"{alias!r} was left out: it is a part of Goose ({kind}), not an MCP server"
+        f"{alias!r} was skipped: it is built into Goose ({kind}), not an MCP server"
         for alias, kind in own.items()
     ]
     kept = [
@@ -109,7 +109,7 @@ def _goose(document: Entry, place: Place) -> Listing:
         if is_mapping(extension := extensions[alias])
         for key in extension.get("env_keys") or ()
     ]
-    return Listing(entries=found.entries, notes=[*parts, *kept, *found.notes])
+    return HostConfig(entries=found.entries, notes=[*parts, *kept, *found.notes])
 
 
 def _is_goose(document: Entry) -> bool:
@@ -117,21 +117,21 @@ def _is_goose(document: Entry) -> bool:
     return is_mapping(extensions) and all(is_mapping(one) and "type" in one for one in extensions.values())
 
 
-def _from_goose(extension: Entry, place: Place) -> dict[str, JSON]:
-    kept = place.names(extension.get("env_keys") or [], "env_keys")
-    entry = _rest(extension, _GOOSE_OWN, _GOOSE_WORDS)
+def _from_goose(extension: Entry, location: Location) -> dict[str, JSON]:
+    kept = location.names(extension.get("env_keys") or [], "env_keys")
+    entry = _rest(extension, _GOOSE_OWN, _GOOSE_KEYS)
     if (seconds := extension.get("timeout")) is not None:
-        # A bare `timeout` from 1000 on would be milliseconds.
+        # A bare `timeout` of 1000 or more would count as milliseconds.
         entry["timeouts"] = {"call": seconds}
-    env = {**{name: f"${{{name}}}" for name in kept}, **place.mapping(entry.pop("env", {}), "envs")}
+    env = {**{name: f"${{{name}}}" for name in kept}, **location.mapping(entry.pop("env", {}), "envs")}
     if "url" not in entry:
         return {**entry, "env": env}
-    headers = place.mapping(entry.get("headers", {}), "headers")
+    headers = location.mapping(entry.get("headers", {}), "headers")
     return {**entry, "headers": {name: _filled(value, env) for name, value in headers.items()}}
 
 
 def _filled(text: JSON, env: Entry) -> JSON:
-    """A header with the variables of its extension: there is no program that could get them."""
+    """A header with the extension's variables filled in, since there is no program to pass them to."""
     if not isinstance(text, str):
         return text
     return re.sub(
@@ -139,31 +139,33 @@ def _filled(text: JSON, env: Entry) -> JSON:
     )
 
 
-def _codex(document: Entry, place: Place) -> Listing:
-    return _translated(place.mapping(document.get("mcp_servers") or {}, "mcp_servers"), place, _from_codex)
+def _codex(document: Entry, location: Location) -> HostConfig:
+    return _translated(
+        location.mapping(document.get("mcp_servers") or {}, "mcp_servers"), location, _from_codex
+    )
 
 
 def _is_codex(entry: JSON) -> bool:
-    own = {*_CODEX_WORDS, *_CODEX_OWN} - {"name"}
+    own = {*_CODEX_KEYS, *_CODEX_OWN} - {"name"}
     return is_mapping(entry) and (not own.isdisjoint(entry) or is_mapping(entry.get("tools")))
 
 
-def _from_codex(server: Entry, place: Place) -> dict[str, JSON]:
-    if server.get("enabled_tools") == []:  # an empty `include` would allow all
-        raise place.error("is empty, which allows no tool; name some", "enabled_tools")
-    entry = _rest(server, _CODEX_OWN, _CODEX_WORDS)
-    if is_mapping(entry.get("tools")):  # approval, tool by tool
+def _from_codex(server: Entry, location: Location) -> dict[str, JSON]:
+    if server.get("enabled_tools") == []:  # an empty `include` would allow all tools
+        raise location.error("is empty, which allows no tools; list at least one", "enabled_tools")
+    entry = _rest(server, _CODEX_OWN, _CODEX_KEYS)
+    if is_mapping(entry.get("tools")):  # approval per tool
         del entry["tools"]
     if any(server.get(key) for key in ("scopes", "oauth_resource")):
         entry["oauth"] = entry.get("oauth") or True
     if token := server.get("bearer_token_env_var"):
         entry["auth"] = {"type": "bearer", "token": f"${{{token}}}"}
-    if by_variable := place.mapping(server.get("env_http_headers") or {}, "env_http_headers"):
-        headers = place.mapping(entry.get("headers", {}), "http_headers")
+    if by_variable := location.mapping(server.get("env_http_headers") or {}, "env_http_headers"):
+        headers = location.mapping(entry.get("headers", {}), "http_headers")
         entry["headers"] = {**headers, **{name: f"${{{key}}}" for name, key in by_variable.items()}}
     if variables := server.get("env_vars"):
         names = [one.get("name") if is_mapping(one) else one for one in variables if is_list(variables)]
-        entry["inherit_env"] = list(place.names(names, "env_vars"))
+        entry["inherit_env"] = list(location.names(names, "env_vars"))
     milliseconds = server.get("startup_timeout_ms")
     timeouts = {
         "connect": server.get("startup_timeout_sec", milliseconds and milliseconds / 1000),
@@ -172,28 +174,30 @@ def _from_codex(server: Entry, place: Place) -> dict[str, JSON]:
     return _with_timeouts(entry, timeouts)
 
 
-def _zed(document: Entry, place: Place) -> Listing:
+def _zed(document: Entry, location: Location) -> HostConfig:
     return _translated(
-        place.mapping(document.get("context_servers") or {}, "context_servers"), place, _from_zed
+        location.mapping(document.get("context_servers") or {}, "context_servers"), location, _from_zed
     )
 
 
-def _from_zed(server: Entry, place: Place) -> dict[str, JSON]:
+def _from_zed(server: Entry, location: Location) -> dict[str, JSON]:
     entry = _rest(server, _ZED_OWN)
     if not {"command", "url"} & entry.keys():
-        raise place.error("it is an extension of Zed, and only Zed knows its command")
-    if is_mapping(command := entry.get("command")):  # as it was until 2025
+        raise location.error("it is a Zed extension; only Zed knows its command")
+    if is_mapping(command := entry.get("command")):  # the format until 2025
         entry |= {key: value for key, value in command.items() if key != "path"}
         entry["command"] = command.get("path")
     return _with_timeouts(entry, {"call": server.get("timeout")})
 
 
-def _opencode(document: Entry, place: Place) -> Listing:
-    return _translated(_of_opencode(place.mapping(document.get("mcp") or {}, "mcp")), place, _from_opencode)
+def _opencode(document: Entry, location: Location) -> HostConfig:
+    return _translated(
+        _of_opencode(location.mapping(document.get("mcp") or {}, "mcp")), location, _from_opencode
+    )
 
 
 def _of_opencode(mcp: Entry) -> Entry:
-    """The servers under `mcp`, or since version 2 under its `servers`."""
+    """The servers under `mcp`, or since version 2 under `mcp.servers`."""
     inner = mcp.get("servers")
     return inner if is_mapping(inner) and not _is_opencode(inner) else mcp
 
@@ -202,17 +206,17 @@ def _is_opencode(entry: JSON) -> bool:
     return is_mapping(entry) and entry.get("type") in ("local", "remote")
 
 
-def _from_opencode(server: Entry, place: Place) -> dict[str, JSON]:
+def _from_opencode(server: Entry, location: Location) -> dict[str, JSON]:
     entry = _rest(server, _OPENCODE_OWN, {"environment": "env"})
-    folder = os.path.dirname(os.path.abspath(place.file or ""))
+    folder = os.path.dirname(os.path.abspath(location.file or ""))
     entry = {key: _with_references(value, folder) for key, value in entry.items()}
     milliseconds = server.get("timeout")
-    is_number = isinstance(milliseconds, int | float)  # version 2 has several, for its own steps
+    is_number = isinstance(milliseconds, int | float)  # version 2 has a mapping with its own steps
     return _with_timeouts(entry, {"call": milliseconds / 1000} if is_number else {})
 
 
 def _with_references(value: JSON, folder: str) -> JSON:
-    """`{env:NAME}` and `{file:PATH}` as they are written here; a path starts at the folder."""
+    """The value with `{env:NAME}` and `{file:PATH}` in our syntax; paths are relative to the folder."""
     if is_mapping(value):
         return {key: _with_references(inner, folder) for key, inner in value.items()}
     if is_list(value):
@@ -227,10 +231,10 @@ def _with_references(value: JSON, folder: str) -> JSON:
     )
 
 
-def _rest(entry: Entry, own: tuple[str, ...], words: Mapping[str, str] | None = None) -> dict[str, JSON]:
-    """The entry without the host's own keys, and without those that are left empty."""
+def _rest(entry: Entry, own: tuple[str, ...], renamed: Mapping[str, str] | None = None) -> dict[str, JSON]:
+    """The entry without the host's own keys, and without empty values."""
     return {
-        (words or {}).get(str(key), str(key)): value
+        (renamed or {}).get(str(key), str(key)): value
         for key, value in entry.items()
         if key not in own and value not in (None, "", [], {})
     }
@@ -241,10 +245,10 @@ def _with_timeouts(entry: dict[str, JSON], seconds: Mapping[str, JSON]) -> dict[
     return {**entry, "timeouts": given} if given else entry
 
 
-HOSTS: dict[str, Callable[[Entry, Place], Listing]] = {
+HOSTS: dict[str, Callable[[Entry, Location], HostConfig]] = {
     "goose": _goose,
     "codex": _codex,
     "zed": _zed,
     "opencode": _opencode,
 }
-"""What a document of each host lists."""
+"""Reads a document of each host."""

@@ -1,7 +1,7 @@
-"""Look up what a reference stands for: a name, a file's content, an entry of the keyring, a command's output.
+"""Look up the value of a reference: a name, a file's content, a keyring entry, a command's output.
 
-A miss is a value with its reason in a few words. Reasons name the class of a foreign exception, never
-its text: that may quote the secret.
+A miss is a value with a short reason. Reasons name the class of a foreign exception, never its text, which
+may quote the secret.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from threading import Thread
 from typing import TypeAlias
 
 from toolbus.config.project import DOTENV, Contents, project_path
-from toolbus.config.reference import Reference
+from toolbus.config.secrets.reference import Reference
 
 GetSecret: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
 
@@ -27,7 +27,7 @@ _EDITOR_FOLDERS = (".vscode", ".cursor", ".roo", ".kilocode")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What a reference stands for."""
+    """The value of a reference."""
 
     value: str
     is_secret: bool = True
@@ -38,22 +38,22 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Why a reference stands for nothing, as the end of a sentence: `is not set`."""
+    """Why a reference has no value, as the end of a sentence: `is not set`."""
 
     reason: str
 
 
 class Secrets:
-    """Where names get their values: `get_secret`, then the environment, then `.env` in the folder.
+    """Looks names up: in `get_secret`, then the environment, then `.env` in the folder.
 
-    Nothing is kept: every lookup asks again. Only the files of a project that the user had to agree to are
-    taken as they were then: `reviewed`.
+    Nothing is cached. Project files that the user had to review are taken from `reviewed`, with the content
+    that was accepted.
     """
 
     command_seconds = 30.0
     """How long a `${cmd:...}` may run."""
     keyring_seconds = 60.0
-    """How long a keyring may take; it may ask the user to unlock it."""
+    """How long the keyring may take; it may prompt the user to unlock it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Secrets:
         self._reviewed = reviewed
 
     async def find(self, reference: Reference) -> Found | Missing:
-        """The value of the reference, or why there is none; files and commands do not block the loop."""
+        """Look up the reference's value, or why there is none; files and commands do not block the loop."""
         match reference.kind:
             case "name":
                 return await self._find_name(reference)
@@ -78,12 +78,12 @@ class Secrets:
                 return await asyncio.to_thread(self._run, reference.body)
 
     def located(self, path: str) -> str:
-        """The path with `~` filled in, and made absolute from the config's folder if there is one."""
+        """The path with `~` expanded, relative to the config's folder if there is one."""
         return os.path.join(self.folder or "", os.path.expanduser(path))
 
     async def _find_name(self, reference: Reference) -> Found | Missing:
         name = reference.body
-        result = await self._ask(name)
+        result = await self._from_host(name)
         if isinstance(result, Missing) and name in os.environ:
             result = Found(os.environ[name])
         if isinstance(result, Missing):
@@ -94,19 +94,19 @@ class Secrets:
             return self._editor_variable(name) or result
         return result
 
-    async def _ask(self, name: str) -> Found | Missing:
+    async def _from_host(self, name: str) -> Found | Missing:
         if self._get_secret is None:
             return Missing("is not set")
         try:
-            answer = self._get_secret(name)
-            value: object = await answer if inspect.isawaitable(answer) else answer
-        except Exception as error:  # the host's code: whatever it raises, the name has no value there
+            result = self._get_secret(name)
+            value: object = await result if inspect.isawaitable(result) else result
+        except Exception as error:  # the host's code: whatever it raises, the name has no value
             return Missing(f"is not set (get_secret raised {type(error).__name__})")
         if isinstance(value, str):
             return Found(value)
         kind = type(value).__name__
         return Missing(
-            "is not set" if value is None else f"is not set (get_secret gave {kind}, not a string)"
+            "is not set" if value is None else f"is not set (get_secret returned {kind}, not a string)"
         )
 
     def _from_dotenv(self, name: str, otherwise: Missing) -> Found | Missing:
@@ -122,7 +122,7 @@ class Secrets:
         return Found(values[name]) if name in values else otherwise
 
     def _editor_variable(self, name: str) -> Found | None:
-        """The variables of VS Code and Cursor that have a meaning without an editor."""
+        """The variables of VS Code and Cursor that also have a value outside an editor."""
         if name == "userHome":
             return Found(str(Path.home()), is_secret=False)
         if name == "workspaceFolder":
@@ -131,7 +131,7 @@ class Secrets:
         return None
 
     def variables(self, path: str) -> Mapping[str, str] | Missing:
-        """The variables of a dotenv file that have a value."""
+        """The variables in a dotenv file that have a value."""
         from dotenv import dotenv_values
 
         content = self._content(path)
@@ -161,7 +161,7 @@ class Secrets:
         except (OSError, ValueError) as error:
             return Missing(f"cannot be read ({type(error).__name__})")
         if own not in self._reviewed:
-            return Missing("is in the project but was not reviewed, since its path holds a reference")
+            return Missing("is in the project but was not reviewed, because its path contains a reference")
         content = self._reviewed[own]
         return Missing("cannot be read (FileNotFoundError)") if content is None else content
 
@@ -170,10 +170,10 @@ class Secrets:
 
         def look() -> None:
             result = _from_keyring(body)
-            with suppress(RuntimeError):  # the loop is gone
+            with suppress(RuntimeError):  # the loop is closed
                 found.get_loop().call_soon_threadsafe(lambda: found.done() or found.set_result(result))
 
-        # A thread that the program does not wait for at its end: a keyring may wait for its user.
+        # A daemon thread, so that the program can exit while the keyring waits for its user.
         Thread(target=look, name="toolbus keyring", daemon=True).start()
         try:
             async with asyncio.timeout(self.keyring_seconds):
@@ -185,7 +185,7 @@ class Secrets:
         try:
             done = subprocess.run(
                 shlex.split(body),
-                stdin=subprocess.DEVNULL,  # a prompt would wait for ever
+                stdin=subprocess.DEVNULL,  # a prompt would wait forever
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
                 timeout=self.command_seconds,
@@ -203,12 +203,12 @@ class Secrets:
 
 
 def _from_keyring(body: str) -> Found | Missing:
-    """The password that the system's keyring has for `service/name`; the last slash divides the two."""
+    """The password in the system's keyring for `service/name`; the last slash separates the two."""
     try:
         import keyring
         from keyring.errors import NoKeyringError
     except ImportError:
-        return Missing('needs the package keyring; pip install "toolbus[keyring]"')
+        return Missing('needs the keyring package; pip install "toolbus[keyring]"')
     service, _, name = body.rpartition("/")
     try:
         value = keyring.get_password(service, name)
@@ -216,7 +216,7 @@ def _from_keyring(body: str) -> Found | Missing:
         return Missing(
             "cannot be read: there is no keyring on this system; install a backend, or use ${NAME}"
         )
-    except Exception as error:  # a backend's code: whatever it raises, the entry has no value there
+    except Exception as error:  # a backend's code: whatever it raises, the entry has no value
         return Missing(f"cannot be read from the keyring ({type(error).__name__})")
     if value is None:
         return Missing(f"is not in the keyring; store it: {shlex.join(['keyring', 'set', service, name])}")

@@ -1,6 +1,6 @@
-"""The syntax of references in config texts: `${NAME}`, `${NAME:-default}`, `${file:...}` and the like.
+"""Parse references in config texts: `${NAME}`, `${NAME:-default}`, `${file:...}` and so on.
 
-Only the syntax: nothing is looked up here. `$${` stands for a literal `${`.
+Only the syntax: nothing is looked up here. `$${` is a literal `${`.
 """
 
 import re
@@ -11,10 +11,10 @@ from typing import Literal
 from toolbus.core.errors import ConfigError
 
 MASK = "***"
-"""What stands in the place of a value nobody may see."""
+"""Shown instead of a secret value."""
 
 _OPENING = re.compile(r"\$\$\{|\$\{")
-# `env:` is how Cursor and VS Code write a variable, `input:` how VS Code writes a value it would ask for.
+# Cursor and VS Code write variables as `env:`; VS Code writes values to prompt for as `input:`.
 _NAME = re.compile(r"(?:env:|input:)?(?P<name>[A-Za-z_][A-Za-z0-9_./-]*)(?::-(?P<default>.*))?", re.DOTALL)
 _ALLOWED = (
     "write ${NAME}, ${NAME:-default}, ${env:NAME}, ${file:PATH}, ${keyring:SERVICE/NAME} or ${cmd:COMMAND}, "
@@ -24,7 +24,7 @@ _ALLOWED = (
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """One reference: a name to look up, a file to read, an entry of the keyring or a command to run."""
+    """One reference: a name to look up, a file to read, a keyring entry or a command to run."""
 
     kind: Literal["name", "file", "keyring", "cmd"]
     body: str
@@ -32,7 +32,7 @@ class Reference:
 
     @property
     def label(self) -> str:
-        """How messages call it; of a command only the first word, the rest may hold secrets."""
+        """Its name in messages; only the first word of a command, because the rest may contain secrets."""
         match self.kind:
             case "name":
                 return self.body
@@ -43,7 +43,7 @@ class Reference:
 
 
 def parsed(text: str, *, server: str | None = None, key: str | None = None) -> tuple[str | Reference, ...]:
-    """The literal and the referring parts of the text in order; ConfigError if a reference is malformed."""
+    """The literals and references in the text, in order; ConfigError if a reference is malformed."""
     parts: list[str | Reference] = []
     at = 0
     while opening := _OPENING.search(text, at):
@@ -54,7 +54,7 @@ def parsed(text: str, *, server: str | None = None, key: str | None = None) -> t
             continue
         end = text.find("}", at)
         if end < 0:
-            raise ConfigError("a ${ is never closed; " + _ALLOWED, server=server, key=key)
+            raise ConfigError("a ${ is not closed; " + _ALLOWED, server=server, key=key)
         parts.append(_reference(text[at:end], server, key))
         at = end + 1
     parts.append(text[at:])
@@ -62,7 +62,7 @@ def parsed(text: str, *, server: str | None = None, key: str | None = None) -> t
 
 
 def masked(text: str) -> str:
-    """The text with every reference replaced by `***`; all of it if a reference is malformed."""
+    """The text with every reference replaced by `***`; just `***` if a reference is malformed."""
     try:
         parts = parsed(text)
     except ConfigError:
@@ -71,7 +71,7 @@ def masked(text: str) -> str:
 
 
 def _reference(body: str, server: str | None, key: str | None) -> Reference:
-    """The reference between the braces. The message does not quote it: a default may be a secret."""
+    """The reference between the braces. Errors do not quote it, because a default may be a secret."""
     if "${" in body:
         raise ConfigError("a reference inside a reference; " + _ALLOWED, server=server, key=key)
     kind, _, rest = body.partition(":")

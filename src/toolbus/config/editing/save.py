@@ -1,4 +1,4 @@
-"""Save a file whole or not at all: whoever reads it meanwhile finds the old content or the new one."""
+"""Save a file atomically: a concurrent reader gets the old content or the new, never a mix."""
 
 import errno
 import os
@@ -9,9 +9,9 @@ from pathlib import Path
 
 
 def save(path: Path, content: bytes, *, mode: int | None = None) -> None:
-    """Replace what the file holds in one step; OSError if that is not possible.
+    """Replace the file's content atomically; OSError if that is not possible.
 
-    A link is followed. The file keeps its owner, and its mode unless one is given. It never has a wider one.
+    Links are followed. The file keeps its owner, and its mode unless one is given. The mode is never wider.
     """
     target = Path(os.path.realpath(path))
     try:
@@ -23,7 +23,9 @@ def save(path: Path, content: bytes, *, mode: int | None = None) -> None:
     if before is not None and not os.access(target, os.W_OK):
         raise PermissionError(errno.EACCES, "not writable; change its permissions", str(path))
     try:
-        handle, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")  # its owner's alone
+        handle, draft = tempfile.mkstemp(
+            dir=target.parent, prefix=f".{target.name}."
+        )  # readable by its owner only
     except OSError as error:
         reason = f"cannot be written ({error.strerror}); check its folder"
         raise OSError(error.errno, reason, str(path)) from error
@@ -31,7 +33,7 @@ def save(path: Path, content: bytes, *, mode: int | None = None) -> None:
         with open(handle, "wb") as file:
             file.write(content)
         if before is not None and hasattr(os, "chown"):
-            with suppress(OSError):  # only root may give a file away
+            with suppress(OSError):  # only root may change the owner
                 os.chown(draft, before.st_uid, before.st_gid)
         os.chmod(draft, mode if mode is not None else _usual_mode() if before is None else before.st_mode)
         os.replace(draft, target)
@@ -43,6 +45,6 @@ def save(path: Path, content: bytes, *, mode: int | None = None) -> None:
 
 def _usual_mode() -> int:
     """The mode of a new file."""
-    mask = os.umask(0o077)  # it can only be read by setting it
+    mask = os.umask(0o077)  # the umask can only be read by setting it
     os.umask(mask)
     return 0o666 & ~mask

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
-from toolbus.config.reference import MASK
+from toolbus.config.secrets.reference import MASK
 from toolbus.core.records import JSON
 from toolbus.core.text import rewritten_json
 
@@ -20,7 +20,7 @@ _HOST = re.compile(r"(?:\[[^\]]*\]|[^:\[\]]*)(?::(?:\d*|\*+))?")
 _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey)\s+(.+)", re.IGNORECASE | re.DOTALL)
 
 SHORTEST_SECRET = 4
-"""Shorter values are not replaced in texts: they occur everywhere by chance."""
+"""Shorter values are not replaced in texts, because they occur everywhere by chance."""
 UNMISTAKABLE = 8
 """Shorter secrets, such as 8080 or main, are replaced only where they stand alone, not inside of a word or of
 a number: a text full of `***` helps nobody."""
@@ -31,7 +31,7 @@ _ALONE_AFTER = r"(?![^\W_])"
 
 _PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 PROXIES = (*_PROXY_NAMES, *map(str.lower, _PROXY_NAMES))
-"""Variables that every server process gets: behind a company's proxy, nothing could be downloaded without."""
+"""Variables that every server process gets: behind a proxy, downloads fail without them."""
 
 
 def names_credential(key: str) -> bool:

@@ -1,6 +1,6 @@
-"""Take the credentials that are written out in a server entry, and leave references in their place.
+"""Find credentials written literally in a server entry, and replace them with references.
 
-What is taken is kept apart, and shown nowhere: not in a repr, not in a message.
+Extracted values are never shown: not in a repr, not in a message.
 """
 
 import re
@@ -10,17 +10,17 @@ from itertools import chain, count
 
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import ServerConfig
-from toolbus.config.redact import names_credential
-from toolbus.config.reference import MASK, Reference, parsed
+from toolbus.config.secrets.redact import names_credential
+from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.core.records import JSON
 
 TEXTS = ("command", "args", "env", "env_file", "url", "headers", "auth", "cwd")
-"""The keys of an entry whose texts may hold references."""
+"""The keys of an entry whose texts may contain references."""
 
 _REFERENCE = r"\$\$\{|\$\{[^}]*\}"
-# A reference, an escape, or one character of a literal: no match ends inside of one.
+# A reference, an escape, or one character of a literal: no match ends inside a reference.
 _PIECE = rf"{_REFERENCE}|(?!\$\$?\{{)"
-# Prefixes that their issuers publish so that a leaked key can be found.
+# Prefixes that issuers publish so that leaked keys can be found.
 _KEY = re.compile(
     r"(?<![\w$-])(?:"
     r"(?:sk|rk|pk)[-_](?=[\w-]*\d)[\w-]{16,}|gh[oprsu]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
@@ -39,20 +39,20 @@ _PAIR = re.compile(r"(?P<head>(?P<name>-{0,2}[\w.-]+)=)(?P<value>.+)", re.DOTALL
 _HEADER = re.compile(r"(?P<head>(?:--?[\w-]+=)?(?P<name>[A-Za-z][\w-]*):[ \t]*)(?P<value>[^/].*)", re.DOTALL)
 _FLAG = re.compile(r"-{1,2}(?!no-)(?:[A-Za-z][\w-]*[-_])?(?P<word>[A-Za-z]\w*)")
 _SCHEME = re.compile(r"(?P<head>[A-Za-z][\w-]*[ \t]+)(?P<value>\S.*)", re.DOTALL)
-# Switches, and variables as a shell would write them: nothing anybody has to keep.
+# Switches, and variables in shell syntax: not secrets.
 _HARMLESS = re.compile(
     r"|0|1|true|false|yes|no|on|off|none|null|\$[a-z_]\w*|%[a-z_]\w*%", re.IGNORECASE | re.ASCII
 )
 
 
 _DEFAULT = re.compile(r"(\$\{[^}]*?:-)([^}]*)\}")
-# What a shell or an interpreter would act on, the beginning of a path, a host.
+# Characters with a meaning for a shell or interpreter, the start of a path, a host.
 _ACTING = re.compile(r"[\s;|&<>()`'\"{}!\\]|(?:^|[:=,])[./~]|^[a-z0-9-]+(?:\.[a-z0-9-]+)+(?::\d+)?$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Secret:
-    """A value that stood in an entry under `key`, and the `name` it is referred to by now."""
+    """A value extracted from `key` of an entry, and the `name` that now refers to it."""
 
     server: str
     key: str
@@ -61,86 +61,86 @@ class Secret:
 
 
 @dataclass(slots=True, repr=False)
-class Names:
-    """Names for values, such that no name stands for two."""
+class SecretNames:
+    """Assigns names to values; a name never refers to two values."""
 
     taken: dict[str, str]
 
     def name(self, wanted: str, server: str, value: str, *, avoid: frozenset[str]) -> str:
-        """The wanted name if it is free or stands for this very value, else one with the server in it."""
-        wanted, owner = _legal(wanted), shouted(server)
+        """The wanted name if it is free or already has this value, else one prefixed with the server."""
+        wanted, owner = _legal(wanted), env_name(server)
         longer = wanted if wanted.startswith(f"{owner}_") else f"{owner}_{wanted}"
         for name in chain((wanted, longer), (f"{longer}_{number}" for number in count(2))):
             if name not in avoid and self.taken.setdefault(name, value) == value:
                 return name
-        raise AssertionError("numbers do not end")
+        raise AssertionError("unreachable")
 
 
-def referring(
-    server: str, entry: Mapping[str, JSON], names: Names, *, avoid: frozenset[str] = frozenset()
+def with_references(
+    server: str, entry: Mapping[str, JSON], names: SecretNames, *, avoid: frozenset[str] = frozenset()
 ) -> tuple[dict[str, JSON], tuple[Secret, ...]]:
-    """The entry, in our words, with a reference for every credential in it; and the credentials.
+    """The entry, in our format, with every credential replaced by a reference; and the credentials.
 
-    `avoid` are names that mean something else already: what the other servers refer to.
+    `avoid` are names that other servers already refer to.
     """
-    taking = _Taking(server=server, names=names, avoid=avoid, own=names_referred_to(entry))
+    extractor = _Extractor(server=server, names=names, avoid=avoid, own=referenced_names(entry))
     result = dict(entry)
-    # Variables first: they have names already, and other texts may refer to them.
+    # Variables first: they already have names, and other texts may refer to them.
     if env := entry.get("env"):
-        result["env"] = {name: taking.variable(name, text) for name, text in env.items()}
+        result["env"] = {name: extractor.variable(name, text) for name, text in env.items()}
     if args := entry.get("args"):
         result["args"] = [
-            taking.argument(f"args[{index}]", taking.renamed(text), args[index - 1] if index else "")
+            extractor.argument(f"args[{index}]", extractor.renamed(text), args[index - 1] if index else "")
             for index, text in enumerate(args)
         ]
     if headers := entry.get("headers"):
         result["headers"] = {
-            name: taking.header(f"headers.{name}", name, text) for name, text in headers.items()
+            name: extractor.header(f"headers.{name}", name, text) for name, text in headers.items()
         }
     for key in ("command", "url"):
         if key in entry:
-            result[key] = taking.inside(key, entry[key])
+            result[key] = extractor.inside(key, entry[key])
     if auth := entry.get("auth"):
-        result["auth"] = {**auth, "token": taking.whole("auth.token", auth["token"], "token")}
-    return result, tuple(taking.secrets)
+        result["auth"] = {**auth, "token": extractor.whole("auth.token", auth["token"], "token")}
+    return result, tuple(extractor.secrets)
 
 
 def literal_secrets(config: ServerConfig) -> tuple[Secret, ...]:
-    """The credentials that are written out in a config."""
+    """The credentials written literally in a config."""
     entry = config.model_dump(include={*TEXTS}, exclude_defaults=True)
-    return referring(config.alias, entry, Names({}))[1]
+    return with_references(config.alias, entry, SecretNames({}))[1]
 
 
 def without_literals(config: ServerConfig) -> dict[str, str]:
-    """Every text of the config after its field, with `***` for the credentials that are written out.
+    """Every text of the config by field, with `***` for literal credentials.
 
-    What could be a program, a path or a host is left: nobody may hide one behind a name such as `TOKEN=`.
+    Whatever could be a program, a path or a host is kept: a name such as `TOKEN=` must not hide it.
     """
-    taking = _Taking(server="", names=_Numbers({}), avoid=frozenset(), own=frozenset())
+    extractor = _Extractor(server="", names=_PlaceholderNames({}), avoid=frozenset(), own=frozenset())
     shown: dict[str, str] = {}
     before = ""
     for key, text in config.texts():
         field_name, _, name = key.partition(".")
         if key.startswith("args["):
-            before, marked = text, taking.argument(key, text, before)
+            before, marked = text, extractor.argument(key, text, before)
         elif field_name == "env":
-            marked = taking.variable(name, text)
+            marked = extractor.variable(name, text)
         elif field_name == "headers":
-            marked = taking.header(key, name, text)
+            marked = extractor.header(key, name, text)
         elif field_name == "auth":
-            marked = taking.whole(key, text, "token")
+            marked = extractor.whole(key, text, "token")
         else:
-            marked = taking.inside(key, text)
+            marked = extractor.inside(key, text)
         shown[key] = _without_defaults(marked) if _is_secret_header(name) else marked
-        for secret in taking.secrets:
+        for secret in extractor.secrets:
             kept = secret.value.replace("${", "$${") if _may_act(key, secret.value) else MASK
             shown[key] = shown[key].replace(f"${{{secret.name}}}", kept)
-        taking.secrets.clear()
+        extractor.secrets.clear()
     return shown
 
 
-def names_referred_to(entry: Mapping[str, JSON]) -> frozenset[str]:
-    """Every name that a text of the entry refers to."""
+def referenced_names(entry: Mapping[str, JSON]) -> frozenset[str]:
+    """Every name that the texts of the entry refer to."""
     return frozenset(
         part.body
         for key in TEXTS
@@ -150,8 +150,8 @@ def names_referred_to(entry: Mapping[str, JSON]) -> frozenset[str]:
     )
 
 
-class _Numbers(Names):
-    """Names that nobody can have written: a reference has no NUL in it."""
+class _PlaceholderNames(SecretNames):
+    """Names that cannot occur in a config: they contain NUL."""
 
     def name(self, wanted: str, server: str, value: str, *, avoid: frozenset[str]) -> str:
         self.taken[f"\0{len(self.taken)}"] = value
@@ -159,19 +159,19 @@ class _Numbers(Names):
 
 
 def _without_defaults(text: str) -> str:
-    """The text with `***` for the defaults of references: under the name of a credential they may be one."""
+    """The text with `***` for defaults of references, which may be credentials in a credential header."""
     return _DEFAULT.sub(lambda m: m[0] if _may_act("", m[2]) else f"{m[1]}{MASK}}}", text)
 
 
 def _may_act(key: str, value: str) -> bool:
-    """Whether the value could be a piece of code, a path or a host, and not only a credential."""
+    """Whether the value could be code, a path or a host, and not only a credential."""
     if key.startswith(("headers.", "auth.")):
         return False
     return _ACTING.search(value) is not None or (key.startswith("args") and "/" in value)
 
 
-def shouted(text: str) -> str:
-    """The text as the name of a variable: `my-server` becomes `MY_SERVER`."""
+def env_name(text: str) -> str:
+    """The text as the name of an environment variable: `my-server` becomes `MY_SERVER`."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", text)
     return _legal(re.sub(r"[^A-Za-z0-9]+", "_", words).strip("_").upper() or "SERVER")
 
@@ -190,28 +190,28 @@ def _legal(name: str) -> str:
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
-class _Taking:
-    """One entry on its way: what was taken from it so far."""
+class _Extractor:
+    """Extracts the credentials of one entry."""
 
     server: str
-    names: Names
+    names: SecretNames
     avoid: frozenset[str]
     own: frozenset[str]
-    """What the entry itself refers to."""
+    """Names that the entry itself refers to."""
     secrets: list[Secret] = field(default_factory=list[Secret])
 
     def variable(self, name: str, text: str) -> str:
         key = f"env.{name}"
         if names_credential(name) or _KEY.fullmatch(text):
-            return self._taken(key, text, name)
+            return self._extract(key, text, name)
         return self.inside(key, text)
 
     def argument(self, key: str, text: str, before: str) -> str:
         """An argument: `--token=X`, `TOKEN=X`, `Authorization: X`, or the X after `--token`."""
         if (pair := _PAIR.fullmatch(text)) and names_credential(pair["name"]):
             name = pair["name"]
-            wanted = name if name.isupper() and not name.startswith("-") else self._own(name)
-            return pair["head"] + self._taken(key, pair["value"], wanted)
+            wanted = name if name.isupper() and not name.startswith("-") else self._server_name(name)
+            return pair["head"] + self._extract(key, pair["value"], wanted)
         if (header := _HEADER.fullmatch(text)) and _is_secret_header(header["name"]):
             return header["head"] + self.header(key, header["name"], header["value"])
         flag = _FLAG.fullmatch(before)
@@ -229,11 +229,11 @@ class _Taking:
         return head + self.whole(key, value, "token")
 
     def whole(self, key: str, text: str, word: str) -> str:
-        """A reference named after server and word for all of the text, unless it has one already."""
-        return self._taken(key, text, self._own(word))
+        """A reference, named after the server and `word`, for the whole text, unless it has one already."""
+        return self._extract(key, text, self._server_name(word))
 
     def inside(self, key: str, text: str) -> str:
-        """The text with references for the credentials within: of URLs, and keys of a well-known shape."""
+        """The text with references for the credentials in it: in URLs, and keys with a well-known prefix."""
 
         def replaced(match: re.Match[str]) -> str:
             if match["key"]:
@@ -245,7 +245,7 @@ class _Taking:
             user, password = match["user"], match["password"]
             if password:
                 return f"{match['scheme']}://{user}:{self.whole(key, password, 'password')}@"
-            if user and match["scheme"].endswith(("http", "https")):  # `git` of ssh://git@... is no secret
+            if user and match["scheme"].endswith(("http", "https")):  # `git` in ssh://git@... is not a secret
                 end = match[0][len(match["scheme"]) + 3 + len(user) :]
                 return f"{match['scheme']}://{self.whole(key, user, 'token')}{end}"
             return match[0]
@@ -253,21 +253,21 @@ class _Taking:
         return _IN_TEXT.sub(replaced, text)
 
     def renamed(self, text: str) -> str:
-        """The text with references to a variable of this server under the name its value has now."""
+        """The text with references to this server's variables changed to their new names."""
         for secret in self.secrets:
             own = secret.key.removeprefix("env.")
             text = re.sub(rf"(?<!\$)\$\{{{re.escape(own)}\}}", f"${{{secret.name}}}", text)
         return text
 
-    def _own(self, word: str) -> str:
-        return f"{shouted(self.server)}_{shouted(word)}"
+    def _server_name(self, word: str) -> str:
+        return f"{env_name(self.server)}_{env_name(word)}"
 
-    def _taken(self, key: str, text: str, wanted: str) -> str:
+    def _extract(self, key: str, text: str, wanted: str) -> str:
         parts = parsed(text)
         if _HARMLESS.fullmatch(text) or any(isinstance(part, Reference) for part in parts):
             return text
         value = "".join(part for part in parts if isinstance(part, str))
-        # A text that refers to a variable of the same server means this very value.
+        # A text that refers to a variable of the same server means this value.
         avoid = self.avoid if key == f"env.{wanted}" else self.avoid | self.own
         name = self.names.name(wanted, self.server, value, avoid=avoid)
         self.secrets.append(Secret(server=self.server, key=key, name=name, value=value))
@@ -275,5 +275,5 @@ class _Taking:
 
 
 def _is_secret_header(name: str) -> bool:
-    # `names_credential` lets words with "author" pass.
+    # `names_credential` excludes names with "author".
     return names_credential(name) or name.lower().endswith("authorization")

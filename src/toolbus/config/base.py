@@ -1,4 +1,4 @@
-"""The base of every record of a config: frozen, and wrong values are a ConfigError, never pydantic's own.
+"""The base of all config models: frozen, and invalid values raise ConfigError, never pydantic's own error.
 
 No repr and no message shows a value that may be a secret.
 """
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
-from toolbus.config.location import Place, joined
+from toolbus.config.location import Location, joined
 from toolbus.core.errors import ConfigError
 
-_OF_MANY = ("args", "env", "headers")
-"""Fields of which every value is checked by itself."""
+_COLLECTIONS = ("args", "env", "headers")
+"""Fields whose values are reported one by one."""
 _EXPECTED_FOR_FIELD = {
     "inherit_env": "expected 'safe', 'all', 'none' or a list of variable names",
     "verify": "expected true, false or the path of a CA bundle",
@@ -37,14 +37,14 @@ _EXPECTED = {
 }
 
 
-class Record(BaseModel):
-    """A frozen record that raises ConfigError when its values do not fit."""
+class ConfigModel(BaseModel):
+    """A frozen model that raises ConfigError for invalid values."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True
     )
 
-    if not TYPE_CHECKING:  # type checkers keep the signature that the fields give
+    if not TYPE_CHECKING:  # type checkers keep the signature from the fields
 
         def __init__(self, **values: object) -> None:
             try:
@@ -55,47 +55,47 @@ class Record(BaseModel):
             else:
                 self._check()
                 return
-            # Raised outside of `except`: the validation error holds the values, secrets among them.
+            # Raised outside of `except`: the validation error holds the values, including secrets.
             raise problem
 
     def _check(self) -> None:
-        """Raise ConfigError for what the types alone cannot say."""
+        """Raise ConfigError for rules that types cannot express."""
 
 
 def _problems(error: ValidationError, known: Iterable[str], server: str | None) -> list[ConfigError]:
-    """The findings of pydantic in our words, without the values they are about."""
+    """Pydantic's errors as ConfigErrors, without the values."""
     found: dict[str, ConfigError] = {}
     for finding in error.errors(include_url=False, include_input=False):
-        location = finding["loc"] or ("",)
-        # Of a union there is a finding for each member; one says it all.
-        field = _key(location) if location[0] in _OF_MANY else str(location[0])
+        path = finding["loc"] or ("",)
+        # A union has one finding per member; the first is enough.
+        field = _key(path) if path[0] in _COLLECTIONS else str(path[0])
         found.setdefault(field, _problem(finding, known, server))
     return list(found.values())
 
 
 def _problem(finding: ErrorDetails, known: Iterable[str], server: str | None) -> ConfigError:
-    location, kind = finding["loc"], finding["type"]
-    place = Place(server=server)
-    field = str(location[0]) if location else None
+    path, kind = finding["loc"], finding["type"]
+    location = Location(server=server)
+    field = str(path[0]) if path else None
     if field is None:
-        return place.error("does not fit")
+        return location.error("is invalid")
     if kind == "extra_forbidden":
-        return place.unknown_key(field, known)
+        return location.unknown_key(field, known)
     if field in _EXPECTED_FOR_FIELD:
-        return place.error(_EXPECTED_FOR_FIELD[field], field)
+        return location.error(_EXPECTED_FOR_FIELD[field], field)
     context: dict[str, Any] = finding.get("ctx", {})
     problem = (
         f"expected {context['expected']}"
         if kind == "literal_error"
-        else _EXPECTED.get(kind, "has a wrong type")
+        else _EXPECTED.get(kind, "has the wrong type")
     )
-    return place.error(problem, _key(location))
+    return location.error(problem, _key(path))
 
 
-def _key(location: tuple[int | str, ...]) -> str:
-    """A location as people write it: `env.TOKEN`, `args[2]`."""
-    key = str(location[0])
-    for step in location[1:]:
+def _key(path: tuple[int | str, ...]) -> str:
+    """A path as people write it: `env.TOKEN`, `args[2]`."""
+    key = str(path[0])
+    for step in path[1:]:
         if step != "[key]":
             key += f"[{step}]" if isinstance(step, int) else f".{step}"
     return key

@@ -1,7 +1,7 @@
-"""Change one value in the text of a TOML document, and leave every other line as it is.
+"""Change one value in the text of a TOML document, and keep every other line.
 
-The standard library reads TOML and does not write it; what is needed here is a few kinds of lines. Whoever
-calls compares what came out with what was wanted.
+The standard library cannot write TOML; only a few kinds of lines are needed here. The caller checks the
+result.
 """
 
 import json
@@ -10,16 +10,16 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
-from toolbus.config.edit_tree import Steps, by_hand
+from toolbus.config.editing.yaml_json import Steps, by_hand
 from toolbus.config.location import is_list, is_mapping
 from toolbus.core.records import JSON
 
 _Span: TypeAlias = tuple[int, int]
-"""The first line, and the one behind the last."""
+"""The first line, and the line after the last."""
 
 
 def add(text: str, steps: Steps, pairs: Mapping[str, JSON]) -> str:
-    """The text with new pairs in the table at the end of the way; a mapping becomes a table at the end."""
+    """The text with new pairs in the table at `steps`; a mapping becomes a table at the end of the file."""
     lines = text.splitlines(keepends=True)
     newline = _newline(text)
     plain = [
@@ -38,7 +38,7 @@ def add(text: str, steps: Steps, pairs: Mapping[str, JSON]) -> str:
 
 
 def replace(text: str, steps: Steps, value: JSON) -> str:
-    """The text with another value at the end of the way."""
+    """The text with another value at `steps`."""
     lines = text.splitlines(keepends=True)
     for own, (first, last) in _sections(lines):
         span = _line_of(lines, first, last, str(steps[-1])) if own == steps[:-1] else None
@@ -50,7 +50,7 @@ def replace(text: str, steps: Steps, value: JSON) -> str:
 
 
 def drop(text: str, steps: Steps) -> str:
-    """The text without the value at the end of the way; comments above it stay."""
+    """The text without the value at `steps`; comments above it are kept."""
     lines = text.splitlines(keepends=True)
     gone: list[_Span] = []
     before = -1
@@ -83,14 +83,16 @@ def document(steps: Steps, value: Mapping[str, JSON]) -> str:
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[Steps, _Span]]:
-    """Each table by its way, the root first. A line of a long text may look like one; that is found later."""
+    """Each table by its steps, the root first. A line of a multi-line string may look like a table header;
+    the caller's check detects that.
+    """
     starts: list[tuple[Steps, int]] = [((), 0)]
     for number, line in enumerate(lines):
         if re.match(r"\s*\[", line):
             try:
                 header: JSON = tomllib.loads(line)
             except tomllib.TOMLDecodeError:
-                continue  # a line of a list
+                continue  # a line inside a list
             way: list[str | int] = []
             while is_mapping(header) and header:
                 key, header = next(iter(header.items()))
@@ -101,7 +103,7 @@ def _sections(lines: list[str]) -> Iterator[tuple[Steps, _Span]]:
 
 
 def _line_of(lines: list[str], first: int, last: int, key: str) -> _Span | None:
-    """The lines that give the key its value: as many as it takes to be a document."""
+    """The lines of the key and its value: as many as it takes to parse."""
     for number in range(first, last):
         if re.match(rf"\s*(?:{re.escape(key)}|{re.escape(json.dumps(key))})\s*=", lines[number]):
             for end in range(number + 1, last + 1):
@@ -114,7 +116,7 @@ def _line_of(lines: list[str], first: int, last: int, key: str) -> _Span | None:
 
 
 def _end_of_content(lines: list[str], first: int, last: int) -> int:
-    """Behind the last line that says something: what comes then belongs to the next table."""
+    """The line after the last content; comments after it belong to the next table."""
     while last > first and (not lines[last - 1].strip() or lines[last - 1].lstrip().startswith("#")):
         last -= 1
     return last
@@ -129,7 +131,7 @@ def _ended(lines: list[str], newline: str) -> list[str]:
 
 
 def _table(steps: Steps, value: Mapping[str, JSON], newline: str) -> str:
-    """A table, and one for each mapping in it."""
+    """A table, followed by one for each mapping in it."""
     plain = [f"{_key(key)} = {_inline(one)}" for key, one in value.items() if not is_mapping(one)]
     inner = [_table((*steps, key), one, newline) for key, one in value.items() if is_mapping(one)]
     head = [f"[{'.'.join(map(_key, steps))}]"] if plain or not inner else []

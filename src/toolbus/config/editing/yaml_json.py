@@ -1,7 +1,7 @@
-"""Change one value in the text of a YAML or JSON document, and leave every other character as it is.
+"""Change one value in the text of a YAML or JSON document, and keep every other character.
 
-JSON is read as the YAML that it is, for the positions of its values. What cannot be done in the layout at
-hand is a ConfigError; whoever calls compares what came out with what was wanted.
+JSON is parsed as YAML to get the positions of its values. A change that the layout does not allow raises
+ConfigError; the caller checks the result.
 """
 
 import json
@@ -9,9 +9,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from toolbus.config.editing.yaml_text import to_yaml
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.read import without_comments
-from toolbus.config.written import dumped
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
     import yaml
 
 Steps: TypeAlias = tuple[str | int, ...]
-"""The way to a value: the keys of mappings, the places in lists."""
+"""The path to a value: keys of mappings, indexes in lists."""
 
 _INDENT = 2
 _COMMENT = {True: r"//[^\n]*|/\*.*?\*/", False: r"#[^\n]*"}
 
 
 class NotEditable(ConfigError):
-    """A file has a layout that cannot be kept."""
+    """The layout of a file cannot be preserved."""
 
 
 def add(text: str, steps: Steps, pairs: Mapping[str, JSON], *, is_json: bool) -> str:
-    """The text with new pairs behind the last one of the mapping at the end of the way."""
+    """The text with new pairs after the last one of the mapping at `steps`."""
     import yaml
 
     key, holder = _found(_root(text, is_json), steps)
@@ -44,7 +44,7 @@ def add(text: str, steps: Steps, pairs: Mapping[str, JSON], *, is_json: bool) ->
 
 
 def replace(text: str, steps: Steps, value: JSON, *, is_json: bool) -> str:
-    """The text with another value at the end of the way."""
+    """The text with another value at `steps`."""
     import yaml
 
     _, node = _found(_root(text, is_json), steps)
@@ -55,7 +55,7 @@ def replace(text: str, steps: Steps, value: JSON, *, is_json: bool) -> str:
 
 
 def drop(text: str, steps: Steps, *, is_json: bool) -> str:
-    """The text without the value at the end of the way and the comments in it; those above it stay."""
+    """The text without the value at `steps` and the comments in it; those above it are kept."""
     key, holder = _found(_root(text, is_json), steps[:-1])
     items = _items(holder)
     for index, item in enumerate(items):
@@ -72,18 +72,18 @@ def json_text(value: JSON) -> str:
 
 
 def by_hand(problem: str) -> NotEditable:
-    """The error for a layout that only a person can change."""
+    """The error for a file that must be edited by hand."""
     return NotEditable(f"cannot be edited: {problem}; edit it by hand")
 
 
 def _root(text: str, is_json: bool) -> "yaml.Node":
     import yaml
 
-    # Tabs would be an error in YAML; in JSON they stand between values only.
+    # Tabs are an error in YAML; in JSON they only occur between values.
     loader = yaml.SafeLoader(without_comments(text).replace("\t", " ") if is_json else text)
     try:
         root = loader.get_single_node()
-    except yaml.YAMLError:  # it quotes the text around, hence `from None`
+    except yaml.YAMLError:  # it quotes surrounding text, so `from None`
         raise by_hand("its layout cannot be kept") from None
     finally:
         loader.dispose()
@@ -93,11 +93,11 @@ def _root(text: str, is_json: bool) -> "yaml.Node":
 
 
 def _found(root: "yaml.Node", steps: Steps) -> "tuple[yaml.Node, yaml.Node]":
-    """The value at the end of the way, after its key; the root is its own key."""
+    """The key and value at `steps`; the root is its own key."""
     key = node = root
     for step in steps:
-        for place, item in enumerate(_items(node)):
-            if _is_named(item, step) or place == step:
+        for index, item in enumerate(_items(node)):
+            if _is_named(item, step) or index == step:
                 key, node = item
                 break
         else:
@@ -106,7 +106,7 @@ def _found(root: "yaml.Node", steps: Steps) -> "tuple[yaml.Node, yaml.Node]":
 
 
 def _items(node: "yaml.Node") -> "list[tuple[yaml.Node, yaml.Node]]":
-    """The pairs of a mapping; what a list holds, each as its own key."""
+    """The pairs of a mapping; the items of a list, each as its own key."""
     import yaml
 
     if isinstance(node, yaml.MappingNode):
@@ -119,9 +119,9 @@ def _is_named(item: "tuple[yaml.Node, yaml.Node]", step: str | int) -> bool:
 
 
 def _into_block(text: str, key: "yaml.Node", holder: "yaml.Node", pairs: Mapping[str, JSON]) -> str:
-    """New pairs behind the last one of a block."""
+    """Add pairs after the last one of a block."""
     if not holder.value or holder.value == "null":
-        # `servers:`, `servers: {}` or `servers: null`: what stands for nothing goes.
+        # `servers:`, `servers: {}` or `servers: null`: the empty value is removed.
         start, end = holder.start_mark.index, holder.end_mark.index
         text = text[:start].rstrip(" ") + text[end:] if end > start else text
         column, line = key.start_mark.column + _INDENT, key.start_mark.line
@@ -133,12 +133,12 @@ def _into_block(text: str, key: "yaml.Node", holder: "yaml.Node", pairs: Mapping
     newline = _newline(text)
     if not lines[line].endswith("\n"):
         lines[line] += newline
-    new = [" " * column + shown + newline for shown in dumped(pairs).splitlines()]
+    new = [" " * column + shown + newline for shown in to_yaml(pairs).splitlines()]
     return "".join([*lines[: line + 1], *new, *lines[line + 1 :]])
 
 
 def _into_braces(text: str, holder: "yaml.Node", name: str, value: JSON, is_json: bool) -> str:
-    """A new pair behind the last one between braces, on a line of its own if the others are."""
+    """Add a pair after the last one between braces, on its own line if the others are."""
     opening, closing = holder.start_mark.index, holder.end_mark.index - 1
     newline, outer = _newline(text), _indent(text, opening)
     if not holder.value:
@@ -153,7 +153,7 @@ def _into_braces(text: str, holder: "yaml.Node", name: str, value: JSON, is_json
         return text[:end] + ", " + _pair(name, value, is_json) + text[end:]
     inner = _indent(text, start)
     before = text[items[-1][1].start_mark.index : end]
-    is_short = before.startswith("{") and "\n" not in before  # so is the new one
+    is_short = before.startswith("{") and "\n" not in before  # like the new one
     pair = _pair(name, value, is_json, newline + inner, "" if is_short else inner.removeprefix(outer))
     gap = text[end:closing]
     has_comma = "," in re.sub(_COMMENT[is_json], "", gap, flags=re.DOTALL)
@@ -186,7 +186,7 @@ def _without_braced(
         return text[:before] + text[end:] if is_last else text[:start] + text[following:]
     kept = text[:line_start]
     if is_last and not own_line[1]:
-        # The one above is the last one now.
+        # The item above is now the last one.
         above = items[index - 1][1].end_mark.index
         kept = kept[:above] + kept[above:].replace(",", "", 1)
     return kept + text[end + own_line.end() :]
@@ -200,7 +200,7 @@ def _without_lines(
     first = start.start_mark.line
     last = _with_its_comments(lines, max(_last_line(node), first), start.start_mark.column)
     below = last + 1 < len(lines) and not lines[last + 1].strip()
-    # One of two blank lines goes, and one that stood between this and its neighbor.
+    # Remove one of two blank lines, or the one between this item and its neighbor.
     if index == 0 and len(items) > 1 and below:
         last += 1
     elif index and not lines[first - 1].strip() and (below or index + 1 == len(items)):
@@ -214,7 +214,7 @@ def _without_lines(
 
 
 def _with_its_comments(lines: Sequence[str], line: int, column: int) -> int:
-    """The last of the comments below the line that stand deeper than the column, and so belong to it."""
+    """The last line of the comments below that are indented deeper than the column, and so belong to it."""
     while line + 1 < len(lines) and re.match(rf" {{{column + 1},}}#", lines[line + 1]):
         line += 1
     return line
@@ -226,7 +226,7 @@ def _is_flow(node: "yaml.Node") -> bool:
 
 
 def _last_line(node: "yaml.Node") -> int:
-    """The line with the last word of the node: the end of a mapping lies behind the comments below it."""
+    """The line where the node's content ends; the end mark of a mapping is after the comments below it."""
     import yaml
 
     while isinstance(node, yaml.CollectionNode) and node.value and not _is_flow(node):
@@ -241,13 +241,13 @@ def _newline(text: str) -> str:
 
 
 def _indent(text: str, at: int) -> str:
-    """What the line begins with."""
+    """The indentation of the line."""
     start = text.rfind("\n", 0, at) + 1
     return text[start : start + len(text[start:]) - len(text[start:].lstrip(" \t"))]
 
 
 def _unit(text: str) -> str:
-    """How far the first indented line of the document goes in."""
+    """The indentation of the first indented line of the document."""
     found = re.search(r"\n([ \t]+)\S", text)
     return found[1] if found else ""
 
@@ -255,13 +255,13 @@ def _unit(text: str) -> str:
 def _inline(value: JSON, is_json: bool) -> str:
     if is_json or isinstance(value, bool):
         return json.dumps(value, ensure_ascii=False)
-    return dumped(value, flow=True)
+    return to_yaml(value, flow=True)
 
 
 def _pair(name: str, value: JSON, is_json: bool, line: str = "", unit: str = "") -> str:
-    """A key and its value: on one line without a unit of indentation, else each line begins with `line`."""
+    """A key and its value: on one line if `unit` is empty, else each line begins with `line`."""
     if not is_json:
-        return dumped({name: value}, flow=True)[1:-1]
+        return to_yaml({name: value}, flow=True)[1:-1]
     return f"{json.dumps(name, ensure_ascii=False)}: {_lines(value, line, unit)}"
 
 

@@ -1,4 +1,4 @@
-"""Write YAML as a person would: the servers of a config, and the file that one starts from."""
+"""Write YAML as a person would: the servers of a config, and the template of a new one."""
 
 from collections.abc import Mapping
 from typing import TypeAlias
@@ -7,14 +7,14 @@ from toolbus.config.location import is_list, is_mapping
 from toolbus.core.records import JSON
 
 Entries: TypeAlias = Mapping[str, Mapping[str, JSON]]
-"""Servers by alias, in our words."""
+"""Servers by alias, in our format."""
 
 TEMPLATE = """\
 # yaml-language-server: $schema=toolbus.schema.json
-# The servers that toolbus connects to. `toolbus tools` lists what they offer, `toolbus add` adds one,
-# `toolbus import` brings over what an editor on this machine has.
+# The servers that toolbus connects to. `toolbus tools` lists their tools, `toolbus add` adds a server,
+# `toolbus import` imports the servers of an editor on this machine.
 servers:
-  demo_notes:                        # needs no key and no network; here to try, delete it when you like
+  demo_notes:                        # an example without key or network; delete it when you like
     command: python
     args: ["-m", "toolbus.demo.notes", "--db", "notes.db"]
 
@@ -24,34 +24,34 @@ servers:
   #   include: ["read_*", "list_*"]  # only these of its tools
   #   exclude: ["read_media_file"]   # and not this one
 
-  # search:                          # a server elsewhere
+  # search:                          # a remote server
   #   url: https://example.com/mcp
   #   headers:
   #     Authorization: Bearer ${SEARCH_TOKEN}  # from the environment, or from .env beside this file
   #   required: true                 # do not start without it
   #   timeouts: {call: 60}
 
-# How tools are called: auto, or a template.
+# How tools are named: auto, or a template.
 # naming: "{server}_{tool}"
 
 # Seconds, for all servers.
 # timeouts: {connect: 60, list: 30, call: 300, close: 5, recover: 30}
 """
-"""What a new `toolbus.yaml` says."""
+"""The content of a new `toolbus.yaml`."""
 
 _WIDEST_LIST = 80
 _INDENT = 2
 
 
 def as_yaml(entries: Entries) -> str:
-    """A document with these servers under `servers:`, in their order."""
-    return dumped({"servers": entries})
+    """A document with these servers under `servers:`, in order."""
+    return to_yaml({"servers": entries})
 
 
-def dumped(value: JSON, *, flow: bool = False) -> str:
+def to_yaml(value: JSON, *, flow: bool = False) -> str:
     """The value as YAML: blocks, short lists in brackets, double quotes where quotes are needed.
 
-    With `flow` it is one line that can stand in another.
+    With `flow` it is one line, for use inside another line.
     """
     import yaml
 

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toolbus.config.literals import literal_secrets
-from toolbus.config.lookup import Found, Missing, Secrets
 from toolbus.config.model import ServerConfig
-from toolbus.config.redact import (
+from toolbus.config.secrets.literals import literal_secrets
+from toolbus.config.secrets.lookup import Found, Missing, Secrets
+from toolbus.config.secrets.redact import (
     names_credential,
     proxy_secrets,
     redacted,
@@ -22,7 +22,7 @@ from toolbus.config.redact import (
     spellings,
     url_secrets,
 )
-from toolbus.config.reference import Reference, masked, parsed
+from toolbus.config.secrets.reference import Reference, masked, parsed
 from toolbus.core.errors import ConfigError, SecretMissing
 from toolbus.core.records import JSON
 

@@ -1,0 +1,1 @@
+"""Edit the text of a config, and save it."""

@@ -1,0 +1,1 @@
+"""Find the servers that other hosts have configured, and convert them."""

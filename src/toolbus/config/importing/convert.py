@@ -1,0 +1,203 @@
+"""Convert the servers of another host's file to our format, without any secret left in them.
+
+Nothing is written and nothing is started. A bad entry never stops the others: it is skipped, with a note.
+"""
+
+import os.path
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from toolbus.config.entry import IGNORED, checked_timeouts, is_switched_off, long_form
+from toolbus.config.importing.editors import EDITORS, ImportFile
+from toolbus.config.importing.hosts import FILE, disabled_by, host_config
+from toolbus.config.importing.translate import SET_IT, HostConfig, skipped_note
+from toolbus.config.load import load_config, load_server
+from toolbus.config.location import Location, is_list, is_mapping, near_miss
+from toolbus.config.model import ServerConfig
+from toolbus.config.read import read_document
+from toolbus.config.secrets.literals import TEXTS, Secret, SecretNames, referenced_names, with_references
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
+
+# Variables that an editor fills in from its current state.
+_EDITOR_ONLY = ("workspaceFolderBasename", "pathSeparator", "fileDirname", "execPath", "selectedText")
+# Keys that are already handled.
+_HANDLED = ("enabled", "disabled", "connection")
+# Keys of hosts for servers that require a browser sign-in.
+_SIGN_IN = ("oauth", "authentication", "authProviderType")
+_INPUT = r"(?<!\$)\$\{input:([^}:]+)\}"
+_TOKEN = "set auth, or an Authorization header, to a token"
+_ABSOLUTE = re.compile(r"[/\\~$]|[A-Za-z]:")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """The servers of a file in our format, their secrets, and notes on what was skipped or changed."""
+
+    source: ImportFile
+    servers: Mapping[str, Mapping[str, JSON]] = field(repr=False)
+    secrets: tuple[Secret, ...]
+    notes: tuple[str, ...]
+
+
+def imported(source: ImportFile, *, taken: Mapping[str, str] | None = None) -> Imported:
+    """The servers of the file, ready to be written; ConfigError if it cannot be read.
+
+    `taken` are names that already have a value, such as those from files imported before; no reference uses
+    one of them for a different value.
+    """
+    location = Location(file=str(source.path))
+    found = host_config(
+        read_document(source.path), host=source.editor, folder=source.folder, location=location
+    )
+    notes = list(found.notes)
+    found = replace(found, disabled=found.disabled | _disabled_elsewhere(source, notes))
+    plain = _converted(found, source, location, notes)
+    names = SecretNames({**(taken or {})})
+    referred = {alias: referenced_names(entry) for alias, entry in plain.items()}
+    servers: dict[str, Mapping[str, JSON]] = {}
+    secrets: list[Secret] = []
+    for alias, entry in plain.items():
+        others = frozenset[str]().union(*(referred[other] for other in plain if other != alias))
+        servers[alias], new = with_references(alias, entry, names, avoid=others)
+        secrets += new
+    return Imported(source=source, servers=servers, secrets=tuple(secrets), notes=tuple(notes))
+
+
+def _disabled_elsewhere(source: ImportFile, notes: list[str]) -> frozenset[str]:
+    """The servers that other files of the editor disable."""
+    names: set[str] = set()
+    for path in source.switches:
+        try:
+            names |= disabled_by(path, source.folder)
+        except ConfigError as error:
+            notes.append(f"cannot tell which servers are disabled: {error}")
+    return frozenset(names)
+
+
+def _converted(
+    found: HostConfig, source: ImportFile, location: Location, notes: list[str]
+) -> dict[str, dict[str, JSON]]:
+    """The entries in our format; invalid ones are skipped."""
+    settings = {key: value for key, value in found.settings.items() if value is not None}
+    if settings.pop("naming", "auto") != "auto":
+        notes.append("naming was skipped: it applies to all servers")
+    if settings.pop("context", None):
+        notes.append("context was skipped: it names servers, which may have other names here")
+    settings.pop("context_budget", None)
+    checked_timeouts(settings.get("timeouts", {}), location)
+    enabled = settings.pop("enabled_servers", None)
+    wanted = found.entries if enabled is None else location.names(enabled, "enabled_servers")
+    lists = location.mapping(settings.pop("tool_allowlist", {}), "tool_allowlist")
+    for name in (*wanted, *lists):
+        if name not in found.entries:  # a misspelled alias would allow all tools of a server
+            raise location.error(f"no server has the alias {name!r}{near_miss(name, found.entries)}")
+    result: dict[str, dict[str, JSON]] = {}
+    for alias, entry in found.entries.items():
+        here = {**settings, "tool_allowlist": {alias: lists[alias]}} if alias in lists else settings
+        try:
+            flat = long_form(entry, Location())
+            is_off = alias in found.disabled or alias not in wanted or is_switched_off(flat, Location())
+            on = {
+                key: value for key, value in flat.items() if key not in _HANDLED and not _signs_in(key, value)
+            }
+            config = load_config({**here, "servers": {alias: on}}).servers[alias]
+        except ConfigError as error:
+            notes.append(skipped_note(alias, error))
+            continue
+        result[alias] = _plain(config, source, found.defaults, notes)
+        notes += _prompts(alias, config, found.defaults)
+        notes += _remarks(alias, flat, config, source)
+        if is_off:
+            result[alias]["enabled"] = False
+            notes.append(f"server {alias!r} is disabled there, so it has enabled: false here")
+    return result
+
+
+def _plain(
+    config: ServerConfig, source: ImportFile, defaults: Mapping[str, str], notes: list[str]
+) -> dict[str, JSON]:
+    """The server as a person would write it: without defaults and inferred values."""
+    dumped = config.model_dump(mode="json", exclude_defaults=True, exclude={"alias", "server"})
+    entry: dict[str, JSON] = {key: _whole_numbers(value) for key, value in dumped.items()}
+    transport = entry.pop("transport")
+    if load_server(entry, alias=config.alias).transport != transport:
+        entry = {"transport": transport, **entry}
+    if isinstance(verify := entry.get("verify"), str):
+        entry["verify"] = os.path.join(source.path.absolute().parent, verify)
+    if source.editor in EDITORS and EDITORS[source.editor].fills_in_dollars:
+        braced = {key: _mapped(entry[key], _braced) for key in TEXTS if key in entry}
+        if any(braced[key] != entry[key] for key in braced):
+            notes.append(f"server {config.alias!r}: $NAME became ${{NAME}}")
+        entry |= braced
+    return {**entry, **{key: _mapped(entry[key], _defaulting(defaults)) for key in TEXTS if key in entry}}
+
+
+def _remarks(
+    alias: str, entry: Mapping[JSON, JSON], config: ServerConfig, source: ImportFile
+) -> Iterator[str]:
+    """Notes about an imported server."""
+    if unused := [key for key, value in entry.items() if key in IGNORED - {*_SIGN_IN} and value]:
+        yield f"server {alias!r}: ignored keys without a meaning here: {', '.join(unused)}"
+    has_token = config.auth is not None or any(name.lower() == "authorization" for name in config.headers)
+    if not has_token and any(_signs_in(key, value) for key, value in entry.items()):
+        yield f"server {alias!r}: its browser sign-in cannot be imported; {_TOKEN}"
+    texts = " ".join(text for _, text in config.texts())
+    for name in dict.fromkeys(re.findall(r"(?<!\$)\$\{(\w+)\}", texts)):
+        if name in _EDITOR_ONLY:
+            yield f"server {alias!r}: ${{{name}}} only exists inside an editor; replace it with its value"
+    for key, path in (("cwd", config.cwd), ("env_file", config.env_file)):
+        if source.editor == FILE and path and not _ABSOLUTE.match(path):
+            yield f"server {alias!r}: {key} is a relative path, now relative to the folder of the new file"
+
+
+def _whole_numbers(value: JSON) -> JSON:
+    """30 for 30.0, also inside mappings."""
+    if is_mapping(value):
+        return {key: _whole_numbers(inner) for key, inner in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _signs_in(key: JSON, value: JSON) -> bool:
+    """Whether the key means that the server requires a browser sign-in."""
+    if key == "auth":  # Cursor has a mapping with CLIENT_ID, FastMCP a string
+        return value == "oauth" or (is_mapping(value) and not {"type", "token"} & value.keys())
+    return key in _SIGN_IN and bool(value)
+
+
+def _prompts(alias: str, config: ServerConfig, defaults: Mapping[str, str]) -> Iterator[str]:
+    """Notes about values that the editor prompts for."""
+    texts = " ".join(text for _, text in config.texts())
+    for name in dict.fromkeys(re.findall(_INPUT, texts)):
+        otherwise = ", or its default is used" if _is_usable(defaults.get(name)) else ""
+        yield f"server {alias!r}: the editor prompts for {name!r}; {SET_IT}{otherwise}"
+
+
+def _is_usable(default: str | None) -> bool:
+    """Whether it can be used in a reference, which ends at the first brace."""
+    return bool(default) and not re.search(r"\}|\$\{", default)
+
+
+def _defaulting(defaults: Mapping[str, str]) -> Callable[[str], str]:
+    """Returns a function that adds the editor's defaults to references to its inputs."""
+
+    def filled(found: re.Match[str]) -> str:
+        default = defaults.get(found[1])
+        return f"${{input:{found[1]}:-{default}}}" if _is_usable(default) else found[0]
+
+    return lambda text: re.sub(_INPUT, filled, text)
+
+
+def _mapped(value: JSON, change: Callable[[str], str]) -> JSON:
+    """The value with `change` applied to every string in it."""
+    if is_mapping(value):
+        return {key: _mapped(inner, change) for key, inner in value.items()}
+    return [_mapped(inner, change) for inner in value] if is_list(value) else change(value)
+
+
+def _braced(text: str) -> str:
+    """The text with `${NAME}` for `$NAME`."""
+    return re.sub(
+        r"\$\$\{|\$\{[^}]*\}|(?<!\$)\$([A-Za-z_]\w*)", lambda m: f"${{{m[1]}}}" if m[1] else m[0], text
+    )

@@ -1,0 +1,24 @@
+"""Keys that restrict a server. A misspelled one is never ignored: that would allow what it forbids."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+RESTRICTION_KEYS = ("include", "exclude", "enabled", "disabled", "sandbox", "policy", "lock", "trust")
+"""Keys that restrict in some host's dialect, even if they have no meaning here."""
+
+# Stricter than for a suggestion: a host's `excludeTools` is not a misspelled `exclude`.
+_CLOSE = 0.8
+_LONGER_BY = 2
+
+
+def closest_restriction(key: object, words: Iterable[str]) -> str | None:
+    """The restricting key that was most likely meant, if any."""
+    plain = {_plain(word): word for word in words}
+    given = _plain(str(key))
+    alike = [word for word in plain if abs(len(word) - len(given)) <= _LONGER_BY]
+    close = get_close_matches(given, alike, n=1, cutoff=_CLOSE)
+    return plain[close[0]] if close else None
+
+
+def _plain(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
