@@ -77,6 +77,7 @@ BANNED_NAMES = {"utils", "helpers", "common", "misc", "manager"}
 SLOW_IMPORTS = {"mcp", "mcp_types", "pydantic", "httpx2", "yaml"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+LOOKED_AT = Function | ast.Import | ast.ImportFrom | ast.Call | ast.Attribute | ast.alias
 
 
 class Module(NamedTuple):
@@ -87,6 +88,8 @@ class Module(NamedTuple):
     is_package: bool
     text: str
     tree: ast.Module
+    nodes: list[ast.AST]
+    """All that `ast.walk` finds in the tree and that a rule looks at."""
 
     @property
     def part(self) -> str:
@@ -110,13 +113,15 @@ def modules_of(folder: Path) -> list[Module]:
         text = path.read_text(encoding="utf-8")
         shown = f"{PACKAGE}/{relative.as_posix()}"
         dotted = name[:-1] if is_package else name
-        found.append(Module(shown, dotted, is_package, text, ast.parse(text, shown)))
+        tree = ast.parse(text, shown)
+        nodes = [node for node in ast.walk(tree) if isinstance(node, LOOKED_AT)]
+        found.append(Module(shown, dotted, is_package, text, tree, nodes))
     return found
 
 
 def imports_of(module: Module) -> Iterator[Import]:
     """Every import of a module: at the top, in functions, under TYPE_CHECKING, by import_module("...")."""
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         match node:
             case ast.Import(names=names):
                 for alias in names:
@@ -144,7 +149,7 @@ def _origin(module: Module, node: ast.ImportFrom) -> tuple[str, ...]:
 
 
 def _functions(module: Module) -> Iterator[Function]:
-    for node in ast.walk(module.tree):
+    for node in module.nodes:
         if isinstance(node, Function):
             yield node
 
@@ -264,7 +269,7 @@ def prints(folder: Path) -> list[str]:
         f"{module.path}:{node.lineno}: print() only in cli/"
         for module in modules_of(folder)
         if module.part != "cli"
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"
     ]
 
@@ -273,7 +278,7 @@ def logging_setups(folder: Path) -> list[str]:
     return [
         f"{module.path}:{node.lineno}: a library does not set up logging (basicConfig)"
         for module in modules_of(folder)
-        for node in ast.walk(module.tree)
+        for node in module.nodes
         if (isinstance(node, ast.Attribute) and node.attr == "basicConfig")
         or (isinstance(node, ast.alias) and node.name == "basicConfig")
     ]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
+
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 60
 
@@ -33,11 +35,13 @@ There are 2 things on your list.
 
 
 @pytest.mark.parametrize("program", OUTPUT)
-def test_the_example_prints_this(program: str, tmp_path: Path) -> None:
+def test_the_example_prints_this(program: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     folder = tmp_path / "examples"
     shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    # With --full, it makes its imports itself.
+    python = sys.executable if request.config.getoption("--full") else warm.python()
     done = subprocess.run(
-        [sys.executable, "-W", "error", program],
+        [python, "-W", "error", program],
         cwd=folder,
         capture_output=True,
         text=True,

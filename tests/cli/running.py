@@ -22,9 +22,8 @@ Done = subprocess.CompletedProcess[str]
 
 def environment(home: Path, **more: str) -> dict[str, str]:
     """What a command sees: a home of its own, and nothing of the terminal that runs the tests."""
-    kept = {
-        name: os.environ[name] for name in ("LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT") if name in os.environ
-    }
+    names = ("LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT", "SSL_CERT_FILE")
+    kept = {name: os.environ[name] for name in names if name in os.environ}
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     folders = {"XDG_CACHE_HOME": str(home / ".cache"), "XDG_STATE_HOME": str(home / ".state")}
     return {**kept, "PATH": path, "HOME": str(home), **folders, **more}

@@ -1,5 +1,6 @@
 """Tab in real shells: a user who installed completion, types a line and presses keys."""
 
+import os
 import re
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.cli.running import environment, toolbus
 from tests.cli.terminal import SECONDS, Terminal, terminal
 
@@ -89,6 +91,7 @@ def shell(name: str, folder: Path) -> Generator[Shell]:
         if name in file:
             with (home / file).open("a") as rc:
                 rc.write(settings)
-    with terminal("-i", folder=folder, program=program, env={"TERM": "dumb"}) as screen:
+    env = {"TERM": "dumb", "PATH": os.pathsep.join([str(warm.folder()), os.environ["PATH"]])}
+    with terminal("-i", folder=folder, program=program, env=env) as screen:
         screen.until(READY)
         yield Shell(screen)

@@ -10,7 +10,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,12 +17,13 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.interop.servers import INTEROP, require_installed
 
 require_installed("conformance")
 
 VERSIONS = ("2025-11-25", "2026-07-28")
-CLIENT = shlex.join([sys.executable, str(Path(__file__).with_name("client.py"))])
+CLIENT = Path(__file__).with_name("client.py")
 SUITE = INTEROP / "conformance" / "node_modules"
 PROGRAM = (str(SUITE / ".bin" / "node"), str(SUITE / "@modelcontextprotocol/conformance/dist/index.js"))
 CLIENT_PATIENCE = 25.0
@@ -109,7 +109,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def test_a_bus_does_what_the_scenario_asks_of_a_client(version: str, scenario: str, tmp_path: Path) -> None:
-    verdict = judged(CLIENT, version, scenario, tmp_path)
+    verdict = judged(shlex.join([warm.python(), str(CLIENT)]), version, scenario, tmp_path)
     assert not verdict.objections, "\n".join([*verdict.objections, verdict.said])
     assert verdict.passed, f"nothing was checked: {verdict.said}"
     assert verdict.exit_code == 0, verdict.said  # the client failed, or did not end

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS, plain
 from toolbus import ShaperFailed, Toolbus, ToolSpec
 from toolbus.adapters.tool_list import Offer
@@ -363,14 +363,8 @@ def test_the_command_line_shows_the_good_tools_and_what_is_wrong_with_the_bad(
     tools = [LEFT_OUT["name"][0], GOOD, odd]
     config = tmp_path / "toolbus.json"
     config.write_text(json.dumps({"servers": {"odd": staged(tmp_path, {"tools": tools}), "fine": plain()}}))
-    run = subprocess.run(
-        [sys.executable, "-m", "toolbus", "--config", str(config), *command],
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},
-        timeout=60,
-    )
+    words = ["-m", "toolbus", "--config", str(config), *command]
+    run = warm.run("python", words, tmp_path, {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}, "", 60)
     assert (run.returncode, run.stderr) == (0, "")
     if command == ["check"]:
         assert "tool 'bad\\ud800': left out: its name holds a lone surrogate" in run.stdout

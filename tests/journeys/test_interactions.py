@@ -354,7 +354,7 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("transport", sampled(["stdio", "http"], "http"))
 async def test_a_suspended_call_is_resumed_in_a_new_process(
     transport: str, asking_ports: dict[str, int]
 ) -> None:

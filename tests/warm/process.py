@@ -15,20 +15,35 @@ import socket
 import sys
 import termios
 import traceback
+import warnings
 from contextlib import suppress
 from importlib import import_module
 from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
+from pkgutil import walk_packages
 from typing import Any
 
 IMPORTED = (
     "sqlite3",
+    "yaml",
+    "dotenv",
+    "platformdirs",
     "uvicorn",
+    "anyio._backends._asyncio",
     "mcp.server.mcpserver",
-    "toolbus.cli.app",
     "toolbus.connect.session",
     "toolbus.agent",
+    "toolbus.testing",
+    "jsonschema",
+    "pydantic_ai.models.function",
+    "pydantic_ai.models.openai",
+    "pydantic_ai.providers.openai",
+    "openai.resources.chat.completions",
+    "openai.resources.responses.responses",
+    "genai_prices.data",
 )
-"""What the programs would import."""
+"""What the programs would import, besides all of the command line."""
+
+WARM_PYTHON = os.path.join(os.path.dirname(sys.argv[-1]), "bin", "python")
 
 
 class Program:
@@ -60,7 +75,7 @@ def serve(path: str) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(100)
-    for module in IMPORTED:
+    for module in (*IMPORTED, *_command_line()):
         with suppress(ImportError):  # the environment of one adapter has not all of them
             import_module(module)
     gc.collect()
@@ -88,6 +103,14 @@ def serve(path: str) -> None:
                 running.remove(program)
     for program in running:
         program.end()
+
+
+def _command_line() -> list[str]:
+    """The modules of `toolbus.cli`, each of which is imported by the command that needs it."""
+    import toolbus
+
+    found = walk_packages([os.path.join(folder, "cli") for folder in toolbus.__path__], "toolbus.cli.")
+    return [module.name for module in found]
 
 
 def _close(*descriptors: int | socket.socket) -> None:
@@ -139,9 +162,13 @@ def _start(words: list[str]) -> None:
         case ["python", "-m", module, *more]:
             sys.argv = [module, *more]
             runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case ["python", "-W", action, script, *more] if action in ("error", "default"):
+            warnings.simplefilter(action)
+            _start(["python", script, *more])
         case ["python", first, *more] if first.startswith("-"):
-            os.execv(sys.executable, [sys.executable, first, *more])
+            os.execv(sys.executable, [sys.executable, first, *more])  # a cold one
         case ["python", script, *more]:
+            sys.executable = WARM_PYTHON  # for what the script starts in its turn
             sys.argv = [script, *more]
             sys.path[0] = os.path.dirname(os.path.abspath(script))
             runpy.run_path(script, run_name="__main__")
