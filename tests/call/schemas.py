@@ -1,4 +1,4 @@
-"""Schemas, values that nearly fit them, and jsonschema's own verdict, for the property tests."""
+"""Schemas, values that are nearly valid, and the verdict of jsonschema, for the property tests."""
 
 import json
 from collections.abc import Callable
@@ -8,8 +8,9 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from toolbus.call.arguments.values import is_object
 from toolbus.records import JSON
+from toolbus.schema.validator import InvalidSchema, Validator
+from toolbus.schema.values import is_object
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Call = tuple[dict[str, JSON], dict[str, JSON]]
@@ -197,11 +198,20 @@ def _of_type(draw: Draw, schema: dict[str, JSON], document: JSON, depth: int) ->
 
 
 def verdict(schema: JSON, value: JSON) -> bool | None:
-    """What jsonschema says; None if it cannot."""
+    """The verdict of jsonschema, the second judge; None if it cannot tell."""
     validators: Any = import_module("jsonschema.validators")
     kind = validators.validator_for(schema, default=validators.Draft202012Validator)
     try:
+        json.dumps([schema, value], allow_nan=False)  # an infinite number is not JSON
         kind.check_schema(schema)
         return kind(schema, registry=import_module("referencing").Registry()).is_valid(value)
     except Exception:  # endless references, integers too large to print, and the like
+        return None
+
+
+def validator_of(schema: JSON) -> Validator | None:
+    """The validator; None if the schema cannot be used, so that nothing is checked."""
+    try:
+        return Validator(schema)
+    except InvalidSchema:
         return None

@@ -6,12 +6,11 @@ import re
 import pytest
 from hypothesis import given
 
-from tests.call.schemas import documents, modest, verdict
+from tests.call.schemas import documents, modest, validator_of, verdict
 from toolbus.call.arguments import ArgumentCheck
-from toolbus.call.arguments.examples import example
-from toolbus.call.arguments.guide import Guide
-from toolbus.call.arguments.judge import TimeBox, judge_of
+from toolbus.call.arguments.examples import Examples
 from toolbus.records import JSON
+from toolbus.schema.node import Schema
 
 TAGGED = {
     "anyOf": [
@@ -192,12 +191,12 @@ def test_values_names_and_descriptions_are_cut() -> None:
 @modest
 @given(documents())
 def test_every_example_is_valid(schema: dict[str, JSON]) -> None:
-    judge = judge_of(schema)
-    if judge is None:
+    validator = validator_of(schema)
+    if validator is None:
         return
-    guide = Guide(judge.schema, judge.schema)
-    for inner in guide.properties.values():
-        told = example(TimeBox(judge), guide, inner)
+    root = Schema(validator.schema)
+    for inner in root.properties.values():
+        told = Examples(validator).hint(root, inner)
         if told:
             value = json.loads(told.removeprefix("; for example "))
             one = {key: schema[key] for key in ("$schema", "$defs") if key in schema}

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from toolbus.cli.input.schema import Schema
 from toolbus.cli.input.values import typed
 from toolbus.cli.outcome import Usage
+from toolbus.schema.describe import type_words
+from toolbus.schema.node import Schema
 
 INTEGER, NUMBER, BOOLEAN, STRING, LIST, OBJECT = (
     {"type": kind} for kind in ("integer", "number", "boolean", "string", "array", "object")
@@ -135,14 +136,14 @@ IN_WORDS: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("schema", "words"), IN_WORDS)
 def test_a_schema_can_be_said_in_words(schema: dict[str, Any], words: str) -> None:
-    assert Schema(schema, DOCUMENT).words == words
+    assert type_words(Schema(schema, DOCUMENT)) == words
 
 
 def test_a_schema_that_contains_itself_is_followed_only_so_far() -> None:
     document: dict[str, Any] = {"$defs": {"Tree": {"anyOf": [{"$ref": "#/$defs/Tree"}, INTEGER]}}}
     assert typed("7", Schema({"$ref": "#/$defs/Tree"}, document), "key") == 7
     nested: dict[str, Any] = {"$defs": {"List": LIST | {"items": {"$ref": "#/$defs/List"}}}}
-    assert Schema({"$ref": "#/$defs/List"}, nested).words.startswith("list of list of list of")
+    assert type_words(Schema({"$ref": "#/$defs/List"}, nested)).startswith("list of list of list of")
 
 
 @pytest.mark.timeout(20, func_only=True)

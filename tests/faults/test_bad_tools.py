@@ -72,7 +72,7 @@ IGNORED: dict[str, tuple[dict[str, Any], str]] = {
     **{
         name: (
             bad(inputSchema=schema),
-            "inputSchema (it takes no object, which the arguments of a call always are)",
+            "inputSchema (it does not accept an object, which the arguments of a call always are)",
         )
         for name, schema in NO_OBJECT.items()
     },

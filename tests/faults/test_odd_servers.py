@@ -187,7 +187,7 @@ async def test_output_that_does_not_match_its_schema_is_a_warning_and_the_data_i
     [(tool, message)] = warnings(events)
     assert tool == "echo"
     assert "does not match its schema" in message
-    assert "'seven' is not of type 'integer'" in message
+    assert '"seven" is not of type "integer"' in message
 
 
 async def test_an_output_schema_that_is_no_use_is_a_warning(seen: Seen) -> None:

@@ -208,7 +208,7 @@ async def test_a_form_that_is_none_is_never_shown(asker: Place) -> None:
             with pytest.raises(CallRejected) as caught:
                 await bus.call("ask_odd_form")
             said = str(caught.value)
-    assert "the form is invalid: 'all' is of type 'object', which a form cannot have" in said
+    assert "the form is invalid: 'all' is of type 'object', which a form does not support" in said
 
 
 async def test_a_server_that_asks_without_end_is_stopped(asker: Place) -> None:

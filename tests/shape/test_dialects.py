@@ -9,8 +9,8 @@ import pytest
 from tests.shape.providers import CHECKERS, nodes
 from tests.shape.schemas import tool
 from toolbus.records import Origin, ToolSpec
+from toolbus.schema.reader import PLACES, RECURSION
 from toolbus.shape.dialects import DIALECTS, Dialect, Loss, converted, original_arguments
-from toolbus.shape.dialects.walk import PLACES, RECURSION
 
 JSON = Any
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -118,7 +118,7 @@ def test_what_cannot_be_said_stands_in_the_description_and_in_the_report() -> No
         "type": "string",
         "description": "An id. (format: uuid)",
     }
-    what = "`format` cannot be said here; it stands in the description"
+    what = "`format` cannot be expressed here; it is in the description"
     assert Loss(path="/properties/a/format", what=what, kind="widened") in definition.losses
     assert definition.grade == "widened"
 

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from toolbus.core.errors import ToolNotFound
-from toolbus.core.records import ToolSpec, same_json
+from toolbus.core.records import ToolSpec
+from toolbus.schema.values import same_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
-"""A form that a server wants filled in: flat, a handful of simple kinds of fields.
+"""A form that a server asks a user to fill in: a flat list of simple fields.
 
-The schema is the restricted JSON Schema of MCP's elicitation: an object of texts, numbers, yes or no, and
-choices of one or several. What goes beyond that is no form, and is refused before a person sees it.
+The schema is the restricted JSON Schema of MCP's elicitation: an object of strings, numbers, booleans, and
+choices of one or several values. Anything else is rejected before a user sees it.
 """
 
 import re
@@ -9,8 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from math import isfinite
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 from urllib.parse import urlsplit
+
+from toolbus.schema.values import JSON, JSONObject, has_type, is_array, is_object
 
 Kind: TypeAlias = Literal["text", "number", "integer", "yes or no", "choice", "choices"]
 _KINDS: dict[str, Kind] = {
@@ -27,7 +29,7 @@ _NO = frozenset({"n", "no", "false", "0"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One thing to fill in."""
+    """One field of a form."""
 
     name: str
     kind: Kind
@@ -35,9 +37,9 @@ class Field:
     description: str = ""
     required: bool = False
     default: Any = None
-    """What is meant if nothing is said; None if there is no default."""
+    """The value if none is given; None if there is no default."""
     choices: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The values there are to choose from, each with its title."""
+    """The values to choose from, each with its title."""
     format: str | None = None
     """Of a text: email, uri, date or date-time."""
     least: float | None = None
@@ -45,14 +47,14 @@ class Field:
     most: float | None = None
 
     def checked(self, value: Any) -> Any:
-        """The value; ValueError says what does not fit."""
-        problem = _CHECKS[self.kind](self, value)
+        """The value; ValueError if it is invalid."""
+        problem = _problem(self, value)
         if problem is not None:
             raise ValueError(f"{self.name!r} {problem}")
         return value
 
     def read(self, text: str) -> Any:
-        """The value that a person typed: a number, yes, the title or the place of a choice."""
+        """The value that a user typed: a number, yes, the title or the position of a choice."""
         typed = text.strip()
         match self.kind:
             case "text":
@@ -69,7 +71,7 @@ class Field:
                 return self.checked([self._chosen(part) for part in parts if part])
 
     def _chosen(self, typed: str) -> str:
-        """The value meant by a value, a title, or its place in the list, from 1."""
+        """The choice with that value, that title, or that position in the list, from 1."""
         if typed in self.choices:
             return typed
         named = [value for value, title in self.choices.items() if title.lower() == typed.lower()]
@@ -80,32 +82,30 @@ class Field:
 
 
 class Form:
-    """The fields of a form, in the order of the server."""
+    """The fields of a form, in the server's order."""
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        """Read a schema; ValueError says what makes it no form."""
+    def __init__(self, schema: JSONObject) -> None:
+        """Read a schema; ValueError if it is not a form."""
         if schema.get("type", "object") != "object":
             raise ValueError(f"a form is an object, not {schema.get('type')!r}")
         properties = schema.get("properties", {})
         required = schema.get("required", [])
-        if not isinstance(properties, Mapping) or not isinstance(required, list):
+        if not is_object(properties) or not is_array(required):
             raise ValueError("properties must be an object and required a list")
-        named = cast("Mapping[str, Any]", properties)
-        if len(named) > MOST_FIELDS:
-            raise ValueError(f"it has {len(named):,} fields, more than {MOST_FIELDS}")
-        for name in cast("list[Any]", required):
-            if not isinstance(name, str) or name not in named:
-                raise ValueError(f"required names {name!r}, which is no field")
-        needed = frozenset(cast("list[str]", required))
-        self.fields = tuple(_field(name, spec, name in needed) for name, spec in named.items())
+        if len(properties) > MOST_FIELDS:
+            raise ValueError(f"it has {len(properties):,} fields, more than {MOST_FIELDS}")
+        for name in required:
+            if not isinstance(name, str) or name not in properties:
+                raise ValueError(f"required names {name!r}, which is not a field")
+        self.fields = tuple(_field(name, spec, name in required) for name, spec in properties.items())
 
     def filled(self, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The values with the defaults of what was left out; ValueError says what does not fit."""
+        """The values, with defaults for missing ones; ValueError if one is invalid."""
         given = {name: value for name, value in (values or {}).items() if value is not None}
         names = {field.name for field in self.fields}
         unknown = [name for name in given if name not in names]
         if unknown:
-            raise ValueError(f"there is no field {unknown[0]!r}; there are {', '.join(sorted(names))}")
+            raise ValueError(f"there is no field {unknown[0]!r}; known fields: {', '.join(sorted(names))}")
         content: dict[str, Any] = {}
         for one in self.fields:
             if one.name in given:
@@ -117,31 +117,29 @@ class Form:
         return content
 
 
-def _field(name: str, spec: Any, required: bool) -> Field:
-    if not isinstance(spec, Mapping):
-        raise ValueError(f"the definition of {name!r} is no object")
-    known = cast("Mapping[str, Any]", spec)
-    choices = _choices(known)
-    kind = _KINDS.get(str(known.get("type", "string" if choices else None)))
+def _field(name: str, spec: JSON, required: bool) -> Field:
+    if not is_object(spec):
+        raise ValueError(f"the definition of {name!r} is not an object")
+    choices = _choices(spec)
+    kind = _KINDS.get(str(spec.get("type", "string" if choices else None)))
     if kind is None:
-        raise ValueError(f"{name!r} is of type {known.get('type')!r}, which a form cannot have")
+        raise ValueError(f"{name!r} is of type {spec.get('type')!r}, which a form does not support")
     if kind == "text" and choices is not None:
         kind = "choice"
     if kind == "choices":
-        items = known.get("items")
-        choices = _choices(cast("Mapping[str, Any]", items)) if isinstance(items, Mapping) else None
+        choices = _choices(spec.get("items"))
         if choices is None:
-            raise ValueError(f"{name!r} is a list, but not of given choices")
-    least, most = _bounds(name, known, kind)
+            raise ValueError(f"{name!r} is a list, but its items are not listed choices")
+    least, most = _bounds(name, spec, kind)
     made = Field(
         name=name,
         kind=kind,
-        title=_text(known.get("title")) or name,
-        description=_text(known.get("description")),
+        title=_text(spec.get("title")) or name,
+        description=_text(spec.get("description")),
         required=required,
-        default=known.get("default"),
+        default=spec.get("default"),
         choices=choices or {},
-        format=_text(known.get("format")) or None,
+        format=_text(spec.get("format")) or None,
         least=least,
         most=most,
     )
@@ -153,26 +151,19 @@ def _field(name: str, spec: Any, required: bool) -> Field:
     return made
 
 
-def _choices(spec: Mapping[str, Any]) -> dict[str, str] | None:
-    """The choices of a field, in any of the spellings that the protocol has had."""
-    if isinstance(spec.get("enum"), list):
+def _choices(spec: JSON) -> dict[str, str] | None:
+    """The choices of a field, in any notation that the protocol has had."""
+    if not is_object(spec):
+        return None
+    if is_array(spec.get("enum")):
         values = [str(value) for value in spec["enum"]]
         names = spec.get("enumNames")
-        titles = cast("list[Any]", names) if isinstance(names, list) else values
-        if len(titles) != len(values):
-            titles = values
+        titles = names if is_array(names) and len(names) == len(values) else values
         return dict(zip(values, map(str, titles), strict=True))
-    for key in ("oneOf", "anyOf"):
-        options = spec.get(key)
-        if isinstance(options, list):
-            found: dict[str, str] = {}
-            for option in cast("list[Any]", options):
-                if not isinstance(option, Mapping) or "const" not in option:
-                    return None
-                value = str(cast("Mapping[str, Any]", option)["const"])
-                found[value] = _text(cast("Mapping[str, Any]", option).get("title")) or value
-            return found
-    return None
+    options = next((spec[key] for key in ("oneOf", "anyOf") if is_array(spec.get(key))), None)
+    if options is None or not all(is_object(option) and "const" in option for option in options):
+        return None
+    return {str(option["const"]): _text(option.get("title")) or str(option["const"]) for option in options}
 
 
 _BOUNDS: dict[Kind, tuple[str, str]] = {
@@ -183,11 +174,11 @@ _BOUNDS: dict[Kind, tuple[str, str]] = {
 }
 
 
-def _bounds(name: str, spec: Mapping[str, Any], kind: Kind) -> tuple[float | None, float | None]:
+def _bounds(name: str, spec: JSONObject, kind: Kind) -> tuple[float | None, float | None]:
     least, most = (spec.get(key) for key in _BOUNDS.get(kind, ("", "")))
     for bound in (least, most):
-        if bound is not None and (isinstance(bound, bool) or not isinstance(bound, int | float)):
-            raise ValueError(f"a bound of {name!r} is no number")
+        if bound is not None and not has_type(bound, ["number"]):
+            raise ValueError(f"a bound of {name!r} is not a number")
     return least, most
 
 
@@ -204,59 +195,38 @@ def _number(typed: str, *, whole: bool) -> Any:
     return typed
 
 
-# What each kind has to say against a value; None if nothing.
+def _problem(one: Field, value: Any) -> str | None:
+    """Why a value is invalid for a field; None if it is valid."""
+    match one.kind:
+        case "text":
+            if not isinstance(value, str):
+                return "must be text"
+            is_valid, expected = _FORMATS.get(one.format or "", (bool, ""))
+            outside = _outside(one, len(value), "have", " characters")
+            return outside or (f"must be {expected}" if expected and not is_valid(value) else None)
+        case "number" | "integer":
+            if not has_type(value, ["number"]) or not isfinite(value):
+                return "must be a number"
+            is_whole = one.kind == "number" or has_type(value, ["integer"])
+            return _outside(one, value, "be") if is_whole else "must be a whole number"
+        case "yes or no":
+            return None if isinstance(value, bool) else "must be yes or no"
+        case "choice":
+            # In a list: a handler may return a value that cannot be hashed.
+            return None if value in list(one.choices) else f"must be one of {', '.join(one.choices)}"
+        case "choices":
+            if not is_array(value) or any(item not in list(one.choices) for item in value):
+                return f"must be a list of {', '.join(one.choices)}"
+            return _outside(one, len(value), "have", " of them")
 
 
-def _against_text(one: Field, value: Any) -> str | None:
-    if not isinstance(value, str):
-        return "must be a text"
-    if one.least is not None and len(value) < one.least:
-        return f"must have at least {one.least:g} characters"
-    if one.most is not None and len(value) > one.most:
-        return f"must have at most {one.most:g} characters"
-    form = _FORMATS.get(one.format or "")
-    return None if form is None or form[0](value) else f"must be {form[1]}"
+def _outside(one: Field, size: float, verb: str, unit: str = "") -> str | None:
+    if one.least is not None and size < one.least:
+        return f"must {verb} at least {one.least:g}{unit}"
+    return f"must {verb} at most {one.most:g}{unit}" if one.most is not None and size > one.most else None
 
 
-def _against_number(one: Field, value: Any) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        return "must be a number"
-    if one.kind == "integer" and value != int(value):
-        return "must be a whole number"
-    if one.least is not None and value < one.least:
-        return f"must be at least {one.least:g}"
-    return f"must be at most {one.most:g}" if one.most is not None and value > one.most else None
-
-
-def _against_yes_or_no(one: Field, value: Any) -> str | None:
-    return None if isinstance(value, bool) else "must be yes or no"
-
-
-def _against_choice(one: Field, value: Any) -> str | None:
-    # In a list: what a handler gives may have no hash.
-    return None if value in list(one.choices) else f"must be one of {', '.join(one.choices)}"
-
-
-def _against_choices(one: Field, value: Any) -> str | None:
-    if not isinstance(value, list) or any(item not in list(one.choices) for item in cast("list[Any]", value)):
-        return f"must be a list of {', '.join(one.choices)}"
-    count = len(cast("list[Any]", value))
-    if one.least is not None and count < one.least:
-        return f"must have at least {one.least:g} of them"
-    return f"must have at most {one.most:g} of them" if one.most is not None and count > one.most else None
-
-
-_CHECKS = {
-    "text": _against_text,
-    "number": _against_number,
-    "integer": _against_number,
-    "yes or no": _against_yes_or_no,
-    "choice": _against_choice,
-    "choices": _against_choices,
-}
-
-
-def _is_address(value: str) -> bool:
+def _is_email(value: str) -> bool:
     return bool(re.fullmatch(r"[^@\s]+@[^@\s.]+(\.[^@\s.]+)*", value))
 
 
@@ -282,7 +252,7 @@ def _is_time(value: str) -> bool:
 
 
 _FORMATS = {
-    "email": (_is_address, "an e-mail address"),
+    "email": (_is_email, "an e-mail address"),
     "uri": (_is_uri, "a URI"),
     "date": (_is_day, "a date, such as 2026-01-31"),
     "date-time": (_is_time, "a date with a time, such as 2026-01-31T12:00:00Z"),

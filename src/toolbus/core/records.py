@@ -1,6 +1,5 @@
 """What travels between the stages: plain, frozen values that know neither SDK nor network."""
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -8,11 +7,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from toolbus.core.display import mime_bundle, result_line
 from toolbus.core.elicitation import Pending
 from toolbus.core.errors import ToolFailed
+from toolbus.schema.values import JSON, JSONObject
 
-JSON: TypeAlias = Any
-"""A JSON value; the one place where `Any` is meant."""
-
-JSONObject: TypeAlias = Mapping[str, JSON]
 NOTHING: JSONObject = {}
 """The empty object of all records that have none; not to be changed."""
 Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
@@ -393,8 +389,3 @@ class Health:
     ok: bool
     latency_ms: float | None = None
     error: str | None = None
-
-
-def same_json(a: JSON, b: JSON) -> bool:
-    """Whether two values are the same JSON; unlike `==`, keeps `true` and `1` apart."""
-    return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)

@@ -1,5 +1,6 @@
 """Stage 4, what a model should see: pure functions from lists of tools to lists of tools."""
 
+from toolbus.schema.node import declared
 from toolbus.shape.as_tools import (
     LIST_RESOURCES,
     READ_RESOURCE,
@@ -20,7 +21,7 @@ from toolbus.shape.dialects import (
     restored,
 )
 from toolbus.shape.naming import may_name, named, prefixed, spelt
-from toolbus.shape.override import declared, marked, overridden
+from toolbus.shape.override import marked, overridden
 from toolbus.shape.pipeline import LeaveOut, Shaper, each, shaped
 from toolbus.shape.render import rendered, rendered_text
 from toolbus.shape.select import Pattern, excluding, including, selected, unmatched

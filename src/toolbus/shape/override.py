@@ -13,12 +13,13 @@ An argument with a `value` is always sent with it, and the model does not see it
 is optional; `hide` takes an optional one out of sight.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from typing import Any
 
-from toolbus.core.records import JSON, NOTHING, ArgumentMap, JSONObject, ToolSpec
+from toolbus.core.records import JSON, ArgumentMap, JSONObject, ToolSpec
+from toolbus.schema.node import declared
 from toolbus.shape.pipeline import Shaper
 
 Rule = Mapping[str, JSON]
@@ -47,16 +48,6 @@ def marked(servers: Mapping[str, bool]) -> Shaper:
         ]
 
     return mark
-
-
-def declared(schema: JSONObject) -> tuple[JSONObject, Sequence[JSON]]:
-    """The arguments that a schema declares, and those it requires; what is malformed counts as absent."""
-    properties: JSON = schema.get("properties")
-    required: JSON = schema.get("required")
-    return (
-        cast("JSONObject", properties) if isinstance(properties, Mapping) else NOTHING,
-        cast("Sequence[JSON]", required) if isinstance(required, list | tuple) else (),
-    )
 
 
 def _overridden(tool: ToolSpec, rules: Mapping[str, Rule]) -> ToolSpec:

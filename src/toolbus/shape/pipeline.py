@@ -10,7 +10,8 @@ from typing import TypeAlias
 
 from toolbus.core.encodable import unwritable
 from toolbus.core.errors import ShaperFailed
-from toolbus.core.records import Change, Origin, ToolSpec, same_json
+from toolbus.core.records import Change, Origin, ToolSpec
+from toolbus.schema.values import same_json
 
 Shaper: TypeAlias = Callable[[list[ToolSpec]], list[ToolSpec]]
 LeaveOut: TypeAlias = Callable[[ToolSpec, str], None]

@@ -1,13 +1,9 @@
-"""Arguments on the way in: harmless slips repaired and told, the rest put into words for the model.
+"""Check the arguments of a call: repair harmless mistakes, and describe the rest to the model.
 
-proof     says "valid" for common schemas in about a microsecond, or nothing (with scalars)
-judge     jsonschema, which decides
-guide     a schema read as advice: what is expected at a place
-document  a schema as a whole
-values    the JSON types
-readings  what else a value of the wrong type may have been meant as
-mending   the repairs, each one judged
-complaint what could not be repaired, with words (wording) and an example (examples)
+check        the check of one tool's arguments
+repairer     the repairs, each one validated
+conversions  other values that a value of the wrong type may stand for
+problem      a description of what could not be repaired, with an example (examples)
 """
 
 from toolbus.call.arguments.check import ArgumentCheck, Checked

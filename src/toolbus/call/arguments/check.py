@@ -1,94 +1,58 @@
-"""Check the arguments of a call before they are sent: valid ones pass untouched, slips are repaired."""
+"""Check arguments before they are sent: valid ones pass untouched, mistakes are repaired or described."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
-from toolbus.call.arguments.complaint import complaint
-from toolbus.call.arguments.judge import TimeBox, Validator, judge_of
-from toolbus.call.arguments.mending import Repairer
-from toolbus.call.arguments.proof import proof
-from toolbus.call.arguments.risk import compares, is_risky
-from toolbus.call.arguments.scalars import Proof, silent
-from toolbus.call.arguments.values import is_array, is_object, plain
-from toolbus.core.records import JSON, JSONObject
+from toolbus.call.arguments.problem import described_problem
+from toolbus.call.arguments.repairer import Repairer
+from toolbus.schema.validator import InvalidSchema, Validator
+from toolbus.schema.values import JSON, JSONObject, is_object, json_copy
 
 _MOST_REPAIRS = 20
-_MOST_COMPARED = 100
-"""How many items of a list are compared each with each."""
-_DEEPEST_SCHEMA = 80
-"""How deep a schema may be nested; beyond that jsonschema comes near the end of Python's recursion."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """Arguments that may be sent, or the problem that keeps them from it."""
+    """Arguments that can be sent, or the problem that prevents it."""
 
     arguments: Mapping[str, JSON]
-    """The very object that was given, unless something was repaired."""
+    """The object that was passed in, unless something was repaired."""
     repairs: tuple[str, ...] = ()
-    """What was done, in plain sentences: `limit: '5' became 5`."""
+    """One sentence for each repair: `limit: '5' became 5`."""
     problem: str | None = None
-    """What cannot be repaired, told to a model: which argument, what was expected, an example."""
+    """What cannot be repaired, for the model: which argument, what was expected, an example."""
 
 
 class ArgumentCheck:
-    """The check of one tool's arguments, kept and reused; compiled when first needed. Never raises."""
+    """The check of one tool's arguments, to be reused; compiled when first needed. Never raises."""
 
     def __init__(self, schema: JSONObject) -> None:
         self._schema: JSON = schema
-        self._proof: Proof | None = None
-        self._judge: Validator | None = None
-        self._is_judged = False
-        self._compares = False
+
+    @cached_property
+    def _validator(self) -> Validator | None:
+        try:
+            return Validator(self._schema)
+        except InvalidSchema:
+            return None
 
     def checked(self, arguments: Mapping[str, JSON]) -> Checked:
-        """The arguments, repaired if they have to be; as they are if the schema itself makes no sense."""
-        if self._proof is None:
-            self._proof = self._compiled()
-        try:
-            if self._proof(arguments):
-                return Checked(arguments=arguments)
-        except RecursionError:  # nested too deep for a proof
-            pass
-        return self._judged(arguments)
-
-    def _compiled(self) -> Proof:
-        try:
-            self._schema = plain(self._schema, _DEEPEST_SCHEMA)
-        except ValueError:
-            self._is_judged = True  # by nobody
-            return silent
-        self._compares = compares(self._schema)
-        if is_risky(self._schema):
-            self._is_judged = True  # by nobody
-            return silent
-        return proof(self._schema)
-
-    def _judged(self, arguments: Mapping[str, JSON]) -> Checked:
-        if not self._is_judged:
-            self._judge = judge_of(self._schema)
-            self._is_judged = True
-        judge = self._judge
-        try:
-            given = plain(arguments)
-        except ValueError:  # no JSON, or too deep to look through: the server decides
+        """The arguments, repaired if needed; unchanged if they or the schema cannot be checked."""
+        validator = self._validator
+        if validator is None or validator.accepts(arguments):
             return Checked(arguments=arguments)
-        if self._compares and _longest(given) > _MOST_COMPARED:
+        try:
+            given = json_copy(arguments)
+        except ValueError:  # not JSON, or nested too deeply: the server decides
             return Checked(arguments=arguments)
-        if judge is None or judge.accepts(given) is not False:
+        if validator.accepts(given) is not False:
             return Checked(arguments=arguments)
-        mended = Repairer(TimeBox(judge)).mended(given)
-        if mended.fits and is_object(mended.value):
-            return Checked(arguments=mended.value, repairs=_shortened(mended.notes))
-        nearest = mended.value if is_object(mended.value) else given
-        return Checked(arguments=arguments, problem=complaint(TimeBox(judge), nearest, given))
-
-
-def _longest(value: JSON) -> int:
-    """The length of the longest list in it."""
-    if is_array(value):
-        return max([len(value), *map(_longest, value)])
-    return max(map(_longest, value.values()), default=0) if is_object(value) else 0
+        repaired = Repairer(validator).repaired(given)
+        if repaired.is_valid and is_object(repaired.value):
+            return Checked(arguments=repaired.value, repairs=_shortened(repaired.notes))
+        nearest = repaired.value if is_object(repaired.value) else given
+        return Checked(arguments=arguments, problem=described_problem(validator, nearest, given))
 
 
 def _shortened(notes: tuple[str, ...]) -> tuple[str, ...]:

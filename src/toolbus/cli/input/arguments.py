@@ -1,4 +1,4 @@
-"""The arguments of a call as they stand on the command line: `n=5 tags=a,b point.x=1 text=@file`."""
+"""The arguments of a call on the command line: `n=5 tags=a,b point.x=1 text=@file`."""
 
 import base64
 import json
@@ -9,74 +9,72 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
-from toolbus.cli.input.schema import Schema, either
 from toolbus.cli.input.values import typed
 from toolbus.cli.outcome import Usage
-from toolbus.config.location import is_list, is_mapping
 from toolbus.core.records import JSON, ToolSpec
+from toolbus.schema.describe import either, type_words
+from toolbus.schema.node import Schema
+from toolbus.schema.values import is_array, is_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """What was given: an object as a whole, and single values as text."""
+    """The arguments as given: one JSON object, and single values as text."""
 
     whole: Mapping[str, JSON]
     single: Sequence[tuple[str, str]]
 
 
 def given(words: Sequence[str], args: str | None, file: Path | None) -> Given:
-    """What stands on the command line; `Usage` if it is malformed, whatever the tool may be."""
+    """The arguments on the command line; `Usage` if they are malformed for any tool."""
     pairs = list(_pairs(words))
     sources = {
         "--args": args,
         "--args-file": None if file is None else lambda: content(str(file), "--args-file"),
         "-": (lambda: content("-", "-")) if "-" in words else None,
     }
-    said = [(name, source) for name, source in sources.items() if source is not None]
-    if len(said) > 1:
-        raise Usage(f"{said[0][0]} and {said[1][0]} exclude each other; keep one")
-    return Given(whole=_object(*said[0]) if said else {}, single=pairs)
+    used = [(name, source) for name, source in sources.items() if source is not None]
+    if len(used) > 1:
+        raise Usage(f"{used[0][0]} and {used[1][0]} exclude each other; keep one")
+    return Given(whole=_object(*used[0]) if used else {}, single=pairs)
 
 
 def read(given: Given, tool: ToolSpec) -> dict[str, JSON]:
-    """The arguments for that tool; `Usage` says what is wrong with them, or missing."""
-    root = Schema(tool.input_schema, tool.input_schema)
+    """The arguments for a tool; `Usage` if they are invalid or incomplete."""
+    root = Schema(tool.input_schema)
     single: dict[str, JSON] = {}
     for key, text in given.single:
         _put(single, key, text, root)
     arguments = _merged(given.whole, single)
-    _refuse_missing(arguments, tool)
+    _require_all(arguments, tool)
     return arguments
 
 
 def texts(words: Sequence[str]) -> dict[str, list[str]]:
-    """Values that stay text, by their names, each as often as it is given; `@FILE` is what the file holds."""
+    """Values that stay text, by name, in the order given; `@FILE` stands for the content of the file."""
     found: dict[str, list[str]] = {}
     for word in words:
         key, equals, text = word.partition("=")
         if not (key and equals):
-            raise _no_pair(word)
+            raise _not_a_pair(word)
         found.setdefault(key, []).append(_text(text, key))
     return found
 
 
 def described(tool: ToolSpec) -> list[tuple[str, str, bool, str]]:
-    """Each argument of a tool: its name, its type in words, whether it is required, what it is for."""
-    root = Schema(tool.input_schema, tool.input_schema)
-    known = root.properties
-    undescribed = {name: Schema({}, {}) for name in root.required if name not in known}
-    return [
-        (name, child.words, name in root.required, child.description)
-        for name, child in {**known, **undescribed}.items()
-    ]
+    """Each argument of a tool: name, type in words, whether it is required, description."""
+    root = Schema(tool.input_schema)
+    required = root.required({})
+    found = {name: root.of(root.properties.get(name, True)) for name in [*root.properties, *required]}
+    return [(name, type_words(child), name in required, child.description) for name, child in found.items()]
 
 
 def _merged(whole: Mapping[str, JSON], single: Mapping[str, JSON]) -> dict[str, JSON]:
-    """Single values on top of the whole, in nested objects too."""
+    """The object with single values added, in nested objects too."""
     result = dict(whole)
     for name, value in single.items():
         below = result.get(name)
-        result[name] = _merged(below, value) if is_mapping(below) and is_mapping(value) else value
+        result[name] = _merged(below, value) if is_object(below) and is_object(value) else value
     return result
 
 
@@ -86,7 +84,7 @@ def _object(name: str, source: str | Callable[[], bytes]) -> Mapping[str, JSON]:
         value: JSON = json.loads(source if isinstance(source, str) else source())
     except (ValueError, RecursionError) as error:
         raise Usage(f"{name}: not JSON ({error}); {example}") from None
-    if not is_mapping(value):
+    if not is_object(value):
         raise Usage(f"{name}: not a JSON object; {example}")
     return value
 
@@ -97,45 +95,45 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         if equals and all(key.split(".")):
             yield key, text
         elif word != "-":
-            raise _no_pair(word)
+            raise _not_a_pair(word)
 
 
-def _no_pair(word: str) -> Usage:
+def _not_a_pair(word: str) -> Usage:
     return Usage(f"{word!r} is not KEY=VALUE; write for example text='buy tea'")
 
 
 def _put(arguments: dict[str, JSON], key: str, text: str, root: Schema) -> None:
-    """Set one value; a key with dots leads into nested objects, a key given twice makes a list."""
+    """Set one value; dots in a key lead into nested objects, a repeated key extends a list."""
     holder, schema = arguments, root
     # A property may have a dot in its name.
     *outer, last = [key] if key in root.properties else key.split(".")
     for step in outer:
         schema = _child(schema, step, key)
-        if not is_mapping(holder.setdefault(step, {})):
-            raise Usage(f"{key}: {step!r} has a value already, so nothing can be put into it")
+        if not is_object(holder.setdefault(step, {})):
+            raise Usage(f"{key}: {step!r} already has a value that is not an object; keep one")
         holder = cast("dict[str, JSON]", holder[step])
     value = _value(text, _child(schema, last, key), key)
     if last not in holder:
         holder[last] = value
-    elif is_list(holder[last]) and is_list(value):
+    elif is_array(holder[last]) and is_array(value):
         holder[last] = [*holder[last], *value]
     else:
-        raise Usage(f"{key} is given twice, but is no list; keep one")
+        raise Usage(f"{key} is given twice, but is not a list; keep one")
 
 
 def _child(schema: Schema, name: str, key: str) -> Schema:
-    child = schema.child(name)
+    child = schema.find(name)
     if child is None:
-        known = [known for shape in (schema, *schema.choices) for known in shape.properties]
+        known = [known for each in schema.alternatives() for known in each.properties]
         close = get_close_matches(name, known, n=1)
-        there = f"there is {either(known, 'and')}" if known else "there is none"
-        hint = f"did you mean {close[0]!r}?" if close else there
+        others = f"known arguments: {either(known, 'and')}" if known else "it takes none"
+        hint = f"did you mean {close[0]!r}?" if close else others
         raise Usage(f"{key}: no such argument; {hint} (--args passes on any name)")
     return child
 
 
 def _value(text: str, schema: Schema, key: str) -> JSON:
-    """By its schema; `@FILE` stands for what the file holds, `@@` for a literal `@`."""
+    """The value for its schema; `@FILE` stands for the content of the file, `@@` for a literal `@`."""
     if not text.startswith("@") or text.startswith("@@"):
         return typed(text.removeprefix("@") if text.startswith("@@") else text, schema, key)
     data = content(text[1:], key)
@@ -157,7 +155,7 @@ def _text(text: str, key: str) -> str:
 
 
 def content(path: str, key: str) -> bytes:
-    """What a file holds, or stdin for `-`; `Usage` names the key that it was given for."""
+    """The content of a file, or of stdin for `-`; `Usage` names the key that it was given for."""
     if path == "-":
         return sys.stdin.buffer.read()
     try:
@@ -167,7 +165,7 @@ def content(path: str, key: str) -> bytes:
         raise Usage(f"{key}: cannot read {path!r}: {reason}; check the path") from None
 
 
-def _refuse_missing(arguments: Mapping[str, JSON], tool: ToolSpec) -> None:
+def _require_all(arguments: Mapping[str, JSON], tool: ToolSpec) -> None:
     missing = [argument for argument in described(tool) if argument[2] and argument[0] not in arguments]
     if missing:
         width = max(len(name) for name, *_ in missing)

@@ -1,16 +1,16 @@
-"""One value as a person types it becomes what its schema asks for.
+"""Convert the text of one argument to the type that its schema declares.
 
-Text stays text, a number must be a number. Where the schema says nothing, a value that is JSON is JSON.
+Text stays text, a number must be a number. Without a declared type, text that is valid JSON is parsed.
 """
 
 import json
 import math
 from typing import Any
 
-from toolbus.cli.input.schema import Schema
 from toolbus.cli.outcome import Usage
-from toolbus.config.location import is_list, is_mapping
-from toolbus.core.records import JSON
+from toolbus.schema.describe import type_words
+from toolbus.schema.node import Schema
+from toolbus.schema.values import JSON, is_array, is_object
 
 _WORDS = {
     "true": True,
@@ -22,63 +22,65 @@ _WORDS = {
     "off": False,
     "0": False,
 }
-_NO: Any = object()
-"""Not of that type."""
+_MISMATCH: Any = object()
+"""The text is not of that type."""
 
 
 def typed(text: str, schema: Schema, key: str) -> JSON:
-    """The value that the text stands for; `Usage` if the schema allows no such value."""
-    for value in schema.enum:
+    """The value that the text stands for; `Usage` if the schema does not allow it."""
+    for value in schema.all_values:
         if text == (value if isinstance(value, str) else json.dumps(value)):
             return value
-    types = [kind for kind in schema.types if kind != "null"]
-    if schema.enum and (not types or types == ["string"]):
-        raise Usage(f"{key}: {text!r} is not allowed; expected {schema.words}")
-    if "null" in schema.types and text == "null":
+    types = [kind for kind in schema.all_types if kind != "null"]
+    if schema.all_values and (not types or types == ["string"]):
+        raise Usage(f"{key}: {text!r} is not allowed; expected {type_words(schema)}")
+    if "null" in schema.all_types and text == "null":
         return None
     for kind in ("boolean", "integer", "number", "array", "object"):
-        if kind in types and (value := _read_as(kind, text, schema, key)) is not _NO:
+        if kind in types and (value := _parsed_as(kind, text, schema, key)) is not _MISMATCH:
             return value
     if "string" in types:
         return text
     if types:
-        raise Usage(f"{key}: expected {schema.words}, not {text!r}")
-    return text if (value := _json(text)) is _NO else value
+        raise Usage(f"{key}: expected {type_words(schema)}, not {text!r}")
+    return text if (value := _json(text)) is _MISMATCH else value
 
 
-def _read_as(kind: str, text: str, schema: Schema, key: str) -> JSON:
+def _parsed_as(kind: str, text: str, schema: Schema, key: str) -> JSON:
     value = _json(text)
     match kind:
         case "boolean":
-            # Where nothing else is allowed, also the other words for it.
-            alone = set(schema.types) <= {"boolean", "null"}
-            return _WORDS.get(text.lower(), _NO) if alone else value if isinstance(value, bool) else _NO
+            # Where nothing else is allowed, other words for it are accepted too.
+            alone = set(schema.all_types) <= {"boolean", "null"}
+            if alone:
+                return _WORDS.get(text.lower(), _MISMATCH)
+            return value if isinstance(value, bool) else _MISMATCH
         case "integer" | "number":
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                return _NO
-            return value if kind == "number" else int(value) if value == int(value) else _NO
+                return _MISMATCH
+            return value if kind == "number" else int(value) if value == int(value) else _MISMATCH
         case "object":
-            return value if is_mapping(value) else _NO
+            return value if is_object(value) else _MISMATCH
         case _:
-            return _read_list(text, value, schema, key)
+            return _parsed_list(text, value, schema, key)
 
 
-def _read_list(text: str, value: JSON, schema: Schema, key: str) -> JSON:
-    """A JSON list, or items with commas between them."""
-    if is_list(value):
+def _parsed_list(text: str, value: JSON, schema: Schema, key: str) -> JSON:
+    """A JSON list, or items separated by commas."""
+    if is_array(value):
         return value
-    if "string" in schema.types:
-        return _NO  # text that is no JSON list is the text itself
-    parts = [text] if is_mapping(value) else text.split(",") if text else []
+    if "string" in schema.all_types:
+        return _MISMATCH  # text that is not a JSON list stays text
+    parts = [text] if is_object(value) else text.split(",") if text else []
     return [typed(part, schema.items, key) for part in parts]
 
 
 def _json(text: str) -> JSON:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=_reject)
     except (ValueError, RecursionError):
-        return _NO
+        return _MISMATCH
 
 
-def _refuse(name: str) -> JSON:
-    raise ValueError(f"{name} is no JSON, though Python reads it")
+def _reject(name: str) -> JSON:
+    raise ValueError(f"{name} is not JSON, though Python parses it")

@@ -1,35 +1,33 @@
-"""Check what a tool gives back against the schema it promised; compiled when first needed."""
+"""Check structured tool output against the tool's output schema; compiled when first needed."""
 
-from importlib import import_module
-from typing import Any
+from functools import cached_property
 
-from toolbus.core.records import JSON, JSONObject
+from toolbus.schema.validator import InvalidSchema, Validator
+from toolbus.schema.values import JSON, JSONObject
 
 
 class OutputCheck:
-    """The promise of one tool."""
+    """The check of one tool's output."""
 
     def __init__(self, schema: JSONObject) -> None:
         self._schema = schema
-        self._validator: Any = None
+
+    @cached_property
+    def _validator(self) -> Validator | str:
+        """The validator, or why there is none."""
+        try:
+            return Validator(self._schema)
+        except InvalidSchema as error:
+            return str(error)
 
     def fault(self, output: JSON) -> str | None:
-        """What is wrong with the output, in one line; None if nothing is."""
+        """What is wrong with the output, in one line; None if nothing is, or it cannot be checked."""
         if output is None:
             return "there is no structured content"
-        # Here, because most programs call no tool that has such a schema; untyped upstream.
-        exceptions: Any = import_module("jsonschema.exceptions")
-        unresolvable: Any = import_module("referencing.exceptions").Unresolvable
-        try:
-            if self._validator is None:
-                self._validator = self._compiled()
-            error = exceptions.best_match(self._validator.iter_errors(output))
-        except (exceptions.SchemaError, unresolvable) as bad:
-            return f"the schema itself is invalid: {str(bad).splitlines()[0]}"
-        return None if error is None else str(error.message).splitlines()[0]
-
-    def _compiled(self) -> Any:
-        kind: Any = import_module("jsonschema.validators").validator_for(self._schema)
-        kind.check_schema(self._schema)
-        # An empty registry: a reference never makes us ask the network.
-        return kind(self._schema, registry=import_module("referencing").Registry())
+        if isinstance(self._validator, str):
+            return f"the schema itself is invalid: {self._validator}"
+        if self._validator.accepts(output) is not False:
+            return None
+        # The least specific one: others may only follow from it.
+        found = sorted(self._validator.faults(output), key=lambda fault: len(fault.path))
+        return found[0].message if found else "it is not valid"

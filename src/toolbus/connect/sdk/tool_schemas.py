@@ -1,17 +1,17 @@
-"""What is plainly wrong in an input schema: said once, at the border, and never in the way of a call.
+"""Find what is plainly wrong in an input schema: reported once, on arrival, and never in the way of a call.
 
-Where a keyword has no meaning nothing can be checked, and the server decides. What only some drafts of JSON
-Schema allow is not wrong.
+Where a keyword has no meaning nothing can be checked, and the server decides. Keywords that only some drafts
+of JSON Schema allow are not wrong.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import TypeGuard
+from collections.abc import Mapping
 
-from toolbus.core.records import JSON, JSONObject
 from toolbus.core.text import cleaned
+from toolbus.schema.keywords import TYPES, subschemas
+from toolbus.schema.references import References
+from toolbus.schema.values import JSON, JSONObject, is_array, is_object
 
-_TYPES = frozenset(["string", "number", "integer", "boolean", "object", "array", "null", "any"])
-# As the dialects read them; what they say is meant to be an object.
+# The other names for an object that `toolbus.schema.normalize` knows.
 _OBJECT = frozenset(["object", "any", "dict", "map", "record", "struct"])
 _SHAPES: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(["properties", "patternProperties", "$defs", "definitions"], (dict,)),
@@ -21,91 +21,71 @@ _SHAPES: Mapping[str, tuple[type, ...]] = {
     "required": (list, bool),
     "$ref": (str,),
 }
-"""Which JSON types a keyword may hold."""
+"""The JSON types that a keyword may have."""
 _MOST = 5
-"""How many faults of one schema are told."""
+"""How many faults of one schema are reported."""
 _DEEPEST = 20
 
 
 def arguments_schema(schema: JSONObject, ignored: list[str]) -> JSONObject:
-    """The schema for the arguments of a call; what had to be ignored of it is added to the list."""
+    """The schema for the arguments of a call; whatever had to be ignored is added to the list."""
     ignored += _faults(schema)
-    if _takes_object(schema, schema, 0):
+    if _takes_object(schema):
         return schema
-    # No call could ever fit, and yet the server may take one: it is asked.
-    ignored.append("inputSchema (it takes no object, which the arguments of a call always are)")
+    # No call could be valid, and yet the server may accept one.
+    ignored.append("inputSchema (it does not accept an object, which the arguments of a call always are)")
     return {"type": "object", **{key: schema[key] for key in ("title", "description") if key in schema}}
 
 
 def _faults(schema: JSONObject) -> list[str]:
-    found: list[str] = []
-    for place, keyword, value in _keywords(schema):
-        if keyword == "type":
-            names = value if _is_list(value) else [value]
-            is_right = bool(names) and all(isinstance(name, str) and name in _TYPES for name in names)
-        else:
-            is_right = isinstance(value, _SHAPES[keyword])
-            if is_right and keyword == "required" and _is_list(value):
-                is_right = all(isinstance(name, str) for name in value)
-        if not is_right:
-            found.append(f"inputSchema{place}/{keyword} ({cleaned(repr(value)):.40})")
+    found = [
+        f"inputSchema{''.join(f'/{cleaned(step)}' for step in place)}/{keyword} ({cleaned(repr(value)):.40})"
+        for place, node in subschemas(schema)
+        for keyword, value in node.items()
+        if not _is_well_formed(keyword, value)
+    ]
     more = len(found) - _MOST
     return found if more <= 0 else [*found[:_MOST], f"{more} more in inputSchema"]
 
 
-def _keywords(schema: JSONObject) -> Iterator[tuple[str, str, JSON]]:
-    """Every keyword of interest with its place, here and in the schemas inside."""
-    todo: list[tuple[str, JSON]] = [("", schema)]
-    while todo:
-        place, node = todo.pop()
-        if not _is_object(node):
-            continue
-        for key, value in node.items():
-            if key == "type" or key in _SHAPES:
-                yield place, key, value
-            if key in ("properties", "patternProperties", "$defs", "definitions") and _is_object(value):
-                todo += [(f"{place}/{key}/{cleaned(name)}", inner) for name, inner in value.items()]
-            elif key in ("anyOf", "oneOf", "allOf", "items") and _is_list(value):
-                todo += [(f"{place}/{key}/{number}", inner) for number, inner in enumerate(value)]
-            elif key in ("items", "additionalProperties", "not"):
-                todo.append((f"{place}/{key}", value))
-
-
-def _takes_object(schema: JSON, root: JSONObject, depth: int) -> bool:
-    """Whether an object may fit; True where that is not plain to see."""
-    if schema is False:
-        return False
-    if not _is_object(schema) or depth > _DEEPEST:
-        return True
-    return _type_fits(schema) and _values_fit(schema) and _parts_fit(schema, root, depth + 1)
-
-
-def _type_fits(schema: JSONObject) -> bool:
-    types = schema.get("type", "object")
-    names = [str(name).lower() for name in (types if _is_list(types) else [types])]
-    return any(name in _OBJECT or name not in _TYPES for name in names) or not names
-
-
-def _values_fit(schema: JSONObject) -> bool:
-    values = [schema["const"]] if "const" in schema else schema.get("enum")
-    return not _is_list(values) or not values or any(map(_is_object, values))
-
-
-def _parts_fit(schema: JSONObject, root: JSONObject, depth: int) -> bool:
-    for key, combined in (("anyOf", any), ("oneOf", any), ("allOf", all)):
-        parts = schema.get(key)
-        if _is_list(parts) and parts and not combined(_takes_object(part, root, depth) for part in parts):
-            return False
-    match str(schema.get("$ref", "")).split("/"):
-        case ["#", "$defs" | "definitions" as place, name] if _is_object(root.get(place)):
-            return _takes_object(root[place].get(name), root, depth)
+def _is_well_formed(keyword: str, value: JSON) -> bool:
+    match keyword:
+        case "type":
+            names = value if is_array(value) else [value]
+            return bool(names) and all(name in (*TYPES, "any") for name in names)
+        case "required" if is_array(value):
+            return all(isinstance(name, str) for name in value)
         case _:
+            return isinstance(value, _SHAPES.get(keyword, object))
+
+
+def _takes_object(root: JSONObject) -> bool:
+    """Whether an object may be valid; True where that is not obvious."""
+    references = References(root)
+    seen: set[int] = set()
+
+    def may_take(schema: JSON, depth: int) -> bool:
+        if schema is False:
+            return False
+        # Each schema once: references may be many, and recurse.
+        if not is_object(schema) or id(schema) in seen or depth > _DEEPEST:
             return True
+        seen.add(id(schema))
+        if not _may_be_object(schema):
+            return False
+        for key, combined in (("anyOf", any), ("oneOf", any), ("allOf", all)):
+            parts = schema.get(key)
+            if is_array(parts) and parts and not combined(may_take(part, depth + 1) for part in parts):
+                return False
+        return "$ref" not in schema or may_take(references.target(schema["$ref"]), depth + 1)
+
+    return may_take(root, 0)
 
 
-def _is_object(value: JSON) -> TypeGuard[dict[str, JSON]]:
-    return isinstance(value, dict)
-
-
-def _is_list(value: JSON) -> TypeGuard[list[JSON]]:
-    return isinstance(value, list)
+def _may_be_object(schema: JSONObject) -> bool:
+    types = schema.get("type", "object")
+    names = [str(name).lower() for name in (types if is_array(types) else [types])]
+    if names and not any(name in _OBJECT or name not in TYPES for name in names):
+        return False
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return not is_array(values) or not values or any(map(is_object, values))

@@ -1,8 +1,8 @@
 """A tool in the words of each provider, with a report of what was lost on the way."""
 
-from toolbus.shape.dialects.arguments import original_arguments, restored
 from toolbus.shape.dialects.definition import GRADES, Definition, Dialect, Grade, Kind, Loss
-from toolbus.shape.dialects.forms import DIALECTS, UnknownDialect, converted
+from toolbus.shape.dialects.original_arguments import original_arguments, restored
+from toolbus.shape.dialects.providers import DIALECTS, UnknownDialect, converted
 
 __all__ = [
     "DIALECTS",

@@ -3,7 +3,7 @@
 from hashlib import sha256
 
 from toolbus.core.records import JSON
-from toolbus.shape.dialects.keywords import is_list, is_object
+from toolbus.schema.values import is_array, is_object
 from toolbus.shape.dialects.rules import NameRule
 
 
@@ -50,6 +50,6 @@ def _all_keys(root: JSON) -> frozenset[str]:
         if is_object(node):
             found.update(node)
             waiting.extend(node.values())
-        elif is_list(node):
+        elif is_array(node):
             waiting.extend(node)
     return frozenset(found)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from toolbus.core.records import JSON
-from toolbus.shape.dialects.keywords import CHECKS, words
+from toolbus.schema.keywords import CHECKS, words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,13 +4,15 @@ import json
 from collections.abc import Sequence
 
 from toolbus.core.records import JSON
-from toolbus.shape.dialects.keywords import ANNOTATIONS, SPEAKS_OF, is_list, is_object, quoted, type_of
-from toolbus.shape.dialects.merge import is_impossible, joined
+from toolbus.schema.keywords import ANNOTATIONS, CONSTRAINED_TYPE, quoted
+from toolbus.schema.merge import is_impossible, merged
+from toolbus.schema.normalize import same
+from toolbus.schema.reader import Place
+from toolbus.schema.values import Node, is_array, is_object, type_of
+from toolbus.shape.dialects.conversion import Conversion, describe
 from toolbus.shape.dialects.rules import ANY_TYPED
-from toolbus.shape.dialects.tidy import Node, same
-from toolbus.shape.dialects.top import as_object
-from toolbus.shape.dialects.typed import array_form, object_form, scalar_form, with_null
-from toolbus.shape.dialects.walk import Place, Walk, described
+from toolbus.shape.dialects.subset_types import array_form, object_form, scalar_form, with_null
+from toolbus.shape.dialects.top_level import as_object
 
 Form = tuple[Node, Place]
 _LEAF_KEYS = {"type", "description"}
@@ -18,25 +20,25 @@ _SCALARS = ("string", "integer", "number", "boolean")
 _FORMS = {"object": object_form, "array": array_form}
 
 
-def choice(walk: Walk, schema: JSON, at: Place) -> Node:
+def choice(conversion: Conversion, schema: JSON, at: Place) -> Node:
     """The schema as the provider takes it."""
     if _is_leaf(schema) and at.path:
         return dict(schema)
-    node, at = walk.plain(schema, at)
+    node, at = conversion.node(schema, at)
     if not at.path:
-        node = as_object(walk, node, at)
-    forms = _forms(walk, {key: value for key, value in node.items() if key not in ANNOTATIONS}, at)
+        node = as_object(conversion, node, at)
+    forms = _forms(conversion, {key: value for key, value in node.items() if key not in ANNOTATIONS}, at)
     others = [(form, place) for form, place in forms if form.get("type") != "null"]
     shaped: list[Node] = []
     for form, place in others or forms[:1]:
-        new = _shaped(walk, form, place)
+        new = _shaped(conversion, form, place)
         if new not in shaped:
             shaped.append(new)
     result = shaped[0] if len(shaped) == 1 else _folded(shaped) or {"anyOf": shaped}
     if others and len(others) < len(forms):
-        result = with_null(walk.rules, result)
+        result = with_null(conversion.rules, result)
     if not ANNOTATIONS.isdisjoint(node):
-        _annotate(walk, result, node, at)
+        _annotate(conversion, result, node, at)
     return result
 
 
@@ -50,14 +52,14 @@ def _is_leaf(schema: JSON) -> bool:
     )
 
 
-def _shaped(walk: Walk, form: Node, at: Place) -> Node:
+def _shaped(conversion: Conversion, form: Node, at: Place) -> Node:
     kind = form.get("type")
     if kind is None:
-        result = _anything(walk, form, at)
+        result = _anything(conversion, form, at)
     else:
-        result = _FORMS.get(kind, scalar_form)(walk, form, at, choice)
+        result = _FORMS.get(kind, scalar_form)(conversion, form, at, choice)
     if not ANNOTATIONS.isdisjoint(form):
-        _annotate(walk, result, form, at)
+        _annotate(conversion, result, form, at)
     return result
 
 
@@ -74,56 +76,60 @@ def _folded(options: Sequence[Node]) -> Node | None:
     return {"type": kinds.pop(), "enum": values, **words}
 
 
-def _anything(walk: Walk, form: Node, at: Place) -> Node:
+def _anything(conversion: Conversion, form: Node, at: Place) -> Node:
     """A place without a type. What it says of several types at once is told in words."""
-    if walk.rules.exact:
-        walk.note("permissive", at, "any value is taken here, which strict mode cannot say")
-    walk.note("lossless", at, "any value, said as a choice of types")
+    if conversion.rules.exact:
+        conversion.note("permissive", at, "any value is taken here, which strict mode cannot say")
+    conversion.note("lossless", at, "any value, said as a choice of types")
     result: Node = {"anyOf": [dict(option) for option in ANY_TYPED["anyOf"]]}
     result["anyOf"][0]["nullable"] = True
-    described(result["anyOf"][0], walk.told(form, [key for key in form if key not in ANNOTATIONS], at))
+    describe(
+        result["anyOf"][0], conversion.in_words(form, [key for key in form if key not in ANNOTATIONS], at)
+    )
     return result
 
 
-def _forms(walk: Walk, node: Node, at: Place) -> list[Form]:
+def _forms(conversion: Conversion, node: Node, at: Place) -> list[Form]:
     """The node as a list of nodes, one of which has to hold; each has one type or says nothing of types."""
     key = next((key for key in ("anyOf", "oneOf") if key in node), None)
     if key is None:
-        return _by_type(walk, node, at)
+        return _by_type(conversion, node, at)
     base = {name: value for name, value in node.items() if name != key}
     found: list[Form] = []
     plain: list[Node] = []
     for number, branch in enumerate(node[key]):
         if branch is False:
             continue
-        part, place = walk.plain(branch, at.into(f"{key}/{number}"))
-        form = joined({**base, **{k: v for k, v in part.items() if k in ANNOTATIONS}}, part)
+        part, place = conversion.node(branch, at.into(f"{key}/{number}"))
+        form = merged({**base, **{k: v for k, v in part.items() if k in ANNOTATIONS}}, part)
         if not is_impossible(form):
             plain.append(form)
-            found += _forms(walk, form, place)
+            found += _forms(conversion, form, place)
     if key == "oneOf" and len(plain) > 1:
         kind = "lossless" if _are_disjoint(plain) else "widened"
-        walk.note(kind, at, "`oneOf` became `anyOf`", key)
+        conversion.note(kind, at, "`oneOf` became `anyOf`", key)
     if not found:
-        walk.note("widened", at, f"no form of `{key}` can be met; any is taken", key)
-        return _by_type(walk, base, at)
+        conversion.note("widened", at, f"no form of `{key}` can be met; any is taken", key)
+        return _by_type(conversion, base, at)
     # A form that takes anything makes the choice one: the others add nothing.
     return next(([form] for form in found if not form[0].keys() - ANNOTATIONS), found)
 
 
-def _by_type(walk: Walk, node: Node, at: Place) -> list[Form]:
+def _by_type(conversion: Conversion, node: Node, at: Place) -> list[Form]:
     if "const" in node:
-        node = joined({"enum": [node["const"]]}, {k: v for k, v in node.items() if k != "const"})
+        node = merged({"enum": [node["const"]]}, {k: v for k, v in node.items() if k != "const"})
     types = node.get("type")
     values: Sequence[JSON] = node.get("enum", ())
-    names: list[str] = types if is_list(types) else [types] if types else _inferred(node)
+    names: list[str] = types if is_array(types) else [types] if types else _inferred(node)
     if types is None and names:
-        walk.note("lossless", at, f"no `type` was given; read as {' or '.join(names)}", "type")
+        conversion.note("lossless", at, f"no `type` was given; read as {' or '.join(names)}", "type")
     if not values:
         return [({**node, "type": name}, at) for name in names] or [(node, at)]
     parted = [(name, [value for value in values if _is_of(name, value)]) for name in names]
     if not any(part for _, part in parted):
-        walk.note("widened", at, f"`enum` has no value of type {types!r}: its own types are taken", "type")
+        conversion.note(
+            "widened", at, f"`enum` has no value of type {types!r}: its own types are taken", "type"
+        )
         kinds = dict.fromkeys(map(type_of, values))
         parted = [(name, [value for value in values if type_of(value) == name]) for name in kinds]
     valued = {key: value for key, value in node.items() if key != "enum"}
@@ -143,7 +149,7 @@ def _inferred(node: Node) -> list[str]:
     """The types that a node without one means: those of its values, or the one its keywords speak of."""
     if "enum" in node:
         return list(dict.fromkeys(map(type_of, node["enum"])))
-    spoken = {SPEAKS_OF[key] for key in node if key in SPEAKS_OF}
+    spoken = {CONSTRAINED_TYPE[key] for key in node if key in CONSTRAINED_TYPE}
     return list(spoken) if len(spoken) == 1 else []
 
 
@@ -164,27 +170,29 @@ def _told_apart(form: Node, other: Node, name: str) -> bool:
 
 def _differ(form: Node, other: Node) -> bool:
     mine, yours = ([side["const"]] if "const" in side else side.get("enum") for side in (form, other))
-    if is_list(mine) and is_list(yours):
+    if is_array(mine) and is_array(yours):
         return not any(same(value, value2) for value in mine for value2 in yours)
-    types = [side["type"] if is_list(side.get("type")) else [side.get("type")] for side in (form, other)]
+    types = [side["type"] if is_array(side.get("type")) else [side.get("type")] for side in (form, other)]
     if any(None in names for names in types):
         return False
     first, second = ({"number" if name == "integer" else name for name in names} for names in types)
     return first.isdisjoint(second)
 
 
-def _annotate(walk: Walk, result: Node, node: Node, at: Place) -> None:
+def _annotate(conversion: Conversion, result: Node, node: Node, at: Place) -> None:
     """What the node tells about its values goes into the description, where the model reads it."""
-    words = walk.told(node, [key for key in node if key in ANNOTATIONS and key != "description"], at)
+    words = conversion.in_words(
+        node, [key for key in node if key in ANNOTATIONS and key != "description"], at
+    )
     # Generated titles repeat the name of the tool or of the property; only others tell something.
     title = node.get("title", "")
     named = at.path.rpartition("/")[2]
     spoken = title if named and title.replace(" ", "_").lower() != named.lower() else ""
     told = node.get("description") or spoken
     target = result
-    while "anyOf" in target and not walk.rules.description_in_choice:
+    while "anyOf" in target and not conversion.rules.description_in_choice:
         target = target["anyOf"][0]
     own = target.get("description", "")
     if told and told != own:
         target["description"] = f"{told} {own}".strip()
-    described(target, words)
+    describe(target, words)

@@ -5,22 +5,24 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from toolbus.core.records import JSON
-from toolbus.shape.dialects.keywords import ANNOTATIONS, SPEAKS_OF
+from toolbus.schema.keywords import ANNOTATIONS, CONSTRAINED_TYPE
+from toolbus.schema.normalize import same
+from toolbus.schema.reader import Place
+from toolbus.schema.values import Node
+from toolbus.shape.dialects.conversion import Conversion, describe, escaped
 from toolbus.shape.dialects.rules import Rules
-from toolbus.shape.dialects.tidy import Node, same
-from toolbus.shape.dialects.walk import Place, Walk, described, escaped
 
-Inner: TypeAlias = Callable[[Walk, JSON, Place], Node]
+Inner: TypeAlias = Callable[[Conversion, JSON, Place], Node]
 """How the schemas inside are converted."""
 STRICT_LEVELS = 10
 
 
-def scalar_form(walk: Walk, form: Node, at: Place, _: Inner) -> Node:
+def scalar_form(conversion: Conversion, form: Node, at: Place, _: Inner) -> Node:
     """A text, a number, a truth value or null."""
-    return _finished(walk, {"type": form["type"]}, _inclusive(walk, form, at), at)
+    return _finished(conversion, {"type": form["type"]}, _inclusive(conversion, form, at), at)
 
 
-def array_form(walk: Walk, form: Node, at: Place, inner: Inner) -> Node:
+def array_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> Node:
     """A list, which has one schema for all its items."""
     form = dict(form)
     items = form.pop("items", True)
@@ -34,12 +36,12 @@ def array_form(walk: Walk, form: Node, at: Place, inner: Inner) -> Node:
                 unique.append(position)
         items = unique[0] if len(unique) == 1 else {"anyOf": unique}
         kind = "lossless" if len(unique) == 1 else "widened"
-        walk.note(kind, at, "one schema for all items stands for one per position", "prefixItems")
-    result: Node = {"type": "array", "items": inner(walk, items, at.into("items", "*"))}
-    return _finished(walk, result, form, at)
+        conversion.note(kind, at, "one schema for all items stands for one per position", "prefixItems")
+    result: Node = {"type": "array", "items": inner(conversion, items, at.into("items", "*"))}
+    return _finished(conversion, result, form, at)
 
 
-def object_form(walk: Walk, form: Node, at: Place, inner: Inner) -> Node:
+def object_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> Node:
     """An object with its declared properties."""
     form = dict(form)
     declared: Node = form.pop("properties", {})
@@ -51,58 +53,60 @@ def object_form(walk: Walk, form: Node, at: Place, inner: Inner) -> Node:
     for original, schema in declared.items():
         if schema is False:
             # Strict mode takes no undeclared property, so that this one stays forbidden.
-            kind = "lossless" if walk.rules.exact else "widened"
-            walk.note(kind, at, f"{original!r} has to be absent, and is not declared", "properties")
+            kind = "lossless" if conversion.rules.exact else "widened"
+            conversion.note(kind, at, f"{original!r} has to be absent, and is not declared", "properties")
             continue
-        name = walk.names[original]
+        name = conversion.names[original]
         below = at.into(f"properties/{escaped(original)}", escaped(name))
         if name != original:
-            walk.report.renamed.setdefault(at.data, {})[name] = original
-            walk.note("lossless", below, f"{original!r} is called {name!r} here")
-        properties[name] = inner(walk, schema, below)
-        if walk.rules.exact:
-            properties[name] = _optional(walk, properties[name], below, is_required=original in required)
+            conversion.report.renamed.setdefault(at.data, {})[name] = original
+            conversion.note("lossless", below, f"{original!r} is called {name!r} here")
+        properties[name] = inner(conversion, schema, below)
+        if conversion.rules.exact:
+            properties[name] = _optional(
+                conversion, properties[name], below, is_required=original in required
+            )
     if properties:
         result["properties"] = properties
     if required:
-        result["required"] = [walk.names[name] for name in required]
+        result["required"] = [conversion.names[name] for name in required]
     if unknown:
         form["required"] = unknown
-    if walk.rules.exact:
-        _close(walk, result, form, at)
-    return _finished(walk, result, form, at)
+    if conversion.rules.exact:
+        _close(conversion, result, form, at)
+    return _finished(conversion, result, form, at)
 
 
-def _optional(walk: Walk, schema: Node, at: Place, *, is_required: bool) -> Node:
+def _optional(conversion: Conversion, schema: Node, at: Place, *, is_required: bool) -> Node:
     """Strict mode knows no optional property: null stands for one that is not given."""
     if takes_null(schema):
-        walk.report.nulls.add(at.data)
+        conversion.report.nulls.add(at.data)
         if not is_required:
-            walk.note("lossless", at, "optional; strict mode asks for a value, which may be null")
+            conversion.note("lossless", at, "optional; strict mode asks for a value, which may be null")
         return schema
     if is_required:
         return schema
-    walk.report.absent.add(at.data)
-    walk.note("lossless", at, "optional; null from the model means that it is not given")
-    return with_null(walk.rules, schema)
+    conversion.report.absent.add(at.data)
+    conversion.note("lossless", at, "optional; null from the model means that it is not given")
+    return with_null(conversion.rules, schema)
 
 
-def _close(walk: Walk, result: Node, form: Node, at: Place) -> None:
+def _close(conversion: Conversion, result: Node, form: Node, at: Place) -> None:
     """Strict mode: every property required, no other one taken."""
     more = form.pop("additionalProperties", None)
     if more not in (None, False):
-        walk.note("widened", at, "undeclared properties are taken, which strict mode cannot say")
+        conversion.note("widened", at, "undeclared properties are taken, which strict mode cannot say")
     if more is None:
         if "properties" not in result and at.path:
-            walk.note("widened", at, "an object of any properties, which strict mode cannot say")
-        walk.note("lossless", at, "undeclared properties are no longer taken", "additionalProperties")
+            conversion.note("widened", at, "an object of any properties, which strict mode cannot say")
+        conversion.note("lossless", at, "undeclared properties are no longer taken", "additionalProperties")
     result.setdefault("properties", {})
     if set(result.get("required", ())) != set(result["properties"]):
-        walk.note("lossless", at, "every property is required", "required")
+        conversion.note("lossless", at, "every property is required", "required")
     result["required"] = list(result["properties"])
     result["additionalProperties"] = False
     if at.data.count("/") >= STRICT_LEVELS:
-        walk.note("widened", at, f"strict mode takes at most {STRICT_LEVELS} levels")
+        conversion.note("widened", at, f"strict mode takes at most {STRICT_LEVELS} levels")
 
 
 def takes_null(schema: Node) -> bool:
@@ -127,38 +131,42 @@ def with_null(rules: Rules, schema: Node) -> Node:
     return {**schema, "type": [schema["type"], "null"], **more}
 
 
-def _inclusive(walk: Walk, form: Node, at: Place) -> Node:
+def _inclusive(conversion: Conversion, form: Node, at: Place) -> Node:
     """Bounds for a provider that only knows inclusive ones; exact for whole numbers."""
     form = dict(form)
     for key, bound, step, tightest in (
         ("exclusiveMinimum", "minimum", 1, max),
         ("exclusiveMaximum", "maximum", -1, min),
     ):
-        if key not in form or key in walk.rules.keywords or form["type"] not in ("integer", "number"):
+        if key not in form or key in conversion.rules.keywords or form["type"] not in ("integer", "number"):
             continue
         value = form[key]
         if form["type"] == "integer":
             del form[key]
             value = (math.floor(value) if step > 0 else math.ceil(value)) + step
-            walk.note("lossless", at, f"`{key}` became `{bound}`", key)
+            conversion.note("lossless", at, f"`{key}` became `{bound}`", key)
         form[bound] = tightest(value, form.get(bound, value))
     return form
 
 
-def _finished(walk: Walk, result: Node, form: Node, at: Place) -> Node:
+def _finished(conversion: Conversion, result: Node, form: Node, at: Place) -> Node:
     """Add the keywords that need no conversion; those that cannot stay are told in the description."""
     kind = "number" if form["type"] == "integer" else form["type"]
     strange: list[str] = []
     for key, value in form.items():
-        if key in result or key in ANNOTATIONS or SPEAKS_OF.get(key, kind) != kind:
+        if key in result or key in ANNOTATIONS or CONSTRAINED_TYPE.get(key, kind) != kind:
             continue
-        if key in walk.rules.keywords and key != "required" and _is_taken(walk.rules, key, value, form):
+        if (
+            key in conversion.rules.keywords
+            and key != "required"
+            and _is_taken(conversion.rules, key, value, form)
+        ):
             result[key] = value
         elif key != "format" or kind in ("string", "number"):
             strange.append(key)
     if kind == "boolean" and len(form.get("enum", ())) == 2:
         strange = [key for key in strange if key != "enum"]  # both values: nothing is said
-    described(result, walk.told(form, strange, at))
+    describe(result, conversion.in_words(form, strange, at))
     return result
 
 

@@ -1,22 +1,21 @@
-"""Find what a reference of a schema points to, inside the schema only: nothing is ever fetched."""
+"""Resolve references inside a schema; nothing is ever fetched."""
 
 from typing import Final
 from urllib.parse import unquote
 
-from toolbus.core.records import JSON
-from toolbus.shape.dialects.keywords import is_list, is_object
+from toolbus.schema.values import JSON, is_array, is_object
 
 MISSING: Final = object()
-"""What a reference gives that leads nowhere, or outside."""
+"""The target of a reference that points nowhere, or outside the schema."""
 
 
 class References:
-    """The targets of one schema. Ids and anchors are looked up only when a reference asks for one."""
+    """The reference targets of one schema. Ids and anchors are indexed when a reference first needs them."""
 
-    __slots__ = ("_named", "_root")
+    __slots__ = ("_named", "root")
 
     def __init__(self, root: JSON) -> None:
-        self._root = root
+        self.root = root
         self._named: dict[str, JSON] | None = None
 
     def target(self, reference: JSON) -> JSON:
@@ -24,7 +23,7 @@ class References:
         if not isinstance(reference, str):
             return MISSING
         base, _, fragment = reference.partition("#")
-        start = self._root if not base else self._names().get(base, MISSING)
+        start = self.root if not base else self._names().get(base, MISSING)
         if start is MISSING or not fragment:
             return start
         if fragment.startswith("/"):
@@ -32,10 +31,10 @@ class References:
         return self._names().get(f"#{fragment}", MISSING)
 
     def _names(self) -> dict[str, JSON]:
-        """Every schema that has a name of its own: `$id`, `id` (draft 4), `$anchor`, `$dynamicAnchor`."""
+        """Every schema that has a name: `$id`, `id` (draft 4), `$anchor`, `$dynamicAnchor`."""
         if self._named is None:
             self._named = {}
-            waiting = [self._root]
+            waiting = [self.root]
             while waiting:
                 node = waiting.pop()
                 if is_object(node):
@@ -43,7 +42,7 @@ class References:
                         if isinstance(name := node.get(key), str):
                             self._named.setdefault(prefix + name.removesuffix("#"), node)
                     waiting.extend(node.values())
-                elif is_list(node):
+                elif is_array(node):
                     waiting.extend(node)
         return self._named
 
@@ -54,8 +53,8 @@ def _at_pointer(node: JSON, pointer: str) -> JSON:
         key = raw.replace("~1", "/").replace("~0", "~")
         if is_object(node) and key in node:
             node = node[key]
-        elif is_list(node) and key.isdecimal() and int(key) < len(node):
-            node = node[int(key)]
+        elif is_array(node) and key.isdecimal() and int(key[:9]) < len(node):
+            node = node[int(key[:9])]
         else:
             return MISSING
     return node

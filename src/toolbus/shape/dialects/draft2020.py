@@ -1,21 +1,12 @@
 """Schemas for providers that take JSON Schema draft 2020-12: as much as possible stays as it is."""
 
 from toolbus.core.records import JSON
-from toolbus.shape.dialects.keywords import (
-    CHECKS,
-    DEEPEST,
-    IDENTITY,
-    MANY,
-    NAMED,
-    ONE,
-    REFERENCES,
-    is_json,
-    is_object,
-)
+from toolbus.schema.keywords import CHECKS, DEEPEST, IDENTITY, MANY, NAMED, ONE, REFERENCES, is_json
+from toolbus.schema.reader import Place
+from toolbus.schema.values import Node, is_object
+from toolbus.shape.dialects.conversion import Conversion, describe, escaped
 from toolbus.shape.dialects.rules import Rules
-from toolbus.shape.dialects.tidy import Node
-from toolbus.shape.dialects.top import as_object
-from toolbus.shape.dialects.walk import Place, Walk, described, escaped
+from toolbus.shape.dialects.top_level import as_object
 
 _KEEPS_FALSE = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
 # Where a wider schema inside makes a narrower one outside.
@@ -69,81 +60,86 @@ def _fits_inside(key: str, value: JSON, rules: Rules, depth: int) -> bool:
     return True
 
 
-def whole(walk: Walk, schema: JSON, at: Place) -> Node:
+def whole(conversion: Conversion, schema: JSON, at: Place) -> Node:
     """The schema as the provider takes it."""
-    node, at = walk.plain(schema, at)
+    node, at = conversion.node(schema, at)
     if not at.path:
-        node = as_object(walk, node, at)
+        node = as_object(conversion, node, at)
     result: Node = {}
     strange: list[str] = []
     for key, value in node.items():
-        if key in CHECKS and key not in walk.rules.keywords:
+        if key in CHECKS and key not in conversion.rules.keywords:
             strange.append(key)
         elif key in _TURNED_ROUND:
-            _turned_round(walk, (key, node), result, strange, at)
+            _turned_round(conversion, (key, node), result, strange, at)
         else:
-            result[key] = _value(walk, key, value, at)
+            result[key] = _value(conversion, key, value, at)
     if "if" in strange:
         strange += [key for key in ("then", "else") if result.pop(key, None) is not None]
-    described(result, walk.told(node, strange, at))
-    if walk.rules.complete:
-        _complete(walk, result, at)
+    describe(result, conversion.in_words(node, strange, at))
+    if conversion.rules.complete:
+        _complete(conversion, result, at)
     return result
 
 
-def _turned_round(walk: Walk, given: tuple[str, Node], result: Node, strange: list[str], at: Place) -> None:
+def _turned_round(
+    conversion: Conversion, given: tuple[str, Node], result: Node, strange: list[str], at: Place
+) -> None:
     key, node = given
-    mark = len(walk.report.losses)
-    converted = _value(walk, key, node[key], at)
-    if not walk.report.widened_since(mark):
+    mark = len(conversion.report.losses)
+    converted = _value(conversion, key, node[key], at)
+    if not conversion.report.widened_since(mark):
         result[key] = converted
     elif key == "oneOf" and "anyOf" not in node:
-        walk.note("widened", at, "`oneOf` became `anyOf`, because a form of it was widened", key)
+        conversion.note("widened", at, "`oneOf` became `anyOf`, because a form of it was widened", key)
         result["anyOf"] = converted
     else:
-        del walk.report.losses[mark:]
+        del conversion.report.losses[mark:]
         strange.append(key)
 
 
-def _value(walk: Walk, key: str, value: JSON, at: Place) -> JSON:
+def _value(conversion: Conversion, key: str, value: JSON, at: Place) -> JSON:
     if key in NAMED:
-        return _named(walk, key, value, at)
+        return _named(conversion, key, value, at)
     if key in MANY:
         step = "*" if key == "prefixItems" else None
         possible = [inner for inner in value if inner is not False] if key in ("anyOf", "oneOf") else value
         return [
-            whole(walk, inner, at.into(f"{key}/{number}", step))
+            whole(conversion, inner, at.into(f"{key}/{number}", step))
             for number, inner in enumerate(possible or [False])
         ]
     if key in ONE:
         if key in _KEEPS_FALSE and isinstance(value, bool):
             return value
         step = "*" if key in ("items", "contains", *_KEEPS_FALSE) else None
-        return whole(walk, value, at.into(key, step))
+        return whole(conversion, value, at.into(key, step))
     if key == "required":
-        return [walk.names[name] for name in value]
+        return [conversion.names[name] for name in value]
     if key == "dependentRequired":
-        return {walk.names[name]: [walk.names[other] for other in others] for name, others in value.items()}
+        return {
+            conversion.names[name]: [conversion.names[other] for other in others]
+            for name, others in value.items()
+        }
     return value
 
 
-def _named(walk: Walk, key: str, value: JSON, at: Place) -> Node:
+def _named(conversion: Conversion, key: str, value: JSON, at: Place) -> Node:
     result: Node = {}
     for original, inner in value.items():
-        name = original if key == "patternProperties" else walk.names[original]
+        name = original if key == "patternProperties" else conversion.names[original]
         step = {"properties": escaped(name), "patternProperties": "*"}.get(key)
         if key == "properties" and name != original:
-            walk.report.renamed.setdefault(at.data, {})[name] = original
-            walk.note(
+            conversion.report.renamed.setdefault(at.data, {})[name] = original
+            conversion.note(
                 "lossless", at, f"{original!r} is called {name!r} here", f"properties/{escaped(original)}"
             )
-        result[name] = whole(walk, inner, at.into(f"{key}/{escaped(original)}", step))
+        result[name] = whole(conversion, inner, at.into(f"{key}/{escaped(original)}", step))
     return result
 
 
-def _complete(walk: Walk, result: Node, at: Place) -> None:
+def _complete(conversion: Conversion, result: Node, at: Place) -> None:
     types = result.get("type", "")
     for kind, key in (("array", "items"), ("object", "properties")):
         if kind in types and key not in result:
             result[key] = {}
-            walk.note("lossless", at, f"an empty `{key}` was added", key)
+            conversion.note("lossless", at, f"an empty `{key}` was added", key)

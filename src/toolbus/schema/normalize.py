@@ -1,27 +1,18 @@
-"""Read one schema node of any draft, and of any author, as draft 2020-12.
+"""Rewrite one schema node of any draft, however sloppy, as well-formed draft 2020-12.
 
-Only the node's own keywords: references and the schemas inside it are left as they are.
+Only the node's own keywords: references and subschemas are left as they are.
 """
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
-from toolbus.core.records import JSON, same_json
-from toolbus.shape.dialects.definition import Report
-from toolbus.shape.dialects.keywords import (
-    CHECKS,
-    IDENTITY,
-    REFERENCES,
-    TYPES,
-    is_json,
-    is_list,
-    is_object,
-    is_pattern,
-    words,
-)
+from toolbus.schema.keywords import CHECKS, IDENTITY, REFERENCES, TYPES, is_json, is_pattern, words
+from toolbus.schema.values import JSON, Node, is_array, is_object, same_json
 
-Node: TypeAlias = dict[str, JSON]
+LossKind: TypeAlias = Literal["lossless", "widened", "permissive"]
+Note: TypeAlias = Callable[[LossKind, str, str], None]
+"""Receives each change: how much was lost, where, and what was done."""
 
 # Types as other languages spell them, all seen in published servers.
 _ALIASES = {
@@ -39,18 +30,18 @@ _LEGACY = frozenset(["nullable", "dependencies", "additionalItems"])
 _COUNTED = words("minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains")
 
 
-def tidied(schema: Mapping[str, JSON], report: Report, path: str) -> Node:
-    """The node's keywords, each well-formed, in the words of draft 2020-12."""
+def normalized(schema: Mapping[str, JSON], note: Note, path: str) -> Node:
+    """The node's keywords, each well-formed, as of draft 2020-12."""
     node = {key: value for key, value in schema.items() if key not in IDENTITY and key not in REFERENCES}
-    _required(node, report, path)
+    _required(node, note, path)
     if not _malformed(node) and _LEGACY.isdisjoint(node) and node.get("items") is not False:
         return node
     for key, repair in _REPAIRS:
         if key in node:
-            repair(node, report, path)
+            repair(node, note, path)
     for key in _malformed(node):
         del node[key]
-        report.note("widened", f"{path}/{key}", f"`{key}` is malformed and was left out")
+        note("widened", f"{path}/{key}", f"`{key}` is malformed and was left out")
     return node
 
 
@@ -58,90 +49,90 @@ def _malformed(node: Node) -> list[str]:
     return [key for key, value in node.items() if not CHECKS.get(key, is_json)(value)]
 
 
-def _type(node: Node, report: Report, path: str) -> None:
+def _type(node: Node, note: Note, path: str) -> None:
     if "type" not in node or CHECKS["type"](node["type"]):
         return
     given = node.pop("type")
-    spelt = [str(name).lower() for name in (given if is_list(given) else [given])]
+    spelt = [str(name).lower() for name in (given if is_array(given) else [given])]
     types = list(dict.fromkeys(_ALIASES.get(name, name) for name in spelt))
     if types and all(name in TYPES for name in types):
         node["type"] = types[0] if len(types) == 1 else types
-        report.note("lossless", f"{path}/type", f"`type` was {given!r}, read as {node['type']!r}")
+        note("lossless", f"{path}/type", f"`type` was {given!r}, read as {node['type']!r}")
     elif spelt == ["any"]:
-        report.note("lossless", f"{path}/type", "`type` was 'any', which is no type: left out")
+        note("lossless", f"{path}/type", "`type` was 'any', which is no type: left out")
     else:
-        report.note("widened", f"{path}/type", f"`type` was {given!r}, which is no type: left out")
+        note("widened", f"{path}/type", f"`type` was {given!r}, which is no type: left out")
 
 
-def _exclusive_bounds(node: Node, report: Report, path: str) -> None:
+def _exclusive_bounds(node: Node, note: Note, path: str) -> None:
     """Draft 4: `exclusiveMinimum: true` beside a `minimum`."""
     for key, bound in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
         if isinstance(node.get(key), bool):
             if node.pop(key) and bound in node:
                 node[key] = node.pop(bound)
-            report.note("lossless", f"{path}/{key}", f"`{key}` of draft 4 was rewritten")
+            note("lossless", f"{path}/{key}", f"`{key}` of draft 4 was rewritten")
 
 
-def _tuples(node: Node, report: Report, path: str) -> None:
+def _tuples(node: Node, note: Note, path: str) -> None:
     """Drafts before 2020-12: `items` as a list, and `additionalItems` for the rest."""
     rest = node.pop("additionalItems", None)
-    if is_list(node.get("items")):
+    if is_array(node.get("items")):
         positions = node.pop("items")
         if positions:
             node["prefixItems"] = positions
         if isinstance(rest, dict | bool):
             node["items"] = rest
-        report.note("lossless", f"{path}/items", "`items` as a list was rewritten as `prefixItems`")
+        note("lossless", f"{path}/items", "`items` as a list was rewritten as `prefixItems`")
     elif rest is not None:
-        report.note("lossless", f"{path}/additionalItems", "`additionalItems` without a list says nothing")
+        note("lossless", f"{path}/additionalItems", "`additionalItems` without a list says nothing")
     if node.get("items") is False:
         del node["items"]
         length = len(node.get("prefixItems", ()))
         given: JSON = node.get("maxItems", length)
         node["maxItems"] = min(length, given) if CHECKS["maxItems"](given) else length
-        report.note("lossless", f"{path}/items", "`items: false` was rewritten as `maxItems`")
+        note("lossless", f"{path}/items", "`items: false` was rewritten as `maxItems`")
 
 
-def _dependencies(node: Node, report: Report, path: str) -> None:
+def _dependencies(node: Node, note: Note, path: str) -> None:
     """Draft 7: one keyword for what are two now."""
     given = node.pop("dependencies", None)
     if given is None:
         return
-    report.note("lossless", f"{path}/dependencies", "`dependencies` of draft 7 was rewritten")
+    note("lossless", f"{path}/dependencies", "`dependencies` of draft 7 was rewritten")
     for name, value in given.items() if is_object(given) else ():
-        key = "dependentRequired" if is_list(value) else "dependentSchemas"
+        key = "dependentRequired" if is_array(value) else "dependentSchemas"
         if isinstance(node.setdefault(key, {}), dict):
             node[key] = {name: value, **node[key]}
 
 
-def _nullable(node: Node, report: Report, path: str) -> None:
+def _nullable(node: Node, note: Note, path: str) -> None:
     """OpenAPI 3.0: null as a flag."""
     if "nullable" not in node:
         return
     types = node.get("type")
     if node.pop("nullable") is True and types is not None:
-        names = types if is_list(types) else [types]
+        names = types if is_array(types) else [types]
         node["type"] = names if "null" in names else [*names, "null"]
-    report.note("lossless", f"{path}/nullable", "`nullable` of OpenAPI was rewritten as a type")
+    note("lossless", f"{path}/nullable", "`nullable` of OpenAPI was rewritten as a type")
 
 
-def _enum(node: Node, report: Report, path: str) -> None:
+def _enum(node: Node, note: Note, path: str) -> None:
     values = node.get("enum")
-    if is_list(values) and values and not CHECKS["enum"](values) and is_json(values):
+    if is_array(values) and values and not CHECKS["enum"](values) and is_json(values):
         node["enum"] = list({json.dumps(value, sort_keys=True): value for value in values}.values())
-        report.note("lossless", f"{path}/enum", "`enum` named a value twice")
+        note("lossless", f"{path}/enum", "`enum` named a value twice")
 
 
-def _required(node: Node, report: Report, path: str) -> None:
+def _required(node: Node, note: Note, path: str) -> None:
     """Draft 3: `required: true` on the property itself; the object that holds it asks here."""
     own = node.get("required")
     if isinstance(own, bool):
         del node["required"]
-    elif own is not None and is_list(own) and not CHECKS["required"](own):
+    elif own is not None and is_array(own) and not CHECKS["required"](own):
         names = [name for name in own if isinstance(name, str)]
         node["required"] = list(dict.fromkeys(names))
         kind = "lossless" if len(names) == len(own) else "widened"
-        report.note(kind, f"{path}/required", "`required` listed a name twice, or something that is none")
+        note(kind, f"{path}/required", "`required` listed a name twice, or something that is none")
     properties = node.get("properties")
     if not is_object(properties):
         return
@@ -149,19 +140,19 @@ def _required(node: Node, report: Report, path: str) -> None:
     if marked:
         listed: JSON = node.get("required", [])
         node["required"] = list(dict.fromkeys([*(listed if CHECKS["required"](listed) else ()), *marked]))
-        report.note("lossless", f"{path}/required", "`required` of draft 3 was moved to the object")
+        note("lossless", f"{path}/required", "`required` of draft 3 was moved to the object")
 
 
-def _counts(node: Node, report: Report, path: str) -> None:
+def _counts(node: Node, note: Note, path: str) -> None:
     """`2.0` is a whole number to JSON Schema, but not to every provider."""
     for key in _COUNTED:
         value = node.get(key)
         if isinstance(value, float) and value.is_integer():
             node[key] = int(value)
-            report.note("lossless", f"{path}/{key}", f"`{key}` was {value}")
+            note("lossless", f"{path}/{key}", f"`{key}` was {value}")
 
 
-def _patterns(node: Node, report: Report, path: str) -> None:
+def _patterns(node: Node, note: Note, path: str) -> None:
     """A pattern that no one here can read is still worth telling the model."""
     pattern = node.get("pattern")
     if isinstance(pattern, str) and not is_pattern(pattern):
@@ -170,10 +161,10 @@ def _patterns(node: Node, report: Report, path: str) -> None:
         node["description"] = (
             f"{told} (pattern: {pattern})" if isinstance(told, str) else f"(pattern: {pattern})"
         )
-        report.note("widened", f"{path}/pattern", "`pattern` cannot be read everywhere; in the description")
+        note("widened", f"{path}/pattern", "`pattern` cannot be read everywhere; in the description")
 
 
-_REPAIRS: tuple[tuple[str, Callable[[Node, Report, str], None]], ...] = (
+_REPAIRS: tuple[tuple[str, Callable[[Node, Note, str], None]], ...] = (
     ("type", _type),
     *((key, _exclusive_bounds) for key in ("exclusiveMinimum", "exclusiveMaximum")),
     *((key, _tuples) for key in ("items", "additionalItems")),

@@ -7,55 +7,58 @@ objects has to become one object that takes them all.
 from collections.abc import Sequence
 
 from toolbus.core.records import JSON
-from toolbus.shape.dialects.keywords import is_list
-from toolbus.shape.dialects.merge import is_impossible, joined
-from toolbus.shape.dialects.tidy import Node, same
-from toolbus.shape.dialects.walk import Place, Walk, described
+from toolbus.schema.merge import is_impossible, merged
+from toolbus.schema.normalize import same
+from toolbus.schema.reader import Place
+from toolbus.schema.values import Node, is_array
+from toolbus.shape.dialects.conversion import Conversion, describe
 
 
-def as_object(walk: Walk, node: Node, at: Place) -> Node:
+def as_object(conversion: Conversion, node: Node, at: Place) -> Node:
     """The node of the top as one object without a choice."""
     types = node.get("type", "object")
-    if "object" not in (types if is_list(types) else [types]):
-        walk.note("permissive", at, f"the arguments are read as an object, not as {types!r}", "type")
+    if "object" not in (types if is_array(types) else [types]):
+        conversion.note("permissive", at, f"the arguments are read as an object, not as {types!r}", "type")
         node = {key: node[key] for key in ("description", "title") if key in node}
     elif types != "object" or "type" not in node:
-        walk.note("lossless", at, "the arguments are an object", "type")
-    node = _without_choice(walk, {**node, "type": "object"}, at)
-    if "properties" not in node and not walk.rules.subset:
-        walk.note("lossless", at, "an empty `properties` was added", "properties")
+        conversion.note("lossless", at, "the arguments are an object", "type")
+    node = _without_choice(conversion, {**node, "type": "object"}, at)
+    if "properties" not in node and not conversion.rules.subset:
+        conversion.note("lossless", at, "an empty `properties` was added", "properties")
         node["properties"] = {}
-    hidden = [key for key in node if key in walk.rules.not_at_top]
-    words = walk.told(node, hidden, at)
+    hidden = [key for key in node if key in conversion.rules.not_at_top]
+    words = conversion.in_words(node, hidden, at)
     node = {key: value for key, value in node.items() if key not in hidden}
-    described(node, words)
+    describe(node, words)
     return node
 
 
-def _without_choice(walk: Walk, node: Node, at: Place) -> Node:
+def _without_choice(conversion: Conversion, node: Node, at: Place) -> Node:
     for key in ("anyOf", "oneOf"):
         if key in node:
             branches = node.pop(key)
-            node = _union(walk, node, branches, at, key)
+            node = _union(conversion, node, branches, at, key)
     return node
 
 
-def _union(walk: Walk, base: Node, branches: Sequence[JSON], at: Place, key: str) -> Node:
+def _union(conversion: Conversion, base: Node, branches: Sequence[JSON], at: Place, key: str) -> Node:
     forms: list[Node] = []
     for number, branch in enumerate(branches):
         if branch is False:
             continue
-        inner, place = walk.plain(branch, at.into(f"{key}/{number}"))
-        form = joined(base, inner)
+        inner, place = conversion.node(branch, at.into(f"{key}/{number}"))
+        form = merged(base, inner)
         if not is_impossible(form):
-            forms.append(_without_choice(walk, {**form, "type": "object"}, place))
+            forms.append(_without_choice(conversion, {**form, "type": "object"}, place))
     if len(forms) == 1:
-        walk.note("lossless", at, f"`{key}` leaves one form", key)
+        conversion.note("lossless", at, f"`{key}` leaves one form", key)
         return forms[0]
     if not forms:
-        walk.note("widened", at, f"no form of `{key}` can be met", key)
+        conversion.note("widened", at, f"no form of `{key}` can be met", key)
         return base
-    walk.note("widened", at, f"{len(forms)} forms of `{key}` became one object that takes them all", key)
+    conversion.note(
+        "widened", at, f"{len(forms)} forms of `{key}` became one object that takes them all", key
+    )
     result: Node = {**base, "properties": _all_properties(forms)}
     if _is_closed(forms):
         result["additionalProperties"] = False
@@ -67,7 +70,7 @@ def _union(walk: Walk, base: Node, branches: Sequence[JSON], at: Place, key: str
         result["required"] = common
     needs = [", ".join(n for n in form.get("required", ()) if n not in common) for form in forms]
     if any(needs):
-        described(result, [f"give one of these sets: {' | '.join(need or 'none' for need in needs)}"])
+        describe(result, [f"give one of these sets: {' | '.join(need or 'none' for need in needs)}"])
     return result
 
 

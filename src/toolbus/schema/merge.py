@@ -1,19 +1,18 @@
-"""Join two schema nodes that both hold, as `allOf` and references with siblings ask.
+"""Merge two schema nodes that both apply, as in `allOf` or beside a `$ref`.
 
-What has no joint form goes into `allOf` of the result: true where a provider takes it, and named as a loss
-where it does not.
+Keywords that cannot be merged stay in the `allOf` of the result.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from toolbus.core.records import JSON
-from toolbus.shape.dialects.keywords import ANNOTATIONS, is_list, words
-from toolbus.shape.dialects.tidy import Node, same
+from toolbus.schema.keywords import ANNOTATIONS, words
+from toolbus.schema.normalize import same
+from toolbus.schema.values import JSON, Node, is_array
 
 _CLASH: Final = object()
 
-# Keywords that mean something only together. Each group is taken from one side, never mixed.
+# Keywords that only make sense together. Each group is taken from one side, never mixed.
 _GROUPS = (
     ("items", "prefixItems"),
     ("if", "then", "else"),
@@ -21,22 +20,22 @@ _GROUPS = (
 )
 
 
-def joined(outer: Node, inner: Node) -> Node:
-    """A node that both nodes say; where both annotate, the outer one speaks."""
+def merged(outer: Node, inner: Node) -> Node:
+    """One node that constrains as both do; the annotations of the outer one win."""
     result = dict(outer)
     rest: list[Node] = [*outer.get("allOf", ()), *inner.get("allOf", ())]
-    _keep_open(result, outer, inner, rest)
+    _merge_additional(result, outer, inner, rest)
     skip = {"allOf", "additionalProperties", *_taken_groups(outer, inner, rest)}
     left: Node = {}
     for key, value in inner.items():
         if key in skip:
             continue
         if key.startswith("unevaluated"):
-            left[key] = value  # it looks at its neighbours, and those have changed
+            left[key] = value  # it depends on its neighbors, which have changed
         elif key not in outer:
             result[key] = value
         elif key not in ANNOTATIONS and not same(outer[key], value):
-            both = _JOIN.get(key, _clash)(outer[key], value)
+            both = _MERGE.get(key, _clash)(outer[key], value)
             if both is _CLASH:
                 left[key] = value
             else:
@@ -50,14 +49,14 @@ def joined(outer: Node, inner: Node) -> Node:
 
 
 def is_impossible(node: Node) -> bool:
-    """Whether two sides of a join contradict each other in type or value, so that nothing satisfies both."""
+    """Whether the merged sides contradict each other in type or value, so that no value satisfies both."""
     return any(
         key in node and key in left for left in node.get("allOf", ()) for key in ("type", "enum", "const")
     )
 
 
-def _keep_open(result: Node, outer: Node, inner: Node, rest: list[Node]) -> None:
-    """`additionalProperties` speaks of the properties beside it: it stays only where those stay the same."""
+def _merge_additional(result: Node, outer: Node, inner: Node, rest: list[Node]) -> None:
+    """Keep `additionalProperties` only where the properties beside it, which it depends on, stay the same."""
     sides = [side for side in (outer, inner) if side.get("additionalProperties", True) is not True]
     names = set(outer.get("properties", ())) | set(inner.get("properties", ()))
     result.pop("additionalProperties", None)
@@ -78,7 +77,7 @@ def _clashes(result: Node, side: Node) -> bool:
 
 
 def _taken_groups(outer: Node, inner: Node, rest: list[Node]) -> Iterable[str]:
-    """The keywords of those groups that the outer side fills already; the inner ones are set aside."""
+    """The keywords of groups that the outer side already uses; the inner ones go to `rest`."""
     for group in _GROUPS:
         if any(key in outer for key in group) and any(key in inner for key in group):
             theirs = {key: inner[key] for key in group if key in inner}
@@ -95,8 +94,8 @@ def _clash(_: JSON, __: JSON) -> JSON:
 
 
 def _types(a: JSON, b: JSON) -> JSON:
-    ours, theirs = (value if is_list(value) else [value] for value in (a, b))
-    # An integer is a number: the narrower word is the joint one.
+    ours, theirs = (value if is_array(value) else [value] for value in (a, b))
+    # An integer is a number: the narrower type is the common one.
     both = [name for name in ours if name in theirs or (name == "integer" and "number" in theirs)]
     both += [name for name in theirs if name == "integer" and "number" in ours and name not in both]
     return _CLASH if not both else both[0] if len(both) == 1 else both
@@ -111,7 +110,7 @@ def _properties(a: Mapping[str, JSON], b: Mapping[str, JSON]) -> JSON:
     return {**b, **a, **both}
 
 
-_JOIN: Mapping[str, Callable[[JSON, JSON], JSON]] = {
+_MERGE: Mapping[str, Callable[[JSON, JSON], JSON]] = {
     "type": _types,
     "enum": _values,
     "required": lambda a, b: list(dict.fromkeys([*a, *b])),

@@ -5,15 +5,16 @@ from difflib import get_close_matches
 from typing import cast, get_args
 
 from toolbus.core.records import JSON, JSONObject, ToolSpec
+from toolbus.schema.normalize import same
+from toolbus.schema.reader import Place
+from toolbus.schema.values import Node
+from toolbus.shape.dialects.conversion import Conversion
 from toolbus.shape.dialects.definition import Definition, Dialect, Inexact, Loss, Report
-from toolbus.shape.dialects.limits import beyond_strict_limits
-from toolbus.shape.dialects.names import PropertyNames, legal_name
-from toolbus.shape.dialects.references import References
+from toolbus.shape.dialects.draft2020 import fits_at_top, whole
+from toolbus.shape.dialects.names import legal_name
 from toolbus.shape.dialects.rules import ANTHROPIC, GOOGLE, OPENAI, OPENAI_STRICT, Rules
+from toolbus.shape.dialects.strict_limits import beyond_strict_limits
 from toolbus.shape.dialects.subset import choice
-from toolbus.shape.dialects.tidy import Node, same
-from toolbus.shape.dialects.walk import Place, Walk
-from toolbus.shape.dialects.whole import fits_at_top, whole
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 _GOOGLE_OPTIONS = {"behavior", "response", "responseJsonSchema", "response_json_schema"}
@@ -133,8 +134,8 @@ def _schema(spec: ToolSpec, rules: Rules) -> tuple[Node, Report]:
     report = Report(exact=rules.exact)
     if not rules.subset and fits_at_top(given, rules):
         return given, report
-    walk = Walk(rules, report, References(given), PropertyNames(rules.property_names, given))
-    schema = (choice if rules.subset else whole)(walk, given, Place())
+    conversion = Conversion(given, rules, report)
+    schema = (choice if rules.subset else whole)(conversion, given, Place())
     if rules.exact:
         _refuse_inexact(schema, report)
     if not report.losses:

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 
 from toolbus.core.records import JSON, ToolSpec
+from toolbus.schema.values import is_array, is_object
+from toolbus.shape.dialects.conversion import escaped
 from toolbus.shape.dialects.definition import Definition
-from toolbus.shape.dialects.keywords import is_list, is_object
-from toolbus.shape.dialects.walk import escaped
 
 
 def original_arguments(definition: Definition, arguments: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -36,7 +36,7 @@ def _beginnings(pointer: str) -> list[str]:
 
 
 def _restored(definition: Definition, steps: set[str], value: JSON, at: str) -> JSON:
-    if is_list(value):
+    if is_array(value):
         return [_restored(definition, steps, item, f"{at}/*") for item in value]
     if not is_object(value):
         return value

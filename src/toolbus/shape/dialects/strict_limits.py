@@ -1,7 +1,7 @@
 """The size that OpenAI's strict mode takes."""
 
 from toolbus.core.records import JSON
-from toolbus.shape.dialects.tidy import Node
+from toolbus.schema.values import Node
 
 MOST_PROPERTIES = 5_000
 MOST_ENUM_VALUES = 1_000

@@ -1,0 +1,209 @@
+"""Validate values with jsonschema-rs. The one place that knows it; it is imported when first needed.
+
+Its regular expressions take linear time; a pattern that it cannot compile is not checked. `format` and
+`contentEncoding` are annotations. A reference is never fetched.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+from toolbus.schema.bounds import Bounds
+from toolbus.schema.keywords import REFERENCES, subschemas
+from toolbus.schema.references import References
+from toolbus.schema.values import JSON, Node, is_array, is_object, items_of, json_copy
+
+_DEEPEST_SCHEMA = 80
+_MOST_FAULTS = 200
+_BESIDE_NULLABLE = {"$schema", "$id", "$defs", "definitions", "title", "description", "default", "examples"}
+
+
+class InvalidSchema(ValueError):
+    """A schema that cannot be used; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One reason why a value is invalid."""
+
+    path: tuple[str | int, ...]
+    """From the root of the value to the place."""
+    keyword: str | None
+    """None where the schema is `false`."""
+    limit: JSON
+    """The value of the keyword."""
+    schema: JSON
+    value: JSON
+    message: str
+    branches: "tuple[tuple[Fault, ...], ...]" = ()
+    """Why each alternative of `anyOf` or `oneOf` does not fit."""
+
+
+class Validator:
+    """Validates values against one schema. InvalidSchema if it is invalid, endless or too large."""
+
+    def __init__(self, schema: JSON) -> None:
+        try:
+            self.schema: JSON = _checkable(schema)
+            """The schema as it is used, with OpenAPI's `nullable` rewritten as JSON Schema."""
+            nodes = [node for _, node in subschemas(self.schema)]
+            nullable = [node for node in nodes if node.get("nullable") is True]
+            # Null may also be excluded by it: as one more alternative of `oneOf` that fits.
+            literal = _compiled("validator_for", self.schema) if nullable else None
+            self._is_literally_valid = literal and literal.is_valid
+            for node in nullable:
+                _allow_null(node)
+            self._bounds = Bounds(self.schema, nodes)
+            if self._bounds.is_exceeded:
+                raise InvalidSchema("its references are endless, or too many")
+            self._is_valid = _compiled("validator_for", self.schema).is_valid
+        except BaseException as error:
+            if _is_bug(error):
+                raise
+            raise InvalidSchema((str(error).splitlines() or ["cannot be read"])[0]) from None
+        self._parts: Any = None
+        self._pointers: dict[int, str] = {}
+        self._references = References(self.schema)
+
+    def accepts(self, value: JSON) -> bool | None:
+        """Whether the whole value is valid; None if that cannot be checked."""
+        try:
+            if self._bounds.is_recursive:
+                self._bounds.check(value)
+            if self._is_valid(value):
+                return True
+            return self._is_literally_valid is not None and self._is_literally_valid(value)
+        except BaseException as error:
+            if _is_bug(error):
+                raise
+            return None
+
+    def fits(self, value: JSON, schema: JSON) -> bool:
+        """Whether a value is known to be valid against a schema that is part of this one."""
+        if isinstance(schema, bool):
+            return schema
+        if self._parts is None:
+            self._parts = _compiled("validator_map_for", self.schema)
+            self._pointers = {id(node): _pointer(steps) for steps, node in subschemas(self.schema)}
+        pointer = self._pointers.get(id(schema))
+        if pointer is None:  # put together by the reader
+            return set(schema) == {"allOf"} and all(self.fits(value, part) for part in schema["allOf"])
+        try:
+            self._bounds.check(value)
+            part = self._parts.get(pointer)
+            return part is not None and part.is_valid(value)
+        except BaseException as error:
+            if _is_bug(error):
+                raise
+            return False
+
+    def faults(self, value: JSON) -> list[Fault]:
+        """Why the value is invalid, by place; empty if that cannot be found out."""
+        try:
+            self._bounds.check(value)
+            errors = _compiled("validator_for", self.schema).iter_errors(value)
+            found = [self._fault(error, value) for error in islice(errors, _MOST_FAULTS)]
+        except BaseException as error:
+            if _is_bug(error):
+                raise
+            return []
+        return sorted(found, key=lambda fault: [_sortable(step) for step in fault.path])
+
+    def _fault(self, error: Any, value: JSON) -> Fault:
+        kind, steps = error.kind, error.evaluation_path
+        is_false = kind.name == "falseSchema"
+        schema = self._at(steps if is_false else steps[:-1])
+        keyword = "" if is_false else str(steps[-1])
+        branches = kind.value if kind.name in ("anyOf", "oneOf") else ()
+        is_name = kind.name == "propertyNames"
+        return Fault(
+            path=tuple(error.instance_path),
+            keyword=keyword or None,
+            limit=schema.get(keyword) if is_object(schema) else None,
+            schema=schema,
+            value=kind.value.instance if is_name else _inside(value, error.instance_path),
+            message=error.message.splitlines()[0],
+            branches=tuple(tuple(self._fault(inner, value) for inner in branch) for branch in branches),
+        )
+
+    def _at(self, steps: Sequence[str | int]) -> JSON:
+        """The schema that a validation came to."""
+        node = self.schema
+        for step in steps:
+            node = _inside(node, [step])
+            if step in REFERENCES and isinstance(node, str):
+                node = self._references.target(node)
+        return node if is_object(node) or isinstance(node, bool) else {}
+
+
+def _checkable(schema: JSON) -> JSON:
+    """A copy without what cannot be checked, or is not meant to be."""
+    copy = json_copy(schema, _DEEPEST_SCHEMA)
+    if not is_object(copy) and not isinstance(copy, bool):
+        raise InvalidSchema("it is neither an object nor a boolean")
+    for _, node in subschemas(copy):
+        node.pop("contentEncoding", None)
+        node.pop("contentMediaType", None)
+        if isinstance(pattern := node.get("pattern"), str) and not _compiles(pattern):
+            del node["pattern"]
+    package: Any = import_module("jsonschema_rs")
+    if is_object(copy) and package.validator_cls_for(copy) is package.Draft202012Validator:
+        copy.pop("$schema", None)  # an unknown draft counts as the newest
+    return copy
+
+
+def _allow_null(node: Node) -> None:
+    """Rewrite OpenAPI's `nullable: true`."""
+    del node["nullable"]
+    types = node.get("type")
+    if types is None:
+        inner = {key: node.pop(key) for key in node.keys() - _BESIDE_NULLABLE}
+        node["anyOf"] = [inner, {"type": "null"}]
+        return
+    node["type"] = [*(types if is_array(types) else [types]), "null"]
+    if "enum" in node:
+        node["enum"] = [*items_of(node["enum"]), None]
+
+
+@lru_cache(maxsize=2048)
+def _compiles(pattern: str) -> bool:
+    try:
+        _compiled("validator_for", {"pattern": pattern})
+    except ValueError:
+        return False
+    return True
+
+
+def _compiled(function: str, schema: JSON) -> Any:
+    package: Any = import_module("jsonschema_rs")
+    return getattr(package, function)(
+        schema, offline=True, validate_formats=False, pattern_options=package.RegexOptions()
+    )
+
+
+def _is_bug(error: BaseException) -> bool:
+    """Whether an error is not only a schema or a value that jsonschema-rs cannot read."""
+    # A panic inside it has no type that could be imported.
+    return not isinstance(error, ValueError | TypeError | RecursionError | OverflowError) and (
+        type(error).__name__ != "PanicException"
+    )
+
+
+def _pointer(steps: Sequence[str]) -> str:
+    return "".join(["#", *(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)])
+
+
+def _inside(value: JSON, path: Sequence[str | int]) -> JSON:
+    for step in path:
+        if is_array(value):
+            value = value[step] if isinstance(step, int) and step < len(value) else None
+        else:
+            value = value.get(str(step)) if is_object(value) else None
+    return value
+
+
+def _sortable(step: str | int) -> str:
+    return step if isinstance(step, str) else f"{step:09}"
