@@ -51,7 +51,10 @@ async def test_text_and_bytes_that_are_no_messages_are_skipped_with_one_warning(
         assert (await bus.call("a_echo", {"text": "fine"})).text == "fine"
     [(tool, message)] = warnings(events)
     assert tool is None
-    assert message == "skipped 3 lines on its standard output, no messages; first 'Welcome to the server!'"
+    assert (
+        message
+        == "skipped 3 lines on its standard output that are not messages; first: 'Welcome to the server!'"
+    )
 
 
 async def test_a_request_of_the_server_is_answered_in_the_middle_of_a_call(seen: Seen) -> None:

@@ -29,11 +29,11 @@ from typing import TypeVar
 from toolbus.config import Secrets, ServerConfig
 from toolbus.connect.backoff import Backoff
 from toolbus.connect.callbacks import Callbacks, SessionObserver
-from toolbus.connect.establish import ConnectHints, established, root
+from toolbus.connect.establish import ConnectHints, open_session, root_cause
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.in_flight import CallInFlight
 from toolbus.connect.session import Session
-from toolbus.connect.transports.liveness import look_after
+from toolbus.connect.transports.liveness import supervise
 from toolbus.core.errors import (
     AuthRequired,
     ConnectFailed,
@@ -132,7 +132,7 @@ class Link:
     def quiet(self) -> float:
         """Seconds since the server of this attempt last showed a sign of life."""
         launcher = Path(self.config.command or "").stem in DOWNLOADERS
-        return 0.0 if launcher or not self._hints.diagnostics else self._hints.diagnostics.quiet
+        return 0.0 if launcher or not self._hints.diagnostics else self._hints.diagnostics.inactive
 
     async def open(self) -> None:
         """Connect, or try again if that failed; returns when the outcome is known, which the state tells.
@@ -304,7 +304,7 @@ class Link:
         try:
             return await self._live()
         except (Exception, BaseExceptionGroup) as failure:  # a task's edge: the SDK raises what it likes
-            error = root(failure)
+            error = root_cause(failure)
             if isinstance(error, ToolbusError):
                 return error
             return ConnectFailed(self.config.alias, "connect", f"{type(error).__name__}: {error}")
@@ -319,7 +319,7 @@ class Link:
         try:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
                 try:
-                    session = await established(
+                    session = await open_session(
                         stack, self.config, self._secrets, self._callbacks, self.handler, self._hints
                     )
                     idle = await self._attended(session)
@@ -339,7 +339,7 @@ class Link:
 
     async def _attended(self, session: Session) -> bool:
         """Be ready, once the observer has listed what there is, until the session is over or idle."""
-        attending = asyncio.create_task(look_after(session, self._observer))
+        attending = asyncio.create_task(supervise(session, self._observer))
         began = time.monotonic()
         try:
             await self._observer.opened(session)

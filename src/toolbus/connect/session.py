@@ -20,7 +20,7 @@ from pydantic import ValidationError
 
 from toolbus.config import ServerConfig
 from toolbus.connect.clocks import Clocks
-from toolbus.connect.diagnostics import Diagnostics, Line
+from toolbus.connect.diagnostics import Diagnostics, HttpActivity
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.in_flight import CURRENT, CallInFlight, CallsInFlight
 from toolbus.connect.sdk import wire
@@ -104,9 +104,9 @@ class Session:
         return self._diagnostics.gone
 
     @property
-    def line(self) -> Line | None:
-        """Where a web server listens; None for others."""
-        return self._diagnostics.line
+    def activity(self) -> HttpActivity | None:
+        """Where an HTTP server listens, and when it was last used; None for other transports."""
+        return self._diagnostics.activity
 
     @property
     def busy(self) -> bool:
@@ -233,7 +233,7 @@ class Session:
         """Send through the SDK's client; raises `ToolbusError` for whatever goes wrong."""
         if self._diagnostics.lost is not None:
             raise self.lost(what, sent=False)
-        clock, heard = clock or asyncio.timeout(timeout), self._diagnostics.heard
+        clock, heard = clock or asyncio.timeout(timeout), self._diagnostics.stderr_count
         self.used = asyncio.get_running_loop().time()
         delivery = Delivery()
         token = DELIVERY.set(delivery)
@@ -242,7 +242,7 @@ class Session:
         except TimeoutError as error:
             if self._diagnostics.lost is not None:
                 raise self.lost(what, sent=delivery.may_have_arrived) from None
-            raise CallTimeout(self.server, what, timeout, self._diagnostics.tail(heard)) from error
+            raise CallTimeout(self.server, what, timeout, self._diagnostics.stderr_tail(heard)) from error
         except Exception as error:
             failed = self._failed(error, what)
             if failed is None:
@@ -280,7 +280,7 @@ class Session:
 
     def end(self, reason: str) -> None:
         """Release everyone who waits: their requests fail with `LinkLost`, the server is told to stop."""
-        self._diagnostics.lose(reason)
+        self._diagnostics.mark_lost(reason)
         # A moment later, because most transports know better which of them had been sent.
         self.clocks.release(RELEASE)
 
@@ -294,8 +294,8 @@ class Session:
         """The error that says why the session is over, and what that cut off."""
         reason = self._diagnostics.lost or "the connection is closed"
         if self._diagnostics.exit_code is not None:
-            reason = f"{reason}, {self._diagnostics.ended}"
-        if what is None and (tail := self._diagnostics.tail()):
+            reason = f"{reason}, {self._diagnostics.exit_status}"
+        if what is None and (tail := self._diagnostics.stderr_tail()):
             reason = f"{reason}; on stderr: {telling_line(tail) or tail[-1]}"
         return LinkLost(self.server, what, reason, sent=sent)
 
