@@ -93,7 +93,7 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
             "set it in the environment or in a .env beside the config",
         )
     ],
-    "bad": [problem("warning", "tool 'no_good': left out: inputSchema is no object", AUTHOR)],
+    "bad": [problem("warning", "tool 'no_good': left out: inputSchema is not an object", AUTHOR)],
     "pattern": [
         problem(
             "warning",

@@ -50,7 +50,7 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "deep": (bad(inputSchema=nested(100)), "inputSchema is nested deeper than 100 levels"),
     "deeper": (bad(inputSchema=nested(150)), "inputSchema is nested deeper than 100 levels"),
-    "output": (bad(outputSchema=[]), "outputSchema is no object"),
+    "output": (bad(outputSchema=[]), "outputSchema is not an object"),
 }
 NO_OBJECT: dict[str, Any] = {
     "text": {"type": "string", "description": "A word."},

@@ -113,7 +113,7 @@ async def test_pages_without_end_are_cut_off_with_a_warning(seen: Seen, behaviou
     async with bus:
         assert "a_echo_1" in bus.catalog
         assert bus.servers["a"].state == "ready"
-    assert "pages that would not end" in warnings(events)[0][1]
+    assert "pages because the list does not end" in warnings(events)[0][1]
 
 
 async def test_lists_that_fail_do_not_fail_the_connection(seen: Seen) -> None:

@@ -293,7 +293,7 @@ class Link:
             self._enter("auth_required", error)
             return None
         # A server that never was up is not waited for by anyone: no hurry.
-        self._backoff.failed(for_good=self._ups == 0)
+        self._backoff.record_failure(open_breaker=self._ups == 0)
         self._enter("failed" if self._backoff.open and not was_up else "retrying", error)
         if self._backoff.failures == 1:
             return 0.0  # the first attempt after a loss is made at once
@@ -356,7 +356,7 @@ class Link:
             return idle
         finally:
             self._session = None
-            self._backoff.held(time.monotonic() - began)
+            self._backoff.record_uptime(time.monotonic() - began)
             session.end("the connection ended")
             attending.cancel()
             await asyncio.wait({attending})

@@ -15,7 +15,7 @@ from mcp.shared.dispatcher import Dispatcher
 from mcp_types import Implementation, LoggingLevel
 
 from toolbus.connect.handlers import RequestHandler
-from toolbus.connect.sdk.input_required import Tasks
+from toolbus.connect.sdk.input_required import TasksExtension
 from toolbus.connect.sdk.result_filter import ResultFilter
 
 Connector = Callable[[AsyncExitStack, str, bool], Awaitable[Dispatcher[Any]]]
@@ -52,7 +52,7 @@ async def connected_client(
         logging_callback=logging_callback,
         # In the modern era a server sends its log only on request.
         log_level=log_level,
-        extensions=[Tasks()],
+        extensions=[TasksExtension()],
         **handler.callbacks,
         # Our catalog is the cache; the client's would deep-copy every list, twice.
         cache=None,
