@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.shared.dispatcher import CallOptions
 from mcp_types import CallToolResult
 
-from toolbus.connect.sdk.client import connector_of
+from toolbus.connect.sdk.client import memory_connector
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_client_gets_its_dispatcher_from_client_connect() -> None:
     server: MCPServer = MCPServer("seam")
     async with AsyncExitStack() as stack:
-        dispatcher = await connector_of(server)(stack, "auto", False)
+        dispatcher = await memory_connector(server)(stack, "auto", False)
     assert hasattr(dispatcher, "send_raw_request"), "Client._connect no longer gives a dispatcher"
 
 
@@ -25,7 +25,7 @@ async def test_what_client_connect_gives_is_what_the_client_uses() -> None:
     asked: list[str] = []
     server: MCPServer = MCPServer("seam")
     client = Client(server, cache=None)
-    real = connector_of(server)
+    real = memory_connector(server)
 
     async def connect(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> object:
         asked.append(mode)
@@ -33,7 +33,7 @@ async def test_what_client_connect_gives_is_what_the_client_uses() -> None:
 
     client._connect = connect  # pyright: ignore[reportPrivateUsage, reportAttributeAccessIssue]  # the seam under test
     async with client:
-        assert asked == ["auto"], "Client no longer asks _connect; see toolbus/connect/client.py"
+        assert asked == ["auto"], "Client no longer asks _connect; see toolbus/connect/sdk/client.py"
 
 
 async def test_a_session_stamps_what_it_sends_with_session_stamp() -> None:
@@ -41,7 +41,9 @@ async def test_a_session_stamps_what_it_sends_with_session_stamp() -> None:
         data: dict[str, Any] = {"method": "tools/call", "params": {"name": "x"}}
         options: CallOptions = {}
         client.session._stamp(data, options)  # pyright: ignore[reportPrivateUsage]  # the seam under test
-    assert "_meta" in data["params"], "ClientSession._stamp no longer stamps; see toolbus/connect/lean.py"
+    assert "_meta" in data["params"], (
+        "ClientSession._stamp no longer stamps; see toolbus/connect/sdk/fast_call.py"
+    )
 
 
 async def test_a_clients_call_goes_through_the_sessions_call_tool() -> None:
@@ -54,4 +56,6 @@ async def test_a_clients_call_goes_through_the_sessions_call_tool() -> None:
 
         client.session.call_tool = call_tool
         await client.call_tool("x")
-    assert asked == ["x"], "Client.call_tool no longer calls session.call_tool; see toolbus/connect/lean.py"
+    assert asked == ["x"], (
+        "Client.call_tool no longer calls session.call_tool; see toolbus/connect/sdk/fast_call.py"
+    )

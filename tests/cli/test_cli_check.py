@@ -93,7 +93,7 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
             "set it in the environment or in a .env beside the config",
         )
     ],
-    "bad": [problem("warning", "tool 'no_good': left out: inputSchema is no object", AUTHOR)],
+    "bad": [problem("warning", "tool 'no_good': left out: inputSchema is not an object", AUTHOR)],
     "pattern": [
         problem(
             "warning",
@@ -104,7 +104,7 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
     "silent": [
         problem(
             "error",
-            "handshake failed: no answer in 1 s",
+            "handshake failed: timed out after 1 s",
             "if a first start downloads something, raise timeouts.connect",
         )
     ],
@@ -196,7 +196,7 @@ def test_how_far_a_server_came_is_shown_step_by_step(runs: dict[str, Done]) -> N
 
 
 def test_words_on_standard_output_that_are_no_messages_are_told(runs: dict[str, Done]) -> None:
-    message = "skipped a line on its standard output, no messages; first 'Welcome!'"
+    message = "skipped a line on its standard output that is not a message; first: 'Welcome!'"
     told = json.loads(runs["junk"].stdout)["servers"]["junk"]["problems"]
     told = [each for each in told if not about_a_dialect(each["message"])]
     assert told == [problem("warning", message, "tell the author of the server")]

@@ -214,4 +214,4 @@ def test_a_bad_name_is_written_the_same_in_tools_and_check(tmp_path: Path) -> No
     for command in ("tools", "check"):
         told = toolbus(command, folder=tmp_path).stdout
         for shown in ("two\\nlines\\x1b[2J", "back\\slash", "it's"):
-            assert f"tool '{shown}': left out: inputSchema is no object" in told
+            assert f"tool '{shown}': left out: inputSchema is not an object" in told

@@ -175,7 +175,7 @@ def test_json_is_redacted_value_by_value_and_stays_json() -> None:
         "***": 2,
     }
 
-    assert made.redacted_json(data) == {
+    assert made.redacted.json(data) == {
         "port": 8080,
         "said": ["it is ***", "***", "80801", True, None, 1.5],
         "***_2": {"card ***": 1},

@@ -150,8 +150,8 @@ async def test_a_server_that_never_answers_is_given_up_in_time_and_its_process_i
     async with asyncio.timeout(60):
         error = await failure(silent)
     assert isinstance(error, ConnectFailed)
-    assert "no answer in 0.5 s" in str(error)
-    assert "no answer" in await beside_a_good_one(plain("never_answer", timeouts={"connect": 0.5}))
+    assert "timed out after 0.5 s" in str(error)
+    assert "timed out" in await beside_a_good_one(plain("never_answer", timeouts={"connect": 0.5}))
 
 
 @pytest.mark.parametrize("transport", ["http", "sse"])
@@ -176,7 +176,7 @@ async def test_a_web_server_that_never_answers_is_given_up_in_time(transport: st
     with socket.create_server(("127.0.0.1", 0)) as listening:  # the system connects, nobody answers
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
         error = await failure(url=url, transport=transport, timeouts={"connect": 0.5})
-    assert "no answer in 0.5 s; is it the URL of an MCP server?" in str(error)
+    assert "timed out after 0.5 s; is it the URL of an MCP server?" in str(error)
     assert "download" not in str(error)
 
 
@@ -257,7 +257,7 @@ async def test_an_unknown_server_names_the_near_miss() -> None:
 async def test_what_is_no_server_object_is_said_so() -> None:
     error = await failure(object())
     assert isinstance(error, ConnectFailed)
-    assert "object is no MCP server" in str(error)
+    assert "object is not an MCP server" in str(error)
 
 
 async def test_secrets_are_in_no_error_status_event_or_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -50,7 +50,7 @@ LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "deep": (bad(inputSchema=nested(100)), "inputSchema is nested deeper than 100 levels"),
     "deeper": (bad(inputSchema=nested(150)), "inputSchema is nested deeper than 100 levels"),
-    "output": (bad(outputSchema=[]), "outputSchema is no object"),
+    "output": (bad(outputSchema=[]), "outputSchema is not an object"),
 }
 NO_OBJECT: dict[str, Any] = {
     "text": {"type": "string", "description": "A word."},
@@ -140,7 +140,7 @@ async def test_a_list_that_nobody_can_read_fails_at_once_and_says_why(era: str, 
         assert not (await bus.call("fine_echo", {})).is_error
         (note,) = bus.inventories["odd"].notes
     assert note.startswith("tools could not be listed")
-    assert "nested too deeply to be read" in note
+    assert "nested too deeply to read" in note
     assert note in str(warned(events))
 
 

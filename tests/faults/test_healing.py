@@ -187,7 +187,7 @@ async def test_refused_credentials_are_not_tried_in_a_loop_but_when_needed() -> 
 async def test_a_server_that_keeps_dying_opens_the_breaker_and_comes_back_when_it_is_mended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    monkeypatch.setattr(backoff, "INITIAL_PAUSE", 0.01)
     trace, mended_file = tmp_path / "spawned", tmp_path / "mended"
     script = tmp_path / "server.py"
     script.write_text(
@@ -205,7 +205,7 @@ async def test_a_server_that_keeps_dying_opens_the_breaker_and_comes_back_when_i
         with pytest.raises(LinkLost):
             await bus.call("a_echo")
         await reached(events, "failed")
-        assert len(trace.read_text()) == backoff.TRIES
+        assert len(trace.read_text()) == backoff.BREAKER_THRESHOLD
         assert bus.servers["a"].error is not None
         assert "on stderr: broken" in str(bus.servers["a"].error)
         with pytest.raises(ServerDown):

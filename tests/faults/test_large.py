@@ -43,7 +43,7 @@ async def test_50_mib_over_stdio_take_at_most_twice_the_time_of_http(web_ports: 
 async def test_a_message_over_the_limit_is_said_so_and_the_link_comes_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(stdio, "LARGEST_MESSAGE", MIB)
+    monkeypatch.setattr(stdio, "MAX_MESSAGE_SIZE", MIB)
     config = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
     async with Toolbus({"servers": {"day": config}}) as bus:
         with pytest.raises(LinkLost, match="a message was larger than 1 MiB"):

@@ -24,7 +24,7 @@ TIMES = 3
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
-    monkeypatch.setattr(http, "LOOK_EVERY", 0.2)
+    monkeypatch.setattr(http, "CHECK_INTERVAL", 0.2)
 
 
 @contextmanager
@@ -106,8 +106,8 @@ async def test_a_server_that_is_busy_for_long_stays_ready(tmp_path: Path) -> Non
         ("http://host.test/mcp", "http://proxy.test:3128", ("host.test", 80, None)),
     ],
 )
-def test_where_and_how_often_a_server_is_looked_for(
+def test_where_and_how_often_a_server_is_checked(
     url: str, proxy: str | None, expected: tuple[str, int, float | None]
 ) -> None:
-    line = http.line_of(url, proxy)
-    assert (line.host, line.port, line.every) == expected
+    activity = http.http_activity(url, proxy)
+    assert (activity.host, activity.port, activity.check_interval) == expected

@@ -51,7 +51,10 @@ async def test_text_and_bytes_that_are_no_messages_are_skipped_with_one_warning(
         assert (await bus.call("a_echo", {"text": "fine"})).text == "fine"
     [(tool, message)] = warnings(events)
     assert tool is None
-    assert message == "skipped 3 lines on its standard output, no messages; first 'Welcome to the server!'"
+    assert (
+        message
+        == "skipped 3 lines on its standard output that are not messages; first: 'Welcome to the server!'"
+    )
 
 
 async def test_a_request_of_the_server_is_answered_in_the_middle_of_a_call(seen: Seen) -> None:
@@ -110,7 +113,7 @@ async def test_pages_without_end_are_cut_off_with_a_warning(seen: Seen, behaviou
     async with bus:
         assert "a_echo_1" in bus.catalog
         assert bus.servers["a"].state == "ready"
-    assert "pages that would not end" in warnings(events)[0][1]
+    assert "pages because the list does not end" in warnings(events)[0][1]
 
 
 async def test_lists_that_fail_do_not_fail_the_connection(seen: Seen) -> None:

@@ -81,7 +81,7 @@ async def test_a_list_that_is_refused_for_a_moment_is_listed_again_without_anoth
 async def test_a_stream_of_notices_that_is_refused_for_a_moment_is_opened_later(
     record: Recording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "LISTENING", 600)  # a start does not wait for it
+    monkeypatch.setattr(watch, "LISTEN_TIMEOUT", 600)  # a start does not wait for it
     record.statuses["subscriptions/listen"] = 503
     async with asyncio.timeout(60), Toolbus({"servers": {"a": {"url": record.url}}}) as bus:
         events = bus.events()

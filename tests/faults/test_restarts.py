@@ -207,12 +207,12 @@ async def test_recover_of_a_call_goes_before_that_of_the_config(tmp_path: Path) 
 async def test_a_call_with_an_open_breaker_waits_for_the_outcome_of_its_own_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
+    monkeypatch.setattr(backoff, "INITIAL_PAUSE", 0.01)
     place = process_place(tmp_path)
     async with Toolbus({"servers": {"a": place.config | {"timeouts": {"recover": 0}}}}) as bus:
         async with away(place, bus):
             await until(lambda: bus.servers["a"].state == "failed")
-            assert starts(tmp_path) == backoff.TRIES
+            assert starts(tmp_path) == backoff.BREAKER_THRESHOLD
         assert (await bus.call("a_echo", {"text": "back"})).text == "back"
 
 
@@ -223,11 +223,11 @@ async def test_processes_are_started_once_a_second_at_most_however_many_calls_wa
         async with away(place, bus):
             began = loop.time()
             calls = [asyncio.create_task(bus.call("a_echo", {"text": "x"})) for _ in range(50)]
-            await until(lambda: starts(tmp_path) > backoff.TRIES + 2)
+            await until(lambda: starts(tmp_path) > backoff.BREAKER_THRESHOLD + 2)
             taken = loop.time() - began
         await asyncio.gather(*calls)
     # The first ones are made sooner, with growing pauses.
-    assert starts(tmp_path) <= 1 + backoff.TRIES + 2 + taken / ON_DEMAND_EVERY
+    assert starts(tmp_path) <= 1 + backoff.BREAKER_THRESHOLD + 2 + taken / ON_DEMAND_EVERY
 
 
 class Gone:
@@ -276,8 +276,8 @@ async def test_a_server_that_refuses_our_credentials_after_a_restart_fails_calls
 async def test_an_outage_is_reported_once_and_not_at_every_attempt(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backoff, "FIRST", 0.01)
-    monkeypatch.setattr(backoff, "SOON_AT_MOST", 0.05)
+    monkeypatch.setattr(backoff, "INITIAL_PAUSE", 0.01)
+    monkeypatch.setattr(backoff, "MAX_PAUSE", 0.05)
     heard: list[Event] = []
     with ExitStack() as stack:
         place = web_place("http", tmp_path, stack)

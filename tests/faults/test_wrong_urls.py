@@ -44,10 +44,10 @@ IS_IT = "is it the URL of an MCP server?"
 LOGIN = "is it a login page? Give the server credentials, or put its own URL into the config"
 WEBSITE = "check the URL: it leads to a website or a login page"
 TOLD = {
-    "/page": f"the server's answer is a web page (text/html); {WEBSITE}",
-    "/text": f"the server's answer (text/plain) holds no message; {IS_IT}",
-    "/other": f"the server's answer (application/json) holds no message; {IS_IT}",
-    "/nothing": f"the server's answer (HTTP 204 No Content) holds no message; {IS_IT}",
+    "/page": f"the server's response is a web page (text/html); {WEBSITE}",
+    "/text": f"the server's response (text/plain) contains no message; {IS_IT}",
+    "/other": f"the server's response (application/json) contains no message; {IS_IT}",
+    "/nothing": f"the server's response (HTTP 204 No Content) contains no message; {IS_IT}",
     "/400": f"HTTP 400 Bad Request; {IS_IT}",
     "/404": f"HTTP 404 Not Found; {PATH}",
     "/405": f"HTTP 405 Method Not Allowed; that path does not take MCP requests: {PATH}",
@@ -129,5 +129,6 @@ def test_a_time_is_rounded_to_be_read() -> None:
 async def test_silence_of_a_process_is_another_matter_than_silence_of_a_url() -> None:
     process = await failure(**plain("never_answer", timeouts={"connect": 0.3333333}))
     assert process.problem == (
-        "handshake failed: no answer in 0.33 s; if a first start downloads something, raise timeouts.connect"
+        "handshake failed: timed out after 0.33 s; "
+        "if a first start downloads something, raise timeouts.connect"
     )

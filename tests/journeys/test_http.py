@@ -100,7 +100,7 @@ FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
 async def test_a_modern_server_that_refuses_to_send_notices_is_fine_and_asked_once(
     record: Recording, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "LISTENING", 600)  # it does not wait for an acknowledgement
+    monkeypatch.setattr(watch, "LISTEN_TIMEOUT", 600)  # it does not wait for an acknowledgement
     capabilities = {"tools": {"listChanged": True}}
     record.results["server/discover"] = {
         "supportedVersions": ["2026-07-28"],

@@ -87,7 +87,7 @@ async def test_a_program_that_is_no_server_is_given_up_in_the_time_for_connectin
 
     async with asyncio.timeout(60), Toolbus({"servers": {"a": config}}) as bus:
         assert bus.servers["a"].state == "failed"
-        assert "no answer in 1 s" in str(bus.servers["a"].error)
+        assert "timed out after 1 s" in str(bus.servers["a"].error)
 
 
 async def test_events_of_a_stopped_bus_are_over() -> None:

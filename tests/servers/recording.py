@@ -52,6 +52,8 @@ class Recording:
         self.errors: dict[str, list[dict[str, Any]]] = {}
         """JSON-RPC method -> errors to answer with, one after another, before its result."""
         self.called: Any = None
+        self.token: str | None = None
+        """The only bearer token to accept; others are refused with 401, and quoted."""
         self.redirects: dict[str, str] = {}
         """Path without query -> Location."""
         self.port = 0
@@ -108,6 +110,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.go_on(int(headers["last-event-id"]))
         elif location := self.record.redirects.get(self.path.partition("?")[0]):
             self.reply(307, location=location)
+        elif self.record.token not in (None, headers.get("authorization", "").removeprefix("Bearer ")):
+            error = {"code": -32001, "message": f"invalid token {headers.get('authorization')}"}
+            challenge = {"www-authenticate": 'Bearer error="invalid_token"'}
+            self.reply(401, json.dumps({"error": error}).encode(), **JSON, **challenge)
         elif status := self.record.refusal(self.command, method, headers):
             self.reply(status, self.record.bodies.get(status, b""), **JSON)
         elif "id" not in message:

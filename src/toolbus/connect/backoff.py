@@ -1,51 +1,51 @@
-"""When to try again: soon at first, then ever later, and never in step with others.
+"""When to retry a connection: exponential backoff with jitter, and a circuit breaker.
 
-A link that was up and is lost comes back at once, then after growing pauses. When that fails too
-often in a row the breaker opens. From then on a process is started now and then, and when somebody
-needs it; a web server, which costs nothing to try, is looked for every few seconds. A link counts as
-up again only after a while, or a server that dies of its first call would be started without end.
+A lost link is retried at once, then after growing pauses. After several failures in a row the breaker
+opens: a process is then started rarely, and on demand; an HTTP server, which is cheap to try, is still
+tried every few seconds. Failures are forgotten only after a link was up for a while. Otherwise a server
+that crashes on its first call would be restarted forever.
 """
 
 import random
 from dataclasses import dataclass
 
-FIRST = 0.25
-SOON_AT_MOST = 5.0
-TRIES = 6
+INITIAL_PAUSE = 0.25
+MAX_PAUSE = 5.0
+BREAKER_THRESHOLD = 6
 """Failures in a row that open the breaker."""
-LATER = 30.0
-LATER_AT_MOST = 300.0
-STABLE = 10.0
-"""Seconds a link has to be up for its failures to be forgotten."""
+OPEN_PAUSE = 30.0
+MAX_OPEN_PAUSE = 300.0
+STABLE_AFTER = 10.0
+"""Seconds a link has to be up before its failures are forgotten."""
 
 
 @dataclass(slots=True)
 class Backoff:
-    """Counts the failures in a row and gives the pause before the next attempt."""
+    """Counts the failures in a row, and computes the pause before the next attempt."""
 
     failures: int = 0
 
     @property
     def open(self) -> bool:
         """Whether the breaker is open."""
-        return self.failures >= TRIES
+        return self.failures >= BREAKER_THRESHOLD
 
-    def failed(self, *, for_good: bool = False) -> None:
-        """An attempt failed, or a link was lost soon; `for_good` opens the breaker at once."""
-        self.failures = max(self.failures + 1, TRIES if for_good else 0)
+    def record_failure(self, *, open_breaker: bool = False) -> None:
+        """Count an attempt that failed, or a link that was lost."""
+        self.failures = max(self.failures + 1, BREAKER_THRESHOLD if open_breaker else 0)
 
-    def held(self, seconds: float) -> None:
-        """A link was up for that long."""
-        if seconds >= STABLE:
+    def record_uptime(self, seconds: float) -> None:
+        """Forget the failures if a link was up long enough."""
+        if seconds >= STABLE_AFTER:
             self.failures = 0
 
     def pause(self, *, spawns: bool = True) -> float:
-        """Seconds to wait before the next attempt; shorter ones if that spawns no process."""
+        """Seconds to wait before the next attempt; fewer if it does not spawn a process."""
         if self.failures == 0:
             return 0.0
         if self.open and spawns:
-            longest = min(LATER * 2 ** min(self.failures - TRIES, 10), LATER_AT_MOST)
+            longest = min(OPEN_PAUSE * 2 ** min(self.failures - BREAKER_THRESHOLD, 10), MAX_OPEN_PAUSE)
         else:
-            longest = min(FIRST * 2 ** min(self.failures - 1, 10), SOON_AT_MOST)
-        # Between half and whole, so that many links lost together do not come back together.
+            longest = min(INITIAL_PAUSE * 2 ** min(self.failures - 1, 10), MAX_PAUSE)
+        # Jitter, so that many links lost at the same time do not reconnect at the same time.
         return longest * random.uniform(0.5, 1.0)

@@ -1,8 +1,7 @@
-"""What a transport saw of its server, kept for the error message.
+"""What a transport knows about its server, for error messages.
 
-The SDK reports most failures as "connection closed". The diagnostics keeps what it does not: how far
-things came, the exit code, the last lines on stderr, why the connection is over, and when there was
-the last sign of life.
+The SDK reports most failures as "connection closed". The diagnostics add the rest: the phase, the exit
+code, the last lines on stderr, why the connection ended, and when the server was last active.
 """
 
 import asyncio
@@ -18,93 +17,93 @@ from toolbus.core.stderr import telling_line
 STDERR_LINES = 100
 STDERR_WIDTH = 500
 STDERR_RECENT = 40
-"""How many of the last lines may hold the reason of an end; older ones are about something else."""
+"""How many of the last lines may explain why the process ended; older ones are about something else."""
 STDERR_SHOWN = 10
 
 
 @dataclass(slots=True)
-class Line:
-    """Where a web server listens, and whether anything is under way there."""
+class HttpActivity:
+    """Where an HTTP server listens, and when it was last used."""
 
     host: str
     port: int
-    every: float | None
-    """Seconds of silence after which it is looked for; None if that would only reach a proxy."""
-    busy: int = 0
+    check_interval: float | None
+    """Seconds of inactivity after which it is checked; None if a check would only reach a proxy."""
+    open_requests: int = 0
     """How many requests and streams are open."""
-    used: float = field(default_factory=time.monotonic)
+    last_used: float = field(default_factory=time.monotonic)
     """When the last one ended."""
 
 
 @dataclass(slots=True)
 class Diagnostics:
-    """One per incarnation of a connection, filled by the transport."""
+    """The diagnostics of one connection, filled by its transport."""
 
     phase: Phase = "connect"
     pid: int | None = None
     exit_code: int | None = None
     stderr: deque[str] = field(default_factory=lambda: deque[str](maxlen=STDERR_LINES))
-    heard: int = 0
-    """How many lines there were on stderr, those that are forgotten included."""
+    stderr_count: int = 0
+    """How many lines there were on stderr, including those that are no longer kept."""
     withheld: Collection[str] = ()
-    """The variables of our environment that the process did not get."""
-    garbage: int = 0
+    """The variables of our environment that were not passed to the process."""
+    skipped: int = 0
     """How many lines of its standard output were not messages."""
     lost: str | None = None
-    """Why the connection is over."""
+    """Why the connection ended."""
     lost_by_server: bool = False
-    """Whether the server has already forgotten us, so that there is nobody to say goodbye to."""
+    """Whether the server has already ended the session."""
     gone: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set when the connection is over, however that came."""
-    line: Line | None = None
-    """Set for a web server."""
-    _stirred: float = field(default_factory=time.monotonic)
-    _worked: float = 0.0
+    """Set when the connection has ended, for whatever reason."""
+    activity: HttpActivity | None = None
+    """Set for an HTTP server."""
+    _last_active: float = field(default_factory=time.monotonic)
+    _cpu_time: float = 0.0
 
     @property
-    def ended(self) -> str:
-        """How the process ended, in words."""
+    def exit_status(self) -> str:
+        """How the process ended: its exit code, or the signal that killed it."""
         assert self.exit_code is not None
         return f"exit code {self.exit_code}" if self.exit_code >= 0 else f"signal {-self.exit_code}"
 
     @property
-    def quiet(self) -> float:
-        """Seconds without a sign of life. A process that works is alive, though it says nothing yet."""
-        if self.pid is not None and (worked := _worked(self.pid)) != self._worked:
-            self._worked = worked
-            self.stir()
-        return time.monotonic() - self._stirred
+    def inactive(self) -> float:
+        """Seconds since the server last sent output or, as a process, used the CPU."""
+        if self.pid is not None and (cpu_time := _cpu_time(self.pid)) != self._cpu_time:
+            self._cpu_time = cpu_time
+            self.mark_active()
+        return time.monotonic() - self._last_active
 
-    def stir(self) -> None:
-        """There was a sign of life."""
-        self._stirred = time.monotonic()
+    def mark_active(self) -> None:
+        """Record that the server is active."""
+        self._last_active = time.monotonic()
 
-    def lose(self, reason: str) -> None:
-        """The connection is over; the first reason counts."""
+    def mark_lost(self, reason: str) -> None:
+        """Record that the connection has ended; the first reason counts."""
         if self.lost is None:
             self.lost = reason
         self.gone.set()
 
-    def hear(self, line: str) -> None:
-        """A line on stderr."""
+    def add_stderr(self, line: str) -> None:
+        """Keep a line that the process wrote to stderr."""
         self.stderr.append(line)
-        self.heard += 1
+        self.stderr_count += 1
 
-    def tail(self, since: int = 0) -> tuple[str, ...]:
-        """The last lines on stderr after the first `since`, headed by the telling one if that is older."""
-        lines = list(self.stderr)[-(self.heard - since) :] if self.heard > since else []
+    def stderr_tail(self, since: int = 0) -> tuple[str, ...]:
+        """The last lines on stderr after the first `since`; the line with the reason first if it is older."""
+        lines = list(self.stderr)[-(self.stderr_count - since) :] if self.stderr_count > since else []
         lines = [line for line in lines if line.strip()][-STDERR_RECENT:]
-        last, told = lines[-STDERR_SHOWN:], telling_line(lines)
-        return (*((told,) if told and telling_line(last) != told else ()), *last)
+        last, reason = lines[-STDERR_SHOWN:], telling_line(lines)
+        return (*((reason,) if reason and telling_line(last) != reason else ()), *last)
 
 
-def _worked(pid: int) -> float:
-    """The processor time of a process and all below it; where that cannot be known, ever more."""
+def _cpu_time(pid: int) -> float:
+    """The CPU time of a process and its descendants; always growing where the system does not report it."""
     process = Path(f"/proc/{pid}")
     try:
-        # After the command, which stands in brackets: user and system time, own and of waited-for children.
+        # After the command in parentheses: user and system time of the process and of its reaped children.
         ticks = sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
-        below = (process / "task" / str(pid) / "children").read_text().split()
+        children = (process / "task" / str(pid) / "children").read_text().split()
     except OSError:
         return time.monotonic()
-    return ticks + sum(_worked(int(child)) for child in below)
+    return ticks + sum(_cpu_time(int(child)) for child in children)

@@ -1,8 +1,8 @@
-"""From a config to a live session: resolve, connect, agree on the era; or say why not.
+"""From a config to a live session: resolve the secrets, connect, negotiate the era.
 
-What one attempt teaches, the next one uses: a server that dies of the modern probe is started again
-and spoken to in the legacy era; a server that answers streamable HTTP with "not this transport" is
-tried as an old SSE server. A 401 is neither.
+A failed attempt may lead to a second one: a server that exits on the modern probe is started again in
+the legacy era; a server that refuses streamable HTTP with a status of `NOT_THIS_TRANSPORT` is tried as
+an SSE server. A 401 leads to neither.
 """
 
 import asyncio
@@ -16,31 +16,33 @@ from mcp.client.session import LoggingFnT
 from pydantic_core import from_json, to_json
 
 from toolbus.config import Resolved, Secrets, ServerConfig, Transport, resolved
+from toolbus.connect.attempt import Attempt
+from toolbus.connect.auth.static import config_credentials
 from toolbus.connect.callbacks import Callbacks
 from toolbus.connect.diagnostics import Diagnostics
-from toolbus.connect.failure import described, no_answer
+from toolbus.connect.failure import connect_failure, timeout_failure
 from toolbus.connect.handlers import RequestHandler
-from toolbus.connect.sdk.client import opened_client
+from toolbus.connect.sdk.client import connected_client
 from toolbus.connect.session import Session
 from toolbus.connect.transports.table import connector
 from toolbus.core.errors import ConnectFailed, ToolbusError, in_seconds
 
 NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
-"""What a server of the old SSE transport may answer to a streamable HTTP request."""
+"""The statuses with which an SSE server may refuse a streamable HTTP request."""
 
 
 @dataclass(slots=True)
 class ConnectHints:
-    """What the attempts taught about a server: for the next start, and about the present one."""
+    """What earlier attempts found out about a server, and the diagnostics of the current one."""
 
     transport: Transport | None = None
     mode: str | None = None
     diagnostics: Diagnostics | None = None
     warned: bool = False
-    """Whether what is odd about the config was reported."""
+    """Whether the warnings about the config were reported."""
 
 
-async def established(
+async def open_session(
     stack: AsyncExitStack,
     config: ServerConfig,
     secrets: Secrets,
@@ -48,22 +50,28 @@ async def established(
     handler: RequestHandler,
     hints: ConnectHints,
 ) -> Session:
-    """A live session, whose end is on the stack; raises `ToolbusError` that says how far it came."""
+    """A live session that the stack closes; raises `ToolbusError` with the phase that failed."""
     if not hints.warned:
         hints.warned = True
         for warning in config.warnings:
             callbacks.warn(warning, None)
-    values = await _resolved(config, secrets)
+    values = await _resolve(config, secrets)
     transport = hints.transport or config.transport
     mode = hints.mode or ("legacy" if config.era == "legacy" else "auto")
-    # Forgotten unless it holds once more: a server may have been renewed meanwhile.
+    # Dropped unless this attempt confirms them: the server may have been updated.
     hints.transport = hints.mode = None
     first: ConnectFailed | None = None
     while True:
         hints.diagnostics = diagnostics = Diagnostics()
-        here = config.model_copy(update={"transport": transport})
+        attempt = Attempt(
+            config=config.model_copy(update={"transport": transport}),
+            values=values,
+            credentials=config_credentials(values),
+            diagnostics=diagnostics,
+            warn=lambda message: callbacks.warn(message, None),
+        )
         try:
-            session = await _attempted(stack, here, mode, values, diagnostics, callbacks, handler)
+            session = await _connect(stack, attempt, mode, callbacks, handler)
         except ConnectFailed as failure:
             if first is not None:
                 raise first from failure
@@ -80,7 +88,7 @@ async def established(
             return session
 
 
-async def _resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
+async def _resolve(config: ServerConfig, secrets: Secrets) -> Resolved:
     try:
         async with asyncio.timeout(config.timeouts.connect):
             return await resolved(config, secrets)
@@ -89,24 +97,19 @@ async def _resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         raise ConnectFailed(config.alias, "configure", cause) from error
 
 
-async def _attempted(
-    stack: AsyncExitStack,
-    config: ServerConfig,
-    mode: str,
-    values: Resolved,
-    diagnostics: Diagnostics,
-    callbacks: Callbacks,
-    handler: RequestHandler,
+async def _connect(
+    stack: AsyncExitStack, attempt: Attempt, mode: str, callbacks: Callbacks, handler: RequestHandler
 ) -> Session:
+    config, values = attempt.config, attempt.values
     try:
         async with asyncio.timeout(config.timeouts.connect):
             client, result_filter = await stack.enter_async_context(
-                opened_client(
-                    connector(config, values, diagnostics, lambda message: callbacks.warn(message, None)),
+                connected_client(
+                    connector(attempt),
                     mode=mode,
                     client_info=types.Implementation(name="toolbus", version=version("toolbus")),
                     message_handler=callbacks.notice,
-                    logging_callback=_discreet(callbacks.log, values),
+                    logging_callback=_redacting(callbacks.log, values),
                     log_level=None if config.log_level == "off" else config.log_level or "info",
                     handler=handler,
                 )
@@ -114,30 +117,36 @@ async def _attempted(
     except ToolbusError:
         raise
     except TimeoutError as error:
-        raise no_answer(config, diagnostics) from error
-    except (Exception, BaseExceptionGroup) as error:  # the border: whatever it is, it is a failed connect
-        raise described(root(error), config, diagnostics, values) from error
+        raise timeout_failure(attempt) from error
+    except (Exception, BaseExceptionGroup) as error:  # the SDK raises anything; it all means "not connected"
+        raise connect_failure(root_cause(error), attempt) from error
     session = Session(
-        config, client, result_filter, diagnostics, handler, redacted=values.redacted, warn=callbacks.warn
+        config,
+        client,
+        result_filter,
+        attempt.diagnostics,
+        handler,
+        redacted=values.redacted,
+        warn=callbacks.warn,
     )
     if config.era == "modern" and session.era != "modern":
         cause = f"the server speaks {session.protocol}, which is not the modern era"
-        raise ConnectFailed(config.alias, "handshake", cause, hint="leave out era: modern")
+        raise ConnectFailed(config.alias, "handshake", cause, hint="remove era: modern")
     return session
 
 
-def _discreet(log: LoggingFnT, values: Resolved) -> LoggingFnT:
-    async def redacted(params: types.LoggingMessageNotificationParams) -> None:
+def _redacting(log: LoggingFnT, values: Resolved) -> LoggingFnT:
+    async def log_redacted(params: types.LoggingMessageNotificationParams) -> None:
         data = from_json(to_json(params.data, serialize_unknown=True))
-        await log(params.model_copy(update={"data": values.redacted_json(data)}))
+        await log(params.model_copy(update={"data": values.redacted.json(data)}))
 
-    return redacted
+    return log_redacted
 
 
-def root(error: BaseException) -> BaseException:
-    """The error at the bottom of nested groups."""
+def root_cause(error: BaseException) -> BaseException:
+    """The first failure in nested exception groups."""
     if isinstance(error, BaseExceptionGroup):
         leaves = cast("BaseExceptionGroup[BaseException]", error).exceptions
         failed = [leaf for leaf in leaves if not isinstance(leaf, asyncio.CancelledError)]
-        return root(failed[0] if failed else leaves[0])
+        return root_cause(failed[0] if failed else leaves[0])
     return error

@@ -19,10 +19,10 @@ from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from toolbus.connect.clocks import Clocks
+from toolbus.connect.deadlines import Deadlines
 from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
-from toolbus.connect.sdk.input_required import wording
+from toolbus.connect.sdk.input_required import request_text
 from toolbus.core.elicitation import ELICITATION, Answer, Elicitation
 from toolbus.core.errors import CallRefused, CallRejected, InputNeeded
 from toolbus.core.events import Emit, InputAnswered, InputAsked, Warned
@@ -54,11 +54,11 @@ class RequestHandler:
         """What is declared follows from them when a connection is made; roots may change after that."""
         self._emit = emit
         self._calls_in_flight = CallsInFlight()
-        self._clocks = Clocks()
+        self._deadlines = Deadlines()
 
-    def serve(self, session: ClientSession, calls_in_flight: CallsInFlight, clocks: Clocks) -> None:
+    def serve(self, session: ClientSession, calls_in_flight: CallsInFlight, deadlines: Deadlines) -> None:
         """From now on the server asks over another connection, in the midst of these calls."""
-        self._calls_in_flight, self._clocks = calls_in_flight, clocks
+        self._calls_in_flight, self._deadlines = calls_in_flight, deadlines
         answered = session.dispatch_input_request
 
         async def dispatch(
@@ -67,7 +67,7 @@ class RequestHandler:
             if request.method in self.handled:
                 return await answered(ctx, request)
             # A server of the legacy era may ask although nothing was declared: the call tells, if it fails.
-            asked = wording(request)
+            asked = request_text(request)
             if (in_flight := calls_in_flight.spoken_of) is not None:
                 in_flight.unanswered = asked
             return types.ErrorData(code=types.INVALID_REQUEST, message="nobody here answers that")
@@ -129,7 +129,7 @@ class RequestHandler:
                     raise CallRejected(self._server, request.method, response.code, response.message)
                 said[key] = response
             else:
-                raise InputNeeded(self._server, f"question {key!r}", wording(request))
+                raise InputNeeded(self._server, f"question {key!r}", request_text(request))
         return said
 
     async def visited(self, session: ClientSession, error: MCPError) -> bool:
@@ -251,7 +251,7 @@ class RequestHandler:
             return await cast("Awaitable[object]", answer) if inspect.isawaitable(answer) else answer
 
         try:
-            with self._clocks.stopped():
+            with self._deadlines.paused():
                 async with within:
                     self._calls_in_flight.when_over(end)
                     return await self._admit(self._operation(kind, params), handle)
@@ -286,7 +286,7 @@ class RequestHandler:
 
     def _too_many(self) -> str | None:
         """Why a server that asks without end, or without a reason, is not answered."""
-        if not self._clocks.busy and not self._calls_in_flight.any:
+        if not self._deadlines.busy and not self._calls_in_flight.any:
             return "nothing was asked of the server that it could need this for"
         limit = self._handlers.rounds
         enough = self._calls_in_flight.count_question() > limit

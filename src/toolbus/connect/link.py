@@ -29,10 +29,10 @@ from typing import TypeVar
 from toolbus.config import Secrets, ServerConfig
 from toolbus.connect.backoff import Backoff
 from toolbus.connect.callbacks import Callbacks, SessionObserver
-from toolbus.connect.establish import ConnectHints, established, root
+from toolbus.connect.establish import ConnectHints, open_session, root_cause
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.session import Session
-from toolbus.connect.transports.liveness import look_after
+from toolbus.connect.transports.liveness import supervise
 from toolbus.core.errors import (
     AuthRequired,
     ConnectFailed,
@@ -133,7 +133,7 @@ class Link:
     def quiet(self) -> float:
         """Seconds since the server of this attempt last showed a sign of life."""
         launcher = Path(self.config.command or "").stem in DOWNLOADERS
-        return 0.0 if launcher or not self._hints.diagnostics else self._hints.diagnostics.quiet
+        return 0.0 if launcher or not self._hints.diagnostics else self._hints.diagnostics.inactive
 
     async def open(self) -> None:
         """Connect, or try again if that failed; returns when the outcome is known, which the state tells.
@@ -294,7 +294,7 @@ class Link:
             self._enter("auth_required", error)
             return None
         # A server that never was up is not waited for by anyone: no hurry.
-        self._backoff.failed(for_good=self._ups == 0)
+        self._backoff.record_failure(open_breaker=self._ups == 0)
         self._enter("failed" if self._backoff.open and not was_up else "retrying", error)
         if self._backoff.failures == 1:
             return 0.0  # the first attempt after a loss is made at once
@@ -305,7 +305,7 @@ class Link:
         try:
             return await self._live()
         except (Exception, BaseExceptionGroup) as failure:  # a task's edge: the SDK raises what it likes
-            error = root(failure)
+            error = root_cause(failure)
             if isinstance(error, ToolbusError):
                 return error
             return ConnectFailed(self.config.alias, "connect", f"{type(error).__name__}: {error}")
@@ -320,7 +320,7 @@ class Link:
         try:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
                 try:
-                    session = await established(
+                    session = await open_session(
                         stack, self.config, self._secrets, self._callbacks, self.handler, self._hints
                     )
                     idle = await self._attended(session)
@@ -340,7 +340,7 @@ class Link:
 
     async def _attended(self, session: Session) -> bool:
         """Be ready, once the observer has listed what there is, until the session is over or idle."""
-        attending = asyncio.create_task(look_after(session, self._observer))
+        attending = asyncio.create_task(supervise(session, self._observer))
         began = time.monotonic()
         try:
             await self._observer.opened(session)
@@ -357,7 +357,7 @@ class Link:
             return idle
         finally:
             self._session = None
-            self._backoff.held(time.monotonic() - began)
+            self._backoff.record_uptime(time.monotonic() - began)
             session.end("the connection ended")
             attending.cancel()
             await asyncio.wait({attending})

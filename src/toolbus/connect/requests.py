@@ -10,7 +10,7 @@ import mcp_types as types
 from toolbus.config import ServerConfig
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk import wire
-from toolbus.connect.sdk.fast_call import sent_raw
+from toolbus.connect.sdk.fast_call import send_raw
 from toolbus.connect.session import Session
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.errors import CallTimeout, ResourceTooLarge
@@ -261,6 +261,6 @@ async def _about_task(
     params: dict[str, JSON] = {"taskId": task, **more}
     return await session.request(
         f"{method} of {task!r}",
-        lambda client: sent_raw(client, session.result_filter, method, params, name=task),
+        lambda client: send_raw(client, session.result_filter, method, params, name=task),
         timeout,
     )

@@ -19,13 +19,13 @@ from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, CallToolResult
 from pydantic import ValidationError
 
 from toolbus.config import ServerConfig
-from toolbus.connect.clocks import Clocks
-from toolbus.connect.diagnostics import Diagnostics, Line
+from toolbus.connect.deadlines import Deadlines
+from toolbus.connect.diagnostics import Diagnostics, HttpActivity
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.in_flight import CURRENT, CallsInFlight
 from toolbus.connect.sdk import wire
-from toolbus.connect.sdk.fast_call import sent_raw, use_fast_calls
-from toolbus.connect.sdk.input_required import Started, Suspended, Unanswered, wanting
+from toolbus.connect.sdk.fast_call import send_raw, use_fast_calls
+from toolbus.connect.sdk.input_required import HandlerMissing, Suspended, TaskStarted, missing_input
 from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.transports.delivery import DELIVERY, Delivery
@@ -71,7 +71,7 @@ class Session:
         self._warn = warn
         self.handler = handler
         self.calls_in_flight = CallsInFlight()
-        self.clocks = Clocks()
+        self.deadlines = Deadlines()
         self._slots = asyncio.Semaphore(config.max_concurrency) if config.max_concurrency else None
         self.refused: AuthRequired | None = None
         """Set when the server no longer takes our credentials."""
@@ -84,7 +84,7 @@ class Session:
         use_fast_calls(
             client, result_filter, self._check_output, config.alias, handler.handled, self.tasks_only
         )
-        handler.serve(client.session, self.calls_in_flight, self.clocks)
+        handler.serve(client.session, self.calls_in_flight, self.deadlines)
 
     @property
     def server(self) -> str:
@@ -105,14 +105,14 @@ class Session:
         return self._diagnostics.gone
 
     @property
-    def line(self) -> Line | None:
-        """Where a web server listens; None for others."""
-        return self._diagnostics.line
+    def activity(self) -> HttpActivity | None:
+        """Where an HTTP server listens, and when it was last used; None for other transports."""
+        return self._diagnostics.activity
 
     @property
     def busy(self) -> bool:
         """Whether a request is under way."""
-        return self.clocks.busy or self.calls_in_flight.any
+        return self.deadlines.busy or self.calls_in_flight.any
 
     async def call_tool(
         self,
@@ -155,16 +155,16 @@ class Session:
             except Suspended as asked:
                 rounds = 1 + (resumed[0].rounds if resumed else 0)
                 return self._waiting(tool, arguments, asked, rounds)
-            except Started as started:
+            except TaskStarted as started:
                 return self.task_state(what, started.task)
 
     def _extending(self, in_flight: CallInFlight, clock: asyncio.Timeout, timeout: float) -> ProgressFnT:
         """Progress that gives the call more time."""
         last = asyncio.get_running_loop().time() + max(in_flight.longest or 0, timeout)
-        stood, report = self.clocks.stood, in_flight.on_progress
+        stood, report = self.deadlines.paused_seconds, in_flight.on_progress
 
         async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            self.clocks.extend(clock, timeout, last + self.clocks.stood - stood)
+            self.deadlines.extend(clock, timeout, last + self.deadlines.paused_seconds - stood)
             if report is not None:
                 await report(progress, total, message)
 
@@ -203,7 +203,7 @@ class Session:
         """One page of the list of tools, as the server sent it."""
         return await self.request(
             "the list of tools",
-            lambda client: sent_raw(
+            lambda client: send_raw(
                 client, self.result_filter, "tools/list", {"cursor": cursor} if cursor else {}
             ),
             timeout,
@@ -234,16 +234,16 @@ class Session:
         """Send through the SDK's client; raises `ToolbusError` for whatever goes wrong."""
         if self._diagnostics.lost is not None:
             raise self.lost(what, sent=False)
-        clock, heard = clock or asyncio.timeout(timeout), self._diagnostics.heard
+        clock, heard = clock or asyncio.timeout(timeout), self._diagnostics.stderr_count
         self.used = asyncio.get_running_loop().time()
         delivery = Delivery()
         token = DELIVERY.set(delivery)
         try:
-            return await self.clocks.within(clock, send(self.client))
+            return await self.deadlines.run(clock, send(self.client))
         except TimeoutError as error:
             if self._diagnostics.lost is not None:
                 raise self.lost(what, sent=delivery.may_have_arrived) from None
-            raise CallTimeout(self.server, what, timeout, self._diagnostics.tail(heard)) from error
+            raise CallTimeout(self.server, what, timeout, self._diagnostics.stderr_tail(heard)) from error
         except Exception as error:
             failed = self._failed(error, what)
             if failed is None:
@@ -260,8 +260,8 @@ class Session:
                 if in_flight is not None and in_flight.unanswered is not None:
                     return InputNeeded(self.server, what, in_flight.unanswered)
                 return self._translated(error, what)
-            case Unanswered():
-                return InputNeeded(self.server, what, error.asked)
+            case HandlerMissing():
+                return InputNeeded(self.server, what, error.request)
             case InputRequiredRoundsExceededError():
                 message = f"it asked more than {error.max_rounds} times in one call"
             case ValidationError():
@@ -281,9 +281,9 @@ class Session:
 
     def end(self, reason: str) -> None:
         """Release everyone who waits: their requests fail with `LinkLost`, the server is told to stop."""
-        self._diagnostics.lose(reason)
+        self._diagnostics.mark_lost(reason)
         # A moment later, because most transports know better which of them had been sent.
-        self.clocks.release(RELEASE)
+        self.deadlines.expire(RELEASE)
 
     async def _check_output(self, name: str, result: CallToolResult) -> None:
         check = self.outputs.get(name)
@@ -295,8 +295,8 @@ class Session:
         """The error that says why the session is over, and what that cut off."""
         reason = self._diagnostics.lost or "the connection is closed"
         if self._diagnostics.exit_code is not None:
-            reason = f"{reason}, {self._diagnostics.ended}"
-        if what is None and (tail := self._diagnostics.tail()):
+            reason = f"{reason}, {self._diagnostics.exit_status}"
+        if what is None and (tail := self._diagnostics.stderr_tail()):
             reason = f"{reason}; on stderr: {telling_line(tail) or tail[-1]}"
         return LinkLost(self.server, what, reason, sent=sent)
 
@@ -310,10 +310,10 @@ class Session:
                 self.end(text)
             if error.lost or error.status is None:
                 return LinkLost(self.server, what, text, sent=error.sent)
-            if wanted := wanting(error):
+            if wanted := missing_input(error):
                 return InputNeeded(self.server, what, wanted)
             return CallRejected(self.server, what, error.code, text, error.status)
-        if wanted := wanting(error):
+        if wanted := missing_input(error):
             return InputNeeded(self.server, what, wanted)
         # Also what many a server answers of its own; only the SDK's wire in memory means by it what it says.
         if error.code == CONNECTION_CLOSED and (self.gone.is_set() or self.config.transport == "memory"):

@@ -1,4 +1,4 @@
-"""Stage 3, what servers offer: all of it, and what changes."""
+"""Stage 3: list what servers offer, and keep the lists current."""
 
 from toolbus.discover.subscriptions import Subscriptions
 from toolbus.discover.watch import Discovery

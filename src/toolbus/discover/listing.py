@@ -1,11 +1,11 @@
-"""List everything a server offers: all pages, with a guard against those that never end.
+"""List everything a server offers: all pages, up to a limit.
 
-A list that fails is a note, never a failed connection. A tool whose definition is invalid is left
-out with a reason; the others live.
+A list that fails is a problem in the inventory, never a failed connection. A tool whose definition is
+invalid is quarantined with a reason; the others are kept.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -23,38 +23,38 @@ from toolbus.connect.transports.http import is_temporary
 from toolbus.core.errors import CallRejected, CallTimeout
 from toolbus.core.records import Quarantined, ToolSpec
 
-MOST_PAGES = 1_000
+MAX_PAGES = 1_000
 HEADER = b"x-mcp-header"
 Page: TypeAlias = tuple[list[Any], str | None]
 
-Kind: TypeAlias = Literal["tools", "resources", "templates", "prompts"]
-KINDS: tuple[Kind, ...] = ("tools", "resources", "templates", "prompts")
+ListKind: TypeAlias = Literal["tools", "resources", "templates", "prompts"]
+KINDS: tuple[ListKind, ...] = ("tools", "resources", "templates", "prompts")
 
 
 @dataclass(frozen=True, slots=True)
-class _List:
-    """How one kind of thing is listed; `Any` because the SDK's pages share no base with their items."""
+class _ListMethod:
+    """How to list one kind; `Any` because the SDK's pages have no common base class."""
 
-    ask: Callable[[Client, str | None], Awaitable[Any]]
+    request: Callable[[Client, str | None], Awaitable[Any]]
     items: Callable[[Any], Iterable[Any]]
     record: Callable[[str, Any], Any]
     declared: Callable[[types.ServerCapabilities], bool]
 
 
-_LISTS: dict[Kind, _List] = {
-    "resources": _List(
+_LISTS: dict[ListKind, _ListMethod] = {
+    "resources": _ListMethod(
         lambda client, cursor: client.list_resources(cursor=cursor),
         lambda page: page.resources,
         wire.resource,
         lambda capabilities: capabilities.resources is not None,
     ),
-    "templates": _List(
+    "templates": _ListMethod(
         lambda client, cursor: client.list_resource_templates(cursor=cursor),
         lambda page: page.resource_templates,
         wire.resource_template,
         lambda capabilities: capabilities.resources is not None,
     ),
-    "prompts": _List(
+    "prompts": _ListMethod(
         lambda client, cursor: client.list_prompts(cursor=cursor),
         lambda page: page.prompts,
         wire.prompt,
@@ -64,32 +64,31 @@ _LISTS: dict[Kind, _List] = {
 
 
 @dataclass(slots=True)
-class Listing:
-    """What came of listing one kind: the records, and what went wrong, if anything did."""
+class ListResult:
+    """The records of one kind, and the problem if it could not be listed completely."""
 
     records: tuple[Any, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     pages: int = 0
-    fault: str | None = None
-    may_pass: bool = False
-    """Whether the fault may be over in a moment."""
+    problem: str | None = None
+    is_temporary: bool = False
+    """Whether listing again may succeed."""
 
 
-async def listed(session: Session, kinds: Iterable[Kind] = KINDS) -> dict[Kind, Listing]:
-    """List the given kinds, all at once; raises `ToolbusError` only if the connection is gone."""
-    wanted = list(kinds)
-    results = await asyncio.gather(*(_kind(session, kind) for kind in wanted), return_exceptions=True)
+async def list_kinds(session: Session, kinds: Sequence[ListKind] = KINDS) -> dict[ListKind, ListResult]:
+    """List the given kinds concurrently; raises `ToolbusError` only if the connection is gone."""
+    results = await asyncio.gather(*(_list_kind(session, kind) for kind in kinds), return_exceptions=True)
     for result in results:
         if isinstance(result, BaseException):
             raise result
-    return dict(zip(wanted, cast("list[Listing]", results), strict=True))
+    return dict(zip(kinds, cast("list[ListResult]", results), strict=True))
 
 
-async def _kind(session: Session, kind: Kind) -> Listing:
-    # Tools are asked for in any case: servers have been seen that offer some and forget to say so.
+async def _list_kind(session: Session, kind: ListKind) -> ListResult:
+    # Tools are always listed: some servers offer tools without declaring the capability.
     if kind != "tools" and not _LISTS[kind].declared(session.client.server_capabilities):
-        return Listing()
-    listing = Listing()
+        return ListResult()
+    result = ListResult()
     records: list[Any] = []
     deadline = asyncio.get_running_loop().time() + session.config.timeouts.list
     cursor: str | None = None
@@ -98,57 +97,59 @@ async def _kind(session: Session, kind: Kind) -> Listing:
         while True:
             remaining = max(0.001, deadline - asyncio.get_running_loop().time())
             page, cursor = await _PAGES.get(kind, _page)(session, kind, cursor, remaining)
-            listing.pages += 1
+            result.pages += 1
             records += page
             if not cursor:
                 break
-            if cursor in seen or listing.pages >= MOST_PAGES:
-                listing.fault = f"{kind}: stopped after {listing.pages} pages that would not end"
+            if cursor in seen or result.pages >= MAX_PAGES:
+                result.problem = f"{kind}: stopped after {result.pages} pages because the list does not end"
                 break
             seen.add(cursor)
     except (CallRejected, CallTimeout) as error:
         if kind != "tools" or session.client.server_capabilities.tools is not None:
-            listing.fault = f"{kind} could not be listed: {error.problem}"
-            listing.may_pass = isinstance(error, CallTimeout) or is_temporary(error.status or 0)
+            result.problem = f"{kind} could not be listed: {error.problem}"
+            result.is_temporary = isinstance(error, CallTimeout) or is_temporary(error.status or 0)
     if kind == "tools":
-        records, listing.quarantined = _sorted_out(records)
+        records, result.quarantined = _deduplicated(records)
         session.outputs = {
             tool.origin.tool: OutputCheck(tool.output_schema) for tool in records if tool.output_schema
         }
-    listing.records = tuple(records)
-    return listing
+    result.records = tuple(records)
+    return result
 
 
-async def _page(session: Session, kind: Kind, cursor: str | None, timeout: float) -> Page:
-    how, what = _LISTS[kind], f"the list of {kind}"
+async def _page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
+    method, what = _LISTS[kind], f"the list of {kind}"
     try:
-        page = await session.request(what, lambda client: how.ask(client, cursor), timeout)
+        page = await session.request(what, lambda client: method.request(client, cursor), timeout)
     except CallRejected as error:
-        if session.result_filter.sifting or not isinstance(error.__cause__, ValidationError):
+        if session.result_filter.drops_invalid or not isinstance(error.__cause__, ValidationError):
             raise
-        # The SDK refuses a page for one bad item: have the bad ones taken out, and ask again.
-        session.result_filter.sifting = True
-        page = await session.request(what, lambda client: how.ask(client, cursor), timeout)
-    return [how.record(session.server, item) for item in how.items(page)], page.next_cursor
+        # The SDK refuses a page because of one invalid item: drop those, and list again.
+        session.result_filter.drops_invalid = True
+        page = await session.request(what, lambda client: method.request(client, cursor), timeout)
+    return [method.record(session.server, item) for item in method.items(page)], page.next_cursor
 
 
-async def _tools_page(session: Session, kind: Kind, cursor: str | None, timeout: float) -> Page:
+async def _tools_page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
     page = await session.tools_page(cursor, timeout)
     items = page.get("tools")
     if not isinstance(items, list):
-        raise CallRejected(session.server, "the list of tools", INTERNAL_ERROR, "the answer holds no list")
-    _learn_tasks(session, cast("list[Any]", items))
-    following = page.get("nextCursor")
+        raise CallRejected(
+            session.server, "the list of tools", INTERNAL_ERROR, "the response contains no list"
+        )
+    _record_task_tools(session, cast("list[Any]", items))
+    next_cursor = page.get("nextCursor")
     records = [tool_spec(session.server, item) for item in cast("list[Any]", items)]
     if session.era == "modern":
-        headed = {r.name for r in records if isinstance(r, ToolSpec) and HEADER in to_json(r.input_schema)}
-        if headed:
-            records = await _with_headers(session, records, headed, cursor, timeout)
-    return records, following if isinstance(following, str) else None
+        names = {r.name for r in records if isinstance(r, ToolSpec) and HEADER in to_json(r.input_schema)}
+        if names:
+            records = await _check_headers(session, records, names, cursor, timeout)
+    return records, next_cursor if isinstance(next_cursor, str) else None
 
 
-def _learn_tasks(session: Session, items: list[Any]) -> None:
-    """Note the tools that a server of the legacy era runs as tasks only, if it says that it has tasks."""
+def _record_task_tools(session: Session, items: list[Any]) -> None:
+    """Remember the tools that a legacy server runs only as tasks, if it declares that it supports tasks."""
     tasks = session.client.server_capabilities.tasks
     offered = tasks and tasks.requests and tasks.requests.tools and tasks.requests.tools.call is not None
     for item in items if offered and session.era == "legacy" else ():
@@ -161,24 +162,24 @@ def _learn_tasks(session: Session, items: list[Any]) -> None:
                 pass
 
 
-async def _with_headers(
+async def _check_headers(
     session: Session,
     records: list[ToolSpec | Quarantined],
-    headed: set[str],
+    names: set[str],
     cursor: str | None,
     timeout: float,
 ) -> list[ToolSpec | Quarantined]:
-    """Some arguments go into headers: have the SDK learn which, and leave out the tools it must not use."""
+    """Let the SDK learn which arguments of these tools go into headers; quarantine those it refuses."""
 
-    async def ask(client: Client) -> types.ListToolsResult:
-        with session.result_filter.sifting_tools():
+    async def list_tools(client: Client) -> types.ListToolsResult:
+        with session.result_filter.dropping_invalid_tools():
             return await client.list_tools(cursor=cursor)
 
-    page = await session.request("the list of tools", ask, timeout)
-    unusable = headed - {tool.name for tool in page.tools}
+    page = await session.request("the list of tools", list_tools, timeout)
+    invalid = names - {tool.name for tool in page.tools}
     return [
         Quarantined(tool=record.name, reason="its x-mcp-header annotations are invalid")
-        if isinstance(record, ToolSpec) and record.name in unusable
+        if isinstance(record, ToolSpec) and record.name in invalid
         else record
         for record in records
     ]
@@ -187,19 +188,19 @@ async def _with_headers(
 _PAGES = {"tools": _tools_page}
 
 
-def _sorted_out(records: list[ToolSpec | Quarantined]) -> tuple[list[ToolSpec], tuple[Quarantined, ...]]:
+def _deduplicated(records: list[ToolSpec | Quarantined]) -> tuple[list[ToolSpec], tuple[Quarantined, ...]]:
     distinct: dict[str, ToolSpec] = {}
-    bad: list[Quarantined] = []
+    quarantined: list[Quarantined] = []
     for record in records:
         if isinstance(record, Quarantined):
-            bad.append(record)
+            quarantined.append(record)
         elif record.name in distinct:
-            bad.append(
+            quarantined.append(
                 Quarantined(
                     tool=record.name, reason="the server lists this name twice; the first one is used"
                 )
             )
         else:
             distinct[record.name] = record
-    # Sorted, because some servers list in another order every time, and prompt caches would miss.
-    return [distinct[name] for name in sorted(distinct)], tuple(bad)
+    # Sorted, because some servers change the order on every request, which would defeat prompt caches.
+    return [distinct[name] for name in sorted(distinct)], tuple(quarantined)

@@ -1,7 +1,7 @@
-"""Resources whose changes somebody wants to hear of, in both eras, over every lost connection.
+"""Subscriptions to resources, in both eras; they survive a lost connection.
 
-In the legacy era each is a request of its own. In the modern one all are named when a stream is opened: for
-another one a new stream is opened before the old one is left, so that no change falls between them.
+In the legacy era each subscription is a request. In the modern era a stream names all of them when it is
+opened: to add one, a new stream is opened before the old one is closed, so that no change is missed.
 """
 
 import asyncio
@@ -19,91 +19,91 @@ from toolbus.core.events import Emit, ResourceUpdated
 
 logger = logging.getLogger("toolbus")
 
-LISTEN_AGAIN = 1.0
-"""Seconds before what was lost is asked for again; ever longer while it is refused."""
-LISTEN_AGAIN_AT_MOST = 60.0
+RETRY_DELAY = 1.0
+"""Seconds before a lost subscription is requested again; doubled after each refusal."""
+MAX_RETRY_DELAY = 60.0
 
 
 class Subscriptions:
-    """Those of one server."""
+    """The subscriptions of one server."""
 
     def __init__(self, server: str, emit: Emit) -> None:
         self._server = server
         self._emit = emit
-        self._wanted: Counter[str] = Counter()
-        """How many want each; the last one who leaves ends it."""
+        self._subscribers: Counter[str] = Counter()
+        """How many subscribers each URI has; it is unsubscribed when the last one leaves."""
         self._listening: asyncio.Task[None] | None = None
-        self._changing = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     @property
     def any(self) -> bool:
-        """Whether there is one."""
-        return bool(self._wanted)
+        """Whether there are any."""
+        return bool(self._subscribers)
 
     def updated(self, uri: str) -> None:
-        """The server says that a resource changed: one that is subscribed to, or a part of one."""
-        if any(f"{uri}/".startswith(f"{wanted.removesuffix('/')}/") for wanted in self._wanted):
+        """Emit that a resource changed, if it or a parent of it is subscribed to."""
+        if any(f"{uri}/".startswith(f"{parent.removesuffix('/')}/") for parent in self._subscribers):
             self._emit(ResourceUpdated(server=self._server, uri=uri))
 
     async def add(self, session: Session, uri: str, timeout: float) -> None:
-        """Hear of a resource from now on; `CallRejected` if the server does not tell."""
+        """Subscribe to a resource; raises `CallRejected` if the server does not support it."""
         resources = session.client.server_capabilities.resources
         if resources is None or not resources.subscribe:
             raise self._rejected(uri, "the server does not offer subscriptions")
-        async with self._changing:
-            if uri not in self._wanted:
+        async with self._lock:
+            if uri not in self._subscribers:
                 if session.era == "legacy":
                     await requests.subscribe(session, uri, timeout)
                 else:
-                    await self._listen_to(session, {*self._wanted, uri}, uri, timeout)
-            self._wanted[uri] += 1
+                    await self._listen_to(session, {*self._subscribers, uri}, uri, timeout)
+            self._subscribers[uri] += 1
 
     async def remove(self, session: Session, uri: str, timeout: float) -> None:
-        """Hear no more of it, once nobody else wants to."""
-        async with self._changing:
-            if uri not in self._wanted:
+        """Remove one subscriber; the last one unsubscribes."""
+        async with self._lock:
+            if uri not in self._subscribers:
                 return
-            self._wanted[uri] -= 1
-            if self._wanted[uri] > 0:
+            self._subscribers[uri] -= 1
+            if self._subscribers[uri] > 0:
                 return
-            del self._wanted[uri]
+            del self._subscribers[uri]
             if session.era == "legacy":
                 await requests.subscribe(session, uri, timeout, on=False)
-            elif self._wanted:
-                await self._listen_to(session, set(self._wanted), uri, timeout)
+            elif self._subscribers:
+                await self._listen_to(session, set(self._subscribers), uri, timeout)
             else:
-                await self._leave()
+                await self._stop_listening()
 
     async def attend(self, session: Session) -> None:
-        """Keep them up while the session lives; what is known already is told as a change."""
-        known = list(self._wanted)
+        """Renew the subscriptions for a session and keep them; each renewed resource counts as changed."""
+        known = list(self._subscribers)
         try:
             await self._renew(session, known)
             for uri in known:
-                # Nothing is replayed: nobody knows what happened while the connection was away.
+                # Changes are not replayed: it may have changed while the connection was down.
                 self.updated(uri)
             await session.gone.wait()
         finally:
-            await self._leave()
+            await self._stop_listening()
 
     async def _renew(self, session: Session, known: list[str]) -> None:
-        """Subscribe again to what was known; what fails for a moment is tried again after a pause."""
-        pause = LISTEN_AGAIN
+        """Subscribe again to the known URIs; temporary failures are retried after a delay."""
+        delay = RETRY_DELAY
         left = [known] if session.era == "modern" else [[uri] for uri in known]
         while left and not session.gone.is_set():
-            async with self._changing:
-                left = [uris for uris in left if not await self._settled(session, uris)]
+            async with self._lock:
+                left = [uris for uris in left if not await self._resubscribed(session, uris)]
             if left:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, LISTEN_AGAIN_AT_MOST)
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, MAX_RETRY_DELAY)
 
-    async def _settled(self, session: Session, uris: list[str]) -> bool:
-        """Whether these are subscribed to again, or never will be."""
+    async def _resubscribed(self, session: Session, uris: list[str]) -> bool:
+        """Subscribe again; returns False if it should be retried."""
         timeout = session.config.timeouts.list
-        wanted = [uri for uri in uris if uri in self._wanted]  # others may have left meanwhile
+        wanted = [uri for uri in uris if uri in self._subscribers]  # some may have been removed meanwhile
         try:
             if wanted and session.era == "modern":
-                await self._listen_to(session, set(self._wanted), wanted[0], timeout)
+                await self._listen_to(session, set(self._subscribers), wanted[0], timeout)
             elif wanted:
                 await requests.subscribe(session, wanted[0], timeout)
         except ToolbusError as error:
@@ -112,16 +112,16 @@ class Subscriptions:
         return True
 
     async def _listen_to(self, session: Session, uris: set[str], uri: str, timeout: float) -> None:
-        """Open a stream for these addresses in place of the present one, if the server agrees to `uri`."""
-        agreed: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
-        fresh = asyncio.create_task(self._listen(session, uris, agreed))
+        """Open a stream for these URIs and close the current one, if the server honors `uri`."""
+        honored: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
+        listening = asyncio.create_task(self._listen(session, uris, honored))
         try:
             async with asyncio.timeout(timeout):
-                honoured = await asyncio.shield(agreed)
-            if uri in uris and uri not in honoured:
-                raise self._rejected(uri, "the server does not tell of changes to it")
+                accepted = await asyncio.shield(honored)
+            if uri in uris and uri not in accepted:
+                raise self._rejected(uri, "the server does not report changes to it")
         except BaseException as error:
-            await _ended(fresh)
+            await _cancel(listening)
             if isinstance(error, TimeoutError):
                 raise CallTimeout(self._server, f"subscribing to {uri!r}", timeout) from error
             if session.gone.is_set():
@@ -130,39 +130,39 @@ class Subscriptions:
                 status = error.status if isinstance(error, WireError) else None
                 raise self._rejected(uri, error.message, status) from error
             raise
-        old, self._listening = self._listening, fresh
-        await _ended(old)
+        old, self._listening = self._listening, listening
+        await _cancel(old)
 
     async def _listen(
-        self, session: Session, uris: set[str], agreed: "asyncio.Future[frozenset[str]]"
+        self, session: Session, uris: set[str], honored: "asyncio.Future[frozenset[str]]"
     ) -> None:
-        """Hear of them until cancelled; a stream that is lost is opened again."""
+        """Listen for changes until cancelled; a lost stream is opened again."""
         while not session.gone.is_set():
             try:
                 async with session.client.listen(resource_subscriptions=sorted(uris)) as subscription:
-                    if not agreed.done():
-                        agreed.set_result(frozenset(subscription.honored.resource_subscriptions or ()))
+                    if not honored.done():
+                        honored.set_result(frozenset(subscription.honored.resource_subscriptions or ()))
                     else:
                         for uri in uris:
-                            self.updated(uri)  # what changed meanwhile was told to nobody
+                            self.updated(uri)  # a change in the meantime was not reported
                     async for _ in subscription:
-                        pass  # each event also arrives as the notice of the legacy era
+                        pass  # each event also arrives as a legacy notification
             except (SubscriptionLost, MCPError, TimeoutError) as error:
-                if not agreed.done():
+                if not honored.done():
                     lost = error if isinstance(error, MCPError) else MCPError(METHOD_NOT_FOUND, str(error))
-                    agreed.set_exception(lost)
+                    honored.set_exception(lost)
                     return
-            await asyncio.sleep(LISTEN_AGAIN)
+            await asyncio.sleep(RETRY_DELAY)
 
-    async def _leave(self) -> None:
+    async def _stop_listening(self) -> None:
         old, self._listening = self._listening, None
-        await _ended(old)
+        await _cancel(old)
 
     def _rejected(self, uri: str, reason: str, status: int | None = None) -> CallRejected:
         return CallRejected(self._server, f"subscribing to {uri!r}", METHOD_NOT_FOUND, reason, status)
 
 
-async def _ended(listening: asyncio.Task[None] | None) -> None:
+async def _cancel(listening: asyncio.Task[None] | None) -> None:
     if listening is not None:
         listening.cancel()
         await asyncio.wait({listening})

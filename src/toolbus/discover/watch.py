@@ -1,8 +1,8 @@
 """Keep one server's inventory current.
 
-Both eras end in one path: a notice marks a list as dirty; a moment later it is listed again and
-published as a whole. A list that fails then is kept as it was, marked stale, and asked for again after
-a pause if the failure may pass.
+In both eras a notification marks a list as dirty; shortly after, it is listed again and published as a
+whole. If that fails, the last list is kept and marked as stale, and listed again after a delay if the
+failure is temporary.
 """
 
 import asyncio
@@ -20,21 +20,21 @@ from toolbus.connect.transports.http import is_temporary
 from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
 from toolbus.core.events import Emit, Warned
 from toolbus.core.records import Inventory
-from toolbus.discover.listing import KINDS, Kind, Listing, listed
+from toolbus.discover.listing import KINDS, ListKind, ListResult, list_kinds
 from toolbus.discover.subscriptions import Subscriptions
 
 logger = logging.getLogger("toolbus")
 
 DEBOUNCE = 0.05
-"""Seconds in which several notices count as one."""
-LISTENING = 1.0
-"""Seconds to wait for a server to say that it will send notices."""
-AGAIN = 1.0
-"""Seconds before what failed is tried again, at first; then ever longer."""
-AGAIN_AT_MOST = 60.0
+"""Seconds in which several notifications count as one."""
+LISTEN_TIMEOUT = 1.0
+"""Seconds to wait for a server to acknowledge that it will send notifications."""
+RETRY_DELAY = 1.0
+"""Seconds before the first retry; doubled for each one after."""
+MAX_RETRY_DELAY = 60.0
 NOT_OFFERED = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 
-NOTICES: dict[str, tuple[Kind, ...]] = {
+NOTIFICATIONS: dict[str, tuple[ListKind, ...]] = {
     "notifications/tools/list_changed": ("tools",),
     "notifications/resources/list_changed": ("resources", "templates"),
     "notifications/prompts/list_changed": ("prompts",),
@@ -42,44 +42,45 @@ NOTICES: dict[str, tuple[Kind, ...]] = {
 
 
 class Discovery:
-    """The observer of a link: lists when it opens, listens while it is up."""
+    """The observer of a link: lists when a session opens, and listens while it is up."""
 
     def __init__(self, server: str, publish: Callable[[], None], emit: Emit) -> None:
         self._server = server
         self._publish = publish
         self._emit = emit
-        self._dirty: set[Kind] = set()
+        self._dirty: set[ListKind] = set()
         self._noticed = asyncio.Event()
         self._listening = asyncio.Event()
         self._listing = False
-        """Whether listing has begun: what changes before a stream is open is found only by looking."""
+        """Whether listing has begun: a change before the stream is open is found only by listing again."""
         self._listed = asyncio.Event()
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.inventory = Inventory()
         self.subscriptions = Subscriptions(server, emit)
 
     @property
     def needed(self) -> bool:
-        """Whether anybody is subscribed to a resource."""
+        """Whether there are subscriptions to resources."""
         return self.subscriptions.any
 
     async def opened(self, session: Session) -> None:
         """List everything and publish it."""
-        # First listen, then list: a change in between would be told to nobody.
+        # Listen first, then list: otherwise a change in between would be missed.
         with suppress(TimeoutError):
-            async with asyncio.timeout(LISTENING):
+            async with asyncio.timeout(LISTEN_TIMEOUT):
                 await self._listening.wait()
         await self._set_log_level(session)
         self._listing = True
-        # After a loss the last good list stays where the new one cannot be had.
-        self._take(await listed(session), session, keep=self.inventory != Inventory())
+        # After a reconnect, keep the last list of each kind that cannot be listed.
+        self._update(await list_kinds(session), session, keep=self.inventory != Inventory())
         self._listed.set()
 
     async def _set_log_level(self, session: Session) -> None:
-        """Say what is to be logged, if the config does; in the modern era every request says it."""
+        """Set the log level of the config on a legacy server; modern requests carry it."""
         level = session.config.log_level
-        told = session.era == "modern" or session.client.server_capabilities.logging is None
-        if level is None or level == "off" or told:
+        if session.era == "modern" or session.client.server_capabilities.logging is None:
+            return
+        if level is None or level == "off":
             return
         try:
             await requests.set_log_level(session, level)
@@ -87,26 +88,26 @@ class Discovery:
             self._warn(f"its log level could not be set: {error.problem}")
 
     def noticed(self, method: str, uri: str | None = None) -> None:
-        """A notice of the server; what it does not concern is ignored."""
+        """Handle a notification of the server; others than changes are ignored."""
         if uri is not None:
             self.subscriptions.updated(uri)
-        if kinds := NOTICES.get(method):
+        if kinds := NOTIFICATIONS.get(method):
             self._dirty.update(kinds)
             self._noticed.set()
 
     async def attend(self, session: Session) -> None:
-        """Listen and list again, until cancelled."""
-        work = [
-            asyncio.create_task(one)
-            for one in (self._relist(session), self._listen(session), self.subscriptions.attend(session))
+        """Listen, and list again after changes, until cancelled."""
+        tasks = [
+            asyncio.create_task(work)
+            for work in (self._relist(session), self._listen(session), self.subscriptions.attend(session))
         ]
         try:
-            await asyncio.gather(*work)
+            await asyncio.gather(*tasks)
         finally:
-            # Also when one of them failed: none may outlive the session.
-            for one in work:
-                one.cancel()
-            await asyncio.wait(work)
+            # Also if one of them failed: none may outlive the session.
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
             self._listening.clear()
             self._noticed.clear()
             self._dirty.clear()
@@ -114,25 +115,25 @@ class Discovery:
             self._listing = False
 
     async def _relist(self, session: Session) -> None:
-        pause = AGAIN
+        delay = RETRY_DELAY
         await self._listed.wait()
         while not session.gone.is_set():
             with suppress(TimeoutError):
-                async with asyncio.timeout(pause if self._dirty else None):
+                async with asyncio.timeout(delay if self._dirty else None):
                     await self._noticed.wait()
             await asyncio.sleep(DEBOUNCE)
-            kinds: tuple[Kind, ...] = tuple(kind for kind in KINDS if kind in self._dirty)
+            kinds: tuple[ListKind, ...] = tuple(kind for kind in KINDS if kind in self._dirty)
             self._dirty.clear()
             self._noticed.clear()
             try:
-                self._take(await listed(session, kinds), session, keep=True)
-            except ToolbusError as error:  # one request broke off, or the link is going down
+                self._update(await list_kinds(session, kinds), session, keep=True)
+            except ToolbusError as error:  # a request failed, or the link is going down
                 logger.debug("%s", error)
                 self._dirty.update(kinds)
-            pause = min(pause * 2, AGAIN_AT_MOST) if self._dirty else AGAIN
+            delay = min(delay * 2, MAX_RETRY_DELAY) if self._dirty else RETRY_DELAY
 
     async def _listen(self, session: Session) -> None:
-        """In the modern era a server sends notices only while someone listens."""
+        """Open the stream without which a modern server sends no notifications."""
         capabilities = session.client.server_capabilities
         tools = bool(capabilities.tools and capabilities.tools.list_changed)
         prompts = bool(capabilities.prompts and capabilities.prompts.list_changed)
@@ -140,7 +141,7 @@ class Discovery:
         if session.era == "legacy" or not (tools or prompts or resources):
             self._listening.set()
             return
-        pause = AGAIN
+        delay = RETRY_DELAY
         while not session.gone.is_set():
             try:
                 async with session.client.listen(
@@ -148,63 +149,63 @@ class Discovery:
                     prompts_list_changed=prompts,
                     resources_list_changed=resources,
                 ) as subscription:
-                    pause = AGAIN
+                    delay = RETRY_DELAY
                     self._listening.set()
                     if self._listing:
-                        # Nothing is replayed: what changed until now is found only by looking.
+                        # Changes are not replayed: list everything again.
                         self._dirty.update(KINDS)
                         self._noticed.set()
                     async for _ in subscription:
-                        pass  # each event also arrives as the notice of the legacy era
+                        pass  # each event also arrives as a legacy notification
             except SubscriptionLost:
                 pass
             except MCPError as error:
                 if isinstance(error, WireError) and error.lost:
                     session.end(error.message)
                     return
-                logger.debug("server %r does not send change notices: %s", self._server, error)
-                self._listening.set()  # nobody waits for a server that refuses
-                if not _may_pass(error):
+                logger.debug("server %r does not send change notifications: %s", self._server, error)
+                self._listening.set()  # it refuses: do not wait for it
+                if not _is_temporary(error):
                     return
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, AGAIN_AT_MOST)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, MAX_RETRY_DELAY)
 
-    def _take(self, found: dict[Kind, Listing], session: Session, *, keep: bool) -> None:
+    def _update(self, results: dict[ListKind, ListResult], session: Session, *, keep: bool) -> None:
         before, now = self.inventory, self.inventory if keep else Inventory()
-        self._dirty.update(kind for kind, listing in found.items() if listing.may_pass)
-        faults = {kind: listing.fault for kind, listing in found.items() if listing.fault}
-        for kind, listing in found.items():
-            if not (keep and listing.fault):
-                now = replace(now, **{kind: listing.records})
-        tools = found.get("tools")
-        if tools is not None and not (keep and tools.fault):
+        self._dirty.update(kind for kind, result in results.items() if result.is_temporary)
+        problems = tuple(result.problem for result in results.values() if result.problem)
+        for kind, result in results.items():
+            if not (keep and result.problem):
+                now = replace(now, **{kind: result.records})
+        tools = results.get("tools")
+        if tools is not None and not (keep and tools.problem):
             now = replace(now, quarantined=tools.quarantined, pages=tools.pages)
         self.inventory = replace(
             now,
             instructions=session.client.instructions,
-            notes=tuple(faults.values()),
-            stale=keep and bool(faults),
+            notes=problems,
+            stale=keep and bool(problems),
         )
-        self._warn_of_news(before, session.result_filter.left_out)
+        self._warn_of_news(before, session.result_filter.dropped)
         self._publish()
 
-    def _warn_of_news(self, before: Inventory, left_out: list[str]) -> None:
+    def _warn_of_news(self, before: Inventory, dropped: list[str]) -> None:
         now = self.inventory
-        for message in left_out:
-            if message not in self._told:
-                self._told.add(message)
+        for message in dropped:
+            if message not in self._reported:
+                self._reported.add(message)
                 self._warn(message)
-        left_out.clear()
+        dropped.clear()
         for note in now.notes:
             if note not in before.notes:
                 self._warn(note + ("; the last good list is kept" if now.stale else ""))
-        for bad in now.quarantined:
-            if bad not in before.quarantined:
-                self._warn(f"left out: {bad.reason}", bad.tool)
+        for tool in now.quarantined:
+            if tool not in before.quarantined:
+                self._warn(f"left out: {tool.reason}", tool.tool)
         if not now.tools and (before.tools or before == Inventory()):
-            self._warn(f"connected, but it offers no tools: {self._why_none()}")
+            self._warn(f"connected, but it offers no tools: {self._no_tools_reason()}")
 
-    def _why_none(self) -> str:
+    def _no_tools_reason(self) -> str:
         if self.inventory.notes:
             return self.inventory.notes[0]
         if self.inventory.quarantined:
@@ -216,8 +217,8 @@ class Discovery:
         self._emit(Warned(server=self._server, message=message, tool=tool))
 
 
-def _may_pass(error: MCPError) -> bool:
-    """Whether a refusal may be over in a moment, rather than mean that it is not offered."""
+def _is_temporary(error: MCPError) -> bool:
+    """Whether a retry may succeed, because the error does not mean that it is not offered."""
     if isinstance(error, WireError) and error.status is not None:
         return is_temporary(error.status)
     return error.code not in NOT_OFFERED

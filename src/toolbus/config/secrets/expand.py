@@ -11,48 +11,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolbus.config.model import ServerConfig
-from toolbus.config.secrets.literals import literal_secrets
-from toolbus.config.secrets.lookup import Found, Missing, Secrets
-from toolbus.config.secrets.redact import (
-    names_credential,
-    proxy_secrets,
-    redacted,
-    redacted_json,
-    shown_url,
-    spellings,
-    url_secrets,
-)
+from toolbus.config.secrets.redact import Redactor, names_credential, proxy_secrets, shown_url, url_secrets
 from toolbus.config.secrets.reference import Reference, masked, parsed
 from toolbus.core.errors import ConfigError, SecretMissing
-from toolbus.core.records import JSON
 
 __all__ = ["Resolved", "Secrets", "resolved"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Resolved:
-    """The values a connection is made with; `auth` has become a header."""
+    """The values a connection is made with."""
 
     command: str | None = None
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     url: str | None = None
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    static_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    token: str | None = None
+    """The bearer token of `auth`."""
     cwd: str | None = None
     folder: Path | None = None
     """Where the config is."""
     public_url: str | None = None
     """The URL for messages: references, user info and query values are `***`."""
-    hidden: tuple[str, ...] = ()
-    """What `redacted` replaces, longest first."""
+    redacted: Redactor = field(default_factory=Redactor)
 
-    def redacted(self, text: str) -> str:
-        """The text with every secret of this server replaced by `***`."""
-        return redacted(text, self.hidden)
-
-    def redacted_json(self, value: JSON) -> JSON:
-        """The JSON value with every secret of this server replaced by `***`; it stays JSON."""
-        return redacted_json(value, self.hidden)
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Every header that the config adds to requests, for display."""
+        bearer = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
+        return {**self.static_headers, **bearer}
 
     def __repr__(self) -> str:
         names = ("command", "args", "env", "url", "headers", "cwd")
@@ -87,7 +75,6 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     if (token := values.get("auth.token")) is not None:
         token = re.sub(r"^Bearer\s+", "", token, flags=re.IGNORECASE)
         sensitive.append(token)
-        headers["Authorization"] = f"Bearer {token}"
     url, cwd = values.get("url"), values.get("cwd")
     sensitive += [secret.value for secret in literal_secrets(config)]
     sensitive += [*proxy_secrets(os.environ), *proxy_secrets(env)]
@@ -96,11 +83,12 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         args=tuple(values[f"args[{index}]"] for index in range(len(config.args))),
         env=env,
         url=url,
-        headers=headers,
+        static_headers=headers,
+        token=token,
         cwd=secrets.located(cwd) if cwd else None,
         folder=secrets.folder,
         public_url=None if config.url is None else shown_url(masked(config.url)),
-        hidden=spellings([*sensitive, *url_secrets(url or "")]),
+        redacted=Redactor([*sensitive, *url_secrets(url or "")]),
     )
 
 

@@ -110,6 +110,28 @@ def redacted_json(value: JSON, secrets: tuple[str, ...]) -> JSON:
     return rewritten_json(value, hidden) if secrets else value
 
 
+class Redactor:
+    """Replaces the secrets of one server by `***`, also those that it learns later."""
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._secrets = set(secrets)
+        self._spellings = spellings(self._secrets)
+
+    def learn(self, secret: str) -> None:
+        """Replace this secret too from now on."""
+        if secret not in self._secrets:
+            self._secrets.add(secret)
+            self._spellings = spellings(self._secrets)
+
+    def __call__(self, text: str) -> str:
+        """The text without the secrets."""
+        return redacted(text, self._spellings)
+
+    def json(self, value: JSON) -> JSON:
+        """The JSON value without the secrets; it stays JSON."""
+        return redacted_json(value, self._spellings)
+
+
 @lru_cache(maxsize=256)
 def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile("|".join(map(_form, secrets)))

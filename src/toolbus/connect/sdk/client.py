@@ -1,8 +1,8 @@
-"""The SDK's `Client` over a dispatcher of ours.
+"""The SDK's `Client` over our own dispatcher.
 
-A private name of the SDK is held here: `Client._connect`, the function a client calls to get its
-dispatcher. The other one that toolbus uses is in `lean.py`. `tests/test_sdk_seam.py` says so when the
-SDK changes one of them.
+This uses a private name of the SDK: `Client._connect`, the function a client calls to get its
+dispatcher. `fast_call.py` uses the other one. `tests/test_sdk_seam.py` fails when the SDK changes
+one of them.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -15,19 +15,19 @@ from mcp.shared.dispatcher import Dispatcher
 from mcp_types import Implementation, LoggingLevel
 
 from toolbus.connect.handlers import RequestHandler
-from toolbus.connect.sdk.input_required import Tasks
+from toolbus.connect.sdk.input_required import TasksExtension
 from toolbus.connect.sdk.result_filter import ResultFilter
 
 Connector = Callable[[AsyncExitStack, str, bool], Awaitable[Dispatcher[Any]]]
 
 
-def connector_of(server: Any) -> Connector:
-    """How the SDK itself would reach an in-process server."""
+def memory_connector(server: Any) -> Connector:
+    """The SDK's own way to connect to an in-process server."""
     return Client(server, cache=None)._connect  # pyright: ignore[reportPrivateUsage]  # the seam
 
 
 @asynccontextmanager
-async def opened_client(
+async def connected_client(
     connect: Connector,
     *,
     mode: str,
@@ -37,37 +37,36 @@ async def opened_client(
     log_level: LoggingLevel | None,
     handler: RequestHandler,
 ) -> AsyncGenerator[tuple[Client, ResultFilter]]:
-    """A connected client whose every message passes a result_filter."""
-    sieves: list[ResultFilter] = []
+    """A connected client, and the filter that every message passes."""
+    filters: list[ResultFilter] = []
 
-    async def through_sieve(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> Dispatcher[Any]:
-        result_filter = ResultFilter(await connect(stack, mode, raise_exceptions))
-        sieves.append(result_filter)
-        return result_filter
+    async def connect_filtered(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> Dispatcher[Any]:
+        filters.append(ResultFilter(await connect(stack, mode, raise_exceptions)))
+        return filters[0]
 
     client = Client(
-        _Nowhere(),
+        _UnusedTransport(),
         mode=mode,
         client_info=client_info,
         message_handler=message_handler,
         logging_callback=logging_callback,
-        # In the modern era a server tells its log only to who asks for it.
+        # In the modern era a server sends its log only on request.
         log_level=log_level,
-        extensions=[Tasks()],
+        extensions=[TasksExtension()],
         **handler.callbacks,
-        # Our catalog is the cache; the client's would copy every listing deeply, twice.
+        # Our catalog is the cache; the client's would deep-copy every list, twice.
         cache=None,
     )
-    client._connect = through_sieve  # pyright: ignore[reportPrivateUsage]  # the seam
+    client._connect = connect_filtered  # pyright: ignore[reportPrivateUsage]  # the seam
     async with client:
-        sieves[0].version = client.protocol_version
-        yield client, sieves[0]
+        filters[0].version = client.protocol_version
+        yield client, filters[0]
 
 
-class _Nowhere:
-    """Takes the place of the transport that `Client` would open itself."""
+class _UnusedTransport:
+    """Stands in for the transport that `Client` would open itself."""
 
     async def __aenter__(self) -> Any:
-        raise AssertionError("the SDK no longer asks Client._connect for its dispatcher")
+        raise AssertionError("the SDK no longer calls Client._connect for its dispatcher")
 
     async def __aexit__(self, *_: object) -> None: ...

@@ -1,10 +1,10 @@
-"""The SDK's two busiest requests, `tools/call` and `tools/list`, with every answer looked at once.
+"""The SDK's two most frequent requests, `tools/call` and `tools/list`, with each response validated once.
 
-The SDK builds two models to send a call, validates the answer against the schema of the protocol
-version, dumps that again, and then validates it a second time. `Client.call_tool`, which drives
-multi-round-trip requests and header mismatches, stays as it is and finds this in the session's place.
-What is not a plain first call is handed to the SDK's own. A page of tools is given as it came: our
-records are made of it directly.
+The SDK builds two models to send a call, validates the response against the schema of the protocol
+version, dumps it again, and validates it a second time. This replaces the session's `call_tool` for plain
+first calls; everything else goes to the SDK's own. `Client.call_tool`, which drives multi-round-trip
+requests and header mismatches, is not changed. A page of tools is returned as it was received: our records
+are built from it directly.
 """
 
 from collections.abc import Awaitable, Callable, Set
@@ -17,16 +17,16 @@ from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value
 from pydantic import TypeAdapter
 
 from toolbus.connect.in_flight import CURRENT
-from toolbus.connect.sdk.input_required import SUSPENDING, Started, TaskResult, look
+from toolbus.connect.sdk.input_required import SUSPENDING, TaskResult, TaskStarted, check_input_required
 from toolbus.connect.sdk.result_filter import ResultFilter
 
-_answer: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
+_call_response: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
 
 
 class CheckOutput(Protocol):
-    """Looks at a result that is no failure."""
+    """Checks a result that is not an error."""
 
     async def __call__(self, name: str, result: types.CallToolResult) -> None: ...
 
@@ -39,14 +39,14 @@ def use_fast_calls(
     handled: frozenset[str],
     tasks_only: Set[str],
 ) -> None:
-    """Have the client's calls go the short way; `check_output` sees every result that is no failure.
+    """Make the client's calls fast; `check_output` checks every result that is not an error.
 
-    `handled` names the requests of a server that somebody here answers, `tasks_only` the tools that a server
-    of the legacy era has to make a task of.
+    `handled` names the server's requests that have a handler, `tasks_only` the tools that a legacy server
+    runs only as tasks.
     """
     session = client.session
-    thorough = cast("Callable[..., Awaitable[Any]]", session.call_tool)
-    stamp = _stamping(client)
+    sdk_call_tool = cast("Callable[..., Awaitable[Any]]", session.call_tool)
+    stamp = _install_stamp(client)
 
     async def call_tool(
         name: str,
@@ -59,7 +59,7 @@ def use_fast_calls(
         **more: Any,
     ) -> Any:
         if input_responses is not None or request_state is not None or more.get("meta") is not None:
-            result = await thorough(
+            result = await sdk_call_tool(
                 name,
                 arguments,
                 read_timeout_seconds,
@@ -80,46 +80,46 @@ def use_fast_calls(
             if progress_callback is not None:
                 options["on_progress"] = progress_callback
             raw = await result_filter.send_raw_request("tools/call", request["params"], options)
-            result = _read(raw, as_task=name in tasks_only)
+            result = _parse_result(raw, as_task=name in tasks_only)
             if isinstance(result, types.CallToolResult) and not result.is_error:
                 await check_output(name, result)
         if isinstance(result, types.InputRequiredResult):
-            look(result, server, CURRENT.get(), handled)
+            check_input_required(result, server, CURRENT.get(), handled)
         return result
 
     session.call_tool = call_tool
     session.validate_tool_result = check_output
-    session.get_prompt = _looking(session.get_prompt, server, handled)
-    session.read_resource = _looking(session.read_resource, server, handled)
+    session.get_prompt = _checking_input(session.get_prompt, server, handled)
+    session.read_resource = _checking_input(session.read_resource, server, handled)
 
 
-def _read(raw: dict[str, Any], *, as_task: bool) -> Any:
-    """What a server answered to a call: a result, a question or a task; `Started` in the legacy era."""
+def _parse_result(raw: dict[str, Any], *, as_task: bool) -> Any:
+    """The result of a call, or its input request or task; raises `TaskStarted` for a legacy task."""
     if as_task and isinstance(raw.get("task"), dict):
-        # Though it may be done by now: the result is there for who asks for it.
-        raise Started({**raw["task"], "status": "working"})
+        # Even if it is completed: its result has to be requested.
+        raise TaskStarted({**raw["task"], "status": "working"})
     if raw.get("resultType") == "task":
         return TaskResult.model_validate(raw)
-    return _answer.validate_python(raw, by_name=False)
+    return _call_response.validate_python(raw, by_name=False)
 
 
-def _looking(ask: Callable[..., Awaitable[Any]], server: str, handled: frozenset[str]) -> Any:
-    async def looked(*args: Any, **more: Any) -> Any:
-        result = await ask(*args, **more)
+def _checking_input(request: Callable[..., Awaitable[Any]], server: str, handled: frozenset[str]) -> Any:
+    async def checked(*args: Any, **more: Any) -> Any:
+        result = await request(*args, **more)
         if isinstance(result, types.InputRequiredResult):
-            look(result, server, None, handled)
+            check_input_required(result, server, None, handled)
         return result
 
-    return looked
+    return checked
 
 
-def _stamping(client: Client) -> Callable[[dict[str, Any], CallOptions], None]:
-    """The SDK's stamp; on a call that a question suspends it says that questions are welcome."""
+def _install_stamp(client: Client) -> Callable[[dict[str, Any], CallOptions], None]:
+    """Wrap the SDK's stamp; a call that can be suspended declares that it accepts elicitation."""
     session = client.session
-    plain: Callable[[dict[str, Any], CallOptions], None] = session._stamp  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py
+    sdk_stamp: Callable[[dict[str, Any], CallOptions], None] = session._stamp  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py
 
     def stamp(request: dict[str, Any], options: CallOptions) -> None:
-        plain(request, options)
+        sdk_stamp(request, options)
         in_flight = CURRENT.get()
         if in_flight is not None and in_flight.suspends and request["method"] == "tools/call":
             meta: dict[str, Any] = request.get("params", {}).get("_meta", {})
@@ -131,10 +131,10 @@ def _stamping(client: Client) -> Callable[[dict[str, Any], CallOptions], None]:
     return stamp
 
 
-async def sent_raw(
+async def send_raw(
     client: Client, result_filter: ResultFilter, method: str, params: dict[str, Any], name: str | None = None
 ) -> dict[str, Any]:
-    """What a server answers to a request that the SDK need not look at; `name` is for HTTP's routers."""
+    """Send a request whose result the SDK does not validate; `name` goes into the MCP name header."""
     request: dict[str, Any] = {"method": method, "params": dict(params)}
     options: CallOptions = {}
     client.session._stamp(request, options)  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py

@@ -1,7 +1,7 @@
-"""Answers that are no results yet: the server wants to know something first, or made a task of the call.
+"""Responses without a result yet: the server needs input first, or started a task.
 
-In the modern era a server asks by returning the question. Where nobody can answer, or the answer comes
-later, the call ends here; the SDK drives everything else.
+A modern server returns its requests for input instead of the result. If one has no handler, or the user
+answers later, the call ends here; the SDK drives everything else.
 """
 
 from typing import Any, Literal, cast
@@ -27,30 +27,30 @@ from toolbus.core.text import cleaned
 
 TASKS = "io.modelcontextprotocol/tasks"
 MISSING_CAPABILITY = -32021
-"""How a server says that it would have to ask, and nobody here can be asked."""
+"""The error of a server that needs input that this client did not declare it can provide."""
 SUSPENDING: dict[str, JSON] = {"elicitation": {"form": {}, "url": {}}}
-"""What a call that is suspended by a question can answer, whatever handlers there are."""
+"""What a call that can be suspended declares, whether or not there are handlers."""
 
 
 class Suspended(Exception):
-    """The call waits for a person."""
+    """The call waits for input from the user."""
 
     def __init__(self, requests: dict[str, JSON], state: str | None) -> None:
-        super().__init__("the call waits for an answer")
+        super().__init__("the call waits for input")
         self.requests = requests
         self.state = state
 
 
-class Unanswered(Exception):
-    """The server asks what nobody here answers."""
+class HandlerMissing(Exception):
+    """The server makes a request that has no handler."""
 
-    def __init__(self, asked: str) -> None:
-        super().__init__(asked)
-        self.asked = asked
+    def __init__(self, request: str) -> None:
+        super().__init__(request)
+        self.request = request
 
 
-class Started(Exception):
-    """The server made a task of the call."""
+class TaskStarted(Exception):
+    """The server started a task for the call."""
 
     def __init__(self, task: dict[str, JSON]) -> None:
         super().__init__("the call became a task")
@@ -58,68 +58,68 @@ class Started(Exception):
 
 
 class TaskResult(Result):
-    """The answer of a server that works on a call by itself; the rest of it is read at the border."""
+    """The response of a server that started a task; `wire.task_state` reads its fields."""
 
     model_config = ConfigDict(extra="allow")
     result_type: Literal["task"]
 
 
-class Tasks(ClientExtension):
-    """Says to servers that a call may become a task."""
+class TasksExtension(ClientExtension):
+    """Declares that a call may become a task."""
 
     identifier = TASKS
 
     def claims(self) -> list[ResultClaim[TaskResult]]:
-        """The answer that is a task."""
-        return [ResultClaim(result_type="task", model=TaskResult, resolve=_started)]
+        """The response that is a task."""
+        return [ResultClaim(result_type="task", model=TaskResult, resolve=_raise_started)]
 
 
-async def _started(result: TaskResult, context: ClaimContext) -> CallToolResult:
-    raise Started(result.model_dump(by_alias=True, mode="json"))
+async def _raise_started(result: TaskResult, context: ClaimContext) -> CallToolResult:
+    raise TaskStarted(result.model_dump(by_alias=True, mode="json"))
 
 
-def look(
+def check_input_required(
     result: InputRequiredResult, server: str, in_flight: CallInFlight | None, handled: frozenset[str]
 ) -> None:
-    """Let a question pass to its handler; raises where it has to wait for a person, or has none."""
+    """Raise `Suspended` if the user has to answer later, `HandlerMissing` if a request has no handler."""
     requests = result.input_requests or {}
     suspends = in_flight is not None and in_flight.suspends
-    asked = [request for request in requests.values() if isinstance(request, ElicitRequest)]
+    elicitations = [request for request in requests.values() if isinstance(request, ElicitRequest)]
     for request in requests.values():
-        if request.method not in handled and not (suspends and request in asked):
-            raise Unanswered(wording(request))
-    if suspends and asked:
-        for request in asked:
+        if request.method not in handled and not (suspends and request in elicitations):
+            raise HandlerMissing(request_text(request))
+    if suspends and elicitations:
+        for request in elicitations:
             if (fault := wire.elicitation(server, None, request.params).fault) is not None:
                 raise MCPError(INVALID_PARAMS, fault)
         raise Suspended(wire.requests_json(requests), result.request_state)
 
 
-_WORDING = {
+_REQUEST_TEXTS = {
     "elicitation": "has to ask the user something",
     "sampling": "wants a model to write something",
-    "roots": "wants to know which folders it may look at",
+    "roots": "needs to know which folders it may access",
 }
 
 
-def wording(request: Any) -> str:
-    """What a server asks, after its name."""
+def request_text(request: Any) -> str:
+    """What a server requests, as the rest of a sentence that begins with its name."""
     if request.method == ELICITATION:
         return f"asks the user: {cleaned(request.params.message)}"
-    return _WORDING[request.method.partition("/")[0]]
+    return _REQUEST_TEXTS[request.method.partition("/")[0]]
 
 
-def wanting(error: MCPError) -> str | None:
-    """What a server would have asked that refuses a request because nobody here answers; None for others."""
-    said: object = error.data
-    data = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
+def missing_input(error: MCPError) -> str | None:
+    """The input that a server needs before it accepts a request; None for other errors."""
+    given: object = error.data
+    data = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     if error.code == MISSING_CAPABILITY:
         required: Any = data.get("requiredCapabilities")
-        known = cast("dict[str, Any]", required) if isinstance(required, dict) else {}
-        return next((text for name, text in _WORDING.items() if name in known), None)
+        names = cast("dict[str, Any]", required) if isinstance(required, dict) else {}
+        return next((text for name, text in _REQUEST_TEXTS.items() if name in names), None)
     if error.code == URL_ELICITATION_REQUIRED:
-        asked: Any = data.get("elicitations")
-        found = cast("list[Any]", asked) if isinstance(asked, list) else []
-        addresses = [cast("dict[str, Any]", one).get("url") for one in found if isinstance(one, dict)]
-        return f"wants the user to visit {' and '.join(map(str, addresses)) or 'an address'}"
+        listed: Any = data.get("elicitations")
+        items = cast("list[Any]", listed) if isinstance(listed, list) else []
+        urls = [cast("dict[str, Any]", item).get("url") for item in items if isinstance(item, dict)]
+        return f"wants the user to visit {' and '.join(map(str, urls)) or 'a URL'}"
     return None

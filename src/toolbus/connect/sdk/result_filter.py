@@ -1,9 +1,9 @@
-"""Stands between wire and SDK, so that one bad piece does not cost the whole answer.
+"""Filters results before the SDK validates them, so that one invalid item does not fail the whole result.
 
-The SDK validates an answer as a whole: one resource with a broken definition, and the list is refused;
-one content block of a kind it does not know, and the result is. The result_filter takes such pieces out of
-lists, when asked to, and keeps unknown blocks as text. Instructions that are not text do not cost the
-connection. Tools are listed without the SDK (`lean.py`), unless some of their arguments go into headers.
+The SDK refuses a list because of one resource with an invalid definition, and a tool's result because of one
+content block of an unknown type. The filter can drop invalid items from lists, and turns unknown blocks into
+text. Invalid instructions are dropped. Tools are listed without the SDK (`fast_call.py`), unless some of
+their arguments go into headers.
 """
 
 from collections.abc import Generator, Mapping
@@ -26,29 +26,29 @@ LISTS = {
     "prompts/list": "prompts",
 }
 TOOLS = {"tools/list": "tools"}
-WORDS = {"resources": "resource", "resourceTemplates": "template", "prompts": "prompt"}
+NOUNS = {"resources": "resource", "resourceTemplates": "template", "prompts": "prompt"}
 BLOCKS = frozenset({"text", "image", "audio", "resource_link", "resource"})
 
 
 class ResultFilter:
-    """A dispatcher around another; `sifting` makes it take bad items out of lists."""
+    """A dispatcher that wraps another; with `drops_invalid` it drops invalid items from lists."""
 
     def __init__(self, inner: Dispatcher[Any]) -> None:
         self._inner = inner
         self.version: str | None = None
-        self.sifting = False
-        self.left_out: list[str] = []
-        """What was taken out, and why, for the warning."""
+        self.drops_invalid = False
+        self.dropped: list[str] = []
+        """A warning for each item that was dropped."""
         self._lists: Mapping[str, str] = LISTS
 
     @contextmanager
-    def sifting_tools(self) -> Generator[None]:
-        """Meanwhile take bad tools out of their list, too."""
-        before, self.sifting, self._lists = self.sifting, True, LISTS | TOOLS
+    def dropping_invalid_tools(self) -> Generator[None]:
+        """Within the block, also drop invalid tools."""
+        before, self.drops_invalid, self._lists = self.drops_invalid, True, LISTS | TOOLS
         try:
             yield
         finally:
-            self.sifting, self._lists = before, LISTS
+            self.drops_invalid, self._lists = before, LISTS
 
     async def run(
         self,
@@ -68,30 +68,30 @@ class ResultFilter:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        answer = await self._inner.send_raw_request(method, params, opts)
+        result = await self._inner.send_raw_request(method, params, opts)
         if method == "tools/call":
-            keep_unknown_blocks(answer)
+            keep_unknown_blocks(result)
         elif method in self._lists:
-            self._sift(method, self._lists[method], answer)
+            self._filter_list(method, self._lists[method], result)
         elif method in ("initialize", "server/discover"):
-            self._mend_instructions(answer)
-        return answer
+            self._clean_instructions(result)
+        return result
 
-    def _sift(self, method: str, key: str, answer: dict[str, Any]) -> None:
-        if not isinstance(answer.get(key), list):
+    def _filter_list(self, method: str, key: str, result: dict[str, Any]) -> None:
+        if not isinstance(result.get(key), list):
             return
-        items: list[Any] = answer[key]
+        items: list[Any] = result[key]
         if unwritable(items) is not None:
             items = [item for item in map(cleaned_schema, items) if self._is_writable(key, item)]
-        if self.sifting:
-            page = {name: value for name, value in answer.items() if name != "nextCursor"}
+        if self.drops_invalid:
+            page = {name: value for name, value in result.items() if name != "nextCursor"}
             items = [item for item in items if self._is_valid(method, page, key, item)]
-        answer[key] = items
+        result[key] = items
 
     def _is_writable(self, key: str, item: Any) -> bool:
         fault = unwritable(item)
         if fault is not None:
-            self._leave_out(key, item, f"its definition {fault}")
+            self._drop(key, item, f"its definition {fault}")
         return fault is None
 
     def _is_valid(self, method: str, page: dict[str, Any], key: str, item: Any) -> bool:
@@ -99,43 +99,43 @@ class ResultFilter:
         try:
             methods.parse_server_result(method, self.version, page | {key: [item]})
         except (ValidationError, RecursionError) as error:
-            self._leave_out(key, item, _reason(error))
+            self._drop(key, item, _reason(error))
             return False
         return True
 
-    def _leave_out(self, key: str, item: Any, reason: str) -> None:
+    def _drop(self, key: str, item: Any, reason: str) -> None:
         name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
         named = f" {cleaned(name)!r}" if isinstance(name, str) else ""
-        if key in WORDS:  # tools are judged, and reported, by our own border
-            self.left_out.append(f"the {WORDS[key]}{named} was left out: {reason}")
+        if key in NOUNS:  # invalid tools are reported by `tools.py`
+            self.dropped.append(f"the {NOUNS[key]}{named} was left out: {reason}")
 
-    def _mend_instructions(self, answer: dict[str, Any]) -> None:
-        said = answer.get("instructions")
-        if said is not None and (not isinstance(said, str) or unwritable(said) is not None):
-            answer["instructions"] = cleaned(said) if isinstance(said, str) else None
-            self.left_out.append("its instructions are not valid text; what is invalid was ignored")
+    def _clean_instructions(self, result: dict[str, Any]) -> None:
+        text = result.get("instructions")
+        if text is not None and (not isinstance(text, str) or unwritable(text) is not None):
+            result["instructions"] = cleaned(text) if isinstance(text, str) else None
+            self.dropped.append("its instructions are not valid text; what is invalid was ignored")
 
 
 def _reason(error: Exception) -> str:
-    """The first fault in one line."""
+    """The first problem in one line."""
     if not isinstance(error, ValidationError):
         return "its definition is nested too deeply"
     first = error.errors(include_input=False, include_url=False)[0]
-    # The list and the place in it say nothing of the item.
-    place = ".".join(map(str, first["loc"][2:])) or "definition"
-    return f"{place}: {first['msg']}"
+    # Without the key of the list and the index of the item.
+    path = ".".join(map(str, first["loc"][2:])) or "definition"
+    return f"{path}: {first['msg']}"
 
 
-def keep_unknown_blocks(answer: dict[str, Any]) -> None:
-    """Make text of content blocks of a kind that the SDK does not know."""
-    blocks = answer.get("content")
-    if blocks is None and answer.get("resultType", "complete") == "complete":
-        # Some servers send structured content alone.
-        answer["content"] = []
+def keep_unknown_blocks(result: dict[str, Any]) -> None:
+    """Turn content blocks of a type that the SDK does not know into text."""
+    blocks = result.get("content")
+    if blocks is None and result.get("resultType", "complete") == "complete":
+        # Some servers send only structured content.
+        result["content"] = []
         return
     if not isinstance(blocks, list):
         return
-    for place, block in enumerate(cast("list[Any]", blocks)):
+    for index, block in enumerate(cast("list[Any]", blocks)):
         kind = cast("dict[str, Any]", block).get("type") if isinstance(block, dict) else None
         if kind not in BLOCKS:
-            blocks[place] = {"type": "text", "text": to_json(block).decode()}
+            blocks[index] = {"type": "text", "text": to_json(block).decode()}

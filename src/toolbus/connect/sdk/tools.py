@@ -1,8 +1,8 @@
-"""The border for tools: a listed definition becomes a record, or is left out with a reason.
+"""Converts a listed tool into a record, or quarantines it with a reason.
 
-Names and schemas have to be right, because a call depends on them. Anything else that is wrong is ignored,
-and the tool's history tells so: its texts are cleaned, what has the wrong type or cannot be written as JSON
-is dropped. Dropping a hint is safe, since the protocol's defaults are the cautious ones.
+Names and schemas have to be valid, because a call depends on them. Other invalid parts are ignored, and
+recorded in the tool's history: texts are cleaned, values of the wrong type or that cannot be written as JSON
+are dropped. Dropping a hint is safe, because the protocol's defaults are cautious.
 """
 
 from collections.abc import Mapping
@@ -27,9 +27,9 @@ _HINTS: Mapping[str, type] = {
 
 
 def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
-    """A tool as listed, still under the server's own name; or why it is of no use."""
+    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable."""
     if not isinstance(tool, dict):
-        return Quarantined(tool="(no name)", reason="the definition is no object")
+        return Quarantined(tool="(no name)", reason="the definition is not an object")
     item = cast("dict[str, JSON]", tool)
     name = item.get("name")
     if not isinstance(name, str) or not name.strip():
@@ -38,8 +38,8 @@ def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
     item = _with_object(item, ignored)
     for key in _SCHEMAS:
         if not isinstance(item.get(key), dict) and (key == "inputSchema" or item.get(key) is not None):
-            found = "is missing" if item.get(key) is None else "is no object"
-            return Quarantined(tool=_shown(name), reason=f"{key} {found}")
+            problem = "is missing" if item.get(key) is None else "is not an object"
+            return Quarantined(tool=_shown(name), reason=f"{key} {problem}")
     item = _typed(item, _OPTIONAL, ignored)
     annotations: JSONObject = item.get("annotations") or NOTHING
     if annotations:
@@ -48,7 +48,7 @@ def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
     if not _is_plain(item):
         if (fault := unwritable(name)) is not None:
             return Quarantined(tool=_shown(name), reason=f"its name {fault}")
-        item = _mended(item, ignored)
+        item = _with_clean_texts(item, ignored)
         for key in _SCHEMAS:
             if (fault := unwritable(item.get(key))) is not None:
                 return Quarantined(tool=name, reason=f"{key} {fault}")
@@ -69,7 +69,7 @@ def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
 
 
 def _with_object(item: JSONObject, ignored: list[str]) -> JSONObject:
-    """The definition with an object for an input schema that is only `true`, which takes everything."""
+    """The definition with an object schema in place of the input schema `true`, which accepts anything."""
     if item.get("inputSchema") is not True:
         return item
     ignored.append("inputSchema (true)")
@@ -86,18 +86,18 @@ def _typed(given: JSONObject, kinds: Mapping[str, type], ignored: list[str], at:
 
 
 def _is_plain(item: JSONObject) -> bool:
-    """Whether it can certainly be written: true of most tools, and a third of the time of `unwritable`."""
+    """Whether it can be written as JSON; for most tools, three times as fast as `unwritable`."""
     try:
         text = to_json(item, inf_nan_mode="constants")
     except ValueError:
         return False
-    # Short: Python writes no number of more than 4,300 digits.
+    # A short text has no number of more than 4,300 digits, which Python would not write.
     is_small = len(text) < 4_300 and text.count(b"{") + text.count(b"[") <= DEEPEST
     return (is_small and b"NaN" not in text and b"Infinity" not in text) or unwritable(item) is None
 
 
-def _mended(item: JSONObject, ignored: list[str]) -> JSONObject:
-    """The definition with clean texts, where they could not be written as they were sent."""
+def _with_clean_texts(item: JSONObject, ignored: list[str]) -> JSONObject:
+    """The definition with those texts cleaned that cannot be written as they were sent."""
     fresh: dict[str, Any] = dict(item)
     for key, clean in (
         ("description", cleaned),
@@ -117,5 +117,5 @@ def _writable(given: JSONObject, ignored: list[str], at: str) -> JSONObject:
 
 
 def _shown(name: str) -> str:
-    """A name that can be printed, whatever was sent."""
+    """The name with characters that cannot be encoded escaped."""
     return name.encode(errors="backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""The border: what the SDK knows becomes our records here, and nowhere else."""
+"""Converts the SDK's types into our records; no other module does."""
 
 import base64
 import binascii
@@ -36,11 +36,11 @@ from toolbus.core.records import (
 from toolbus.core.text import cleaned
 
 POLL_AFTER = 1.0
-"""Seconds between two looks at a task whose server does not say."""
+"""Seconds between two polls of a task whose server sets no interval."""
 
 
 def era(protocol: str) -> Era:
-    """Which era a protocol version belongs to."""
+    """The era of a protocol version."""
     return "modern" if protocol in MODERN_PROTOCOL_VERSIONS else "legacy"
 
 
@@ -85,7 +85,7 @@ def prompt(server: str, item: types.Prompt) -> Prompt:
 
 
 def tool_result(result: types.CallToolResult) -> ToolResult:
-    """What a tool said, nothing lost."""
+    """The complete result of a tool."""
     return ToolResult(
         content=tuple([block(item) for item in result.content]),
         structured=result.structured_content,
@@ -103,26 +103,26 @@ def prompt_result(result: types.GetPromptResult) -> PromptResult:
 
 
 def elicitation(server: str, tool: str | None, params: types.ElicitRequestParams) -> Elicitation:
-    """A question of the server."""
+    """A request of the server for input from the user."""
     form = params if isinstance(params, types.ElicitRequestFormParams) else None
-    address = params if isinstance(params, types.ElicitRequestURLParams) else None
+    link = params if isinstance(params, types.ElicitRequestURLParams) else None
     return Elicitation.asked(
         server,
         tool,
         params.message,
         form.requested_schema if form else None,
-        address.url if address else None,
+        link.url if link else None,
     )
 
 
 def elicit_result(answer: Answer) -> types.ElicitResult:
-    """An answer for the server."""
+    """The user's answer, for the server."""
     content = dict(answer.content) if answer.action == "accept" and answer.content is not None else None
     return types.ElicitResult(action=answer.action, content=content)
 
 
 def sampling_messages(messages: Iterable[types.SamplingMessage]) -> tuple[PromptMessage, ...] | None:
-    """What a model is to read; None if there is something in it that is no text, picture or sound."""
+    """The messages for a model; None if one contains anything but text, images and audio."""
     found: list[PromptMessage] = []
     for message in messages:
         for item in message.content_as_list:
@@ -133,38 +133,38 @@ def sampling_messages(messages: Iterable[types.SamplingMessage]) -> tuple[Prompt
 
 
 def sampled(result: Sampled) -> types.CreateMessageResult:
-    """What a model wrote, for the server."""
-    made = result.content
+    """The model's output, for the server."""
+    source = result.content
     content: types.TextContent | types.ImageContent | types.AudioContent
-    match made:
+    match source:
         case Text():
-            content = types.TextContent(text=made.text)
+            content = types.TextContent(text=source.text)
         case Image():
-            content = types.ImageContent(data=_encoded(made.data), mime_type=made.mime_type)
+            content = types.ImageContent(data=_encoded(source.data), mime_type=source.mime_type)
         case Audio():
-            content = types.AudioContent(data=_encoded(made.data), mime_type=made.mime_type)
+            content = types.AudioContent(data=_encoded(source.data), mime_type=source.mime_type)
         case _:
-            assert_never(made)
+            assert_never(source)
     return types.CreateMessageResult(
         role="assistant", content=content, model=result.model, stop_reason=result.stop_reason
     )
 
 
 def completion(result: types.CompleteResult) -> Completion:
-    """What an argument may be."""
+    """The suggested values of an argument."""
     found = result.completion
     return Completion(values=tuple(found.values), total=found.total, has_more=bool(found.has_more))
 
 
 def task_state(raw: dict[str, JSON]) -> TaskState:
-    """How a task is doing; ValidationError if that is no answer to the question."""
+    """The state of a task; raises ValidationError if the response is invalid."""
     task = _Task.model_validate(raw)
     result = None
     if task.status == "completed":
-        # As a call's: some servers send structured content alone.
-        said: dict[str, JSON] = {"content": [], **(task.result or {})}
-        keep_unknown_blocks(said)
-        result = tool_result(types.CallToolResult.model_validate(said, by_name=False))
+        # Some servers send only structured content.
+        raw_result: dict[str, JSON] = {"content": [], **(task.result or {})}
+        keep_unknown_blocks(raw_result)
+        result = tool_result(types.CallToolResult.model_validate(raw_result, by_name=False))
     error = task.error.get("message") if task.error else None
     poll = task.poll_interval if task.poll_interval_ms is None else task.poll_interval_ms
     return TaskState(
@@ -179,7 +179,7 @@ def task_state(raw: dict[str, JSON]) -> TaskState:
 
 
 def requests_json(requests: Mapping[str, types.InputRequest]) -> dict[str, JSON]:
-    """What a server asks, as it asked, for later."""
+    """The server's requests as JSON, to keep for later."""
     return inputs.dump_python(dict(requests), mode="json", by_alias=True, exclude_none=True)
 
 
@@ -187,7 +187,7 @@ inputs: TypeAdapter[dict[str, types.InputRequest]] = TypeAdapter(dict[str, types
 
 
 class _Task(BaseModel):
-    """The wire format of the tasks extension, which the SDK leaves to others; and that of the legacy era."""
+    """The wire format of the tasks extension, which the SDK lacks, and of legacy tasks."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -196,7 +196,7 @@ class _Task(BaseModel):
     status_message: str | None = None
     poll_interval_ms: float | None = Field(default=None, allow_inf_nan=False)
     poll_interval: float | None = Field(default=None, allow_inf_nan=False)
-    """What the legacy era calls the same."""
+    """The legacy era's name for `poll_interval_ms`."""
     input_requests: dict[str, types.InputRequest] | None = None
     result: dict[str, JSON] | None = None
     error: dict[str, JSON] | None = None
@@ -205,7 +205,7 @@ class _Task(BaseModel):
 def contents(
     items: Iterable[types.TextResourceContents | types.BlobResourceContents],
 ) -> tuple[Embedded, ...]:
-    """What was read of a resource."""
+    """The contents of a resource."""
     return tuple(_embedded(item) for item in items)
 
 
@@ -266,7 +266,7 @@ def _decoded(data: str) -> bytes:
     try:
         return base64.b64decode(data)
     except (binascii.Error, ValueError):
-        return data.encode()  # not base64, against the protocol: better the text as sent than nothing
+        return data.encode()  # not base64, which violates the protocol: keep the text as it was sent
 
 
 def _plain(model: BaseModel | None) -> dict[str, JSON] | None:

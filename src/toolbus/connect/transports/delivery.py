@@ -1,4 +1,4 @@
-"""Whether a request has left this process, for a caller who is released from a lost connection meanwhile."""
+"""Whether a request has left this process when the connection is lost under it."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 class Delivery:
     """One request on its way to the server."""
 
-    held: bool | None = None
-    """True until its first byte that counts is written; None if the transport does not tell."""
+    unsent: bool | None = None
+    """True until the transport begins to write its body; None if the transport does not track it."""
 
     @property
     def may_have_arrived(self) -> bool:
-        """Whether the server may have seen it."""
-        return self.held is not True
+        """Whether the server may have received it."""
+        return self.unsent is not True
 
 
 DELIVERY: ContextVar[Delivery | None] = ContextVar("toolbus_delivery", default=None)
-"""The request that this task sends."""
+"""The delivery of the request that this task sends."""

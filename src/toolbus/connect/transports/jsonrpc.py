@@ -1,10 +1,10 @@
-"""The SDK's `Dispatcher` over anything that takes and gives whole JSON-RPC messages.
+"""The SDK's `Dispatcher` over any transport that reads and writes whole JSON-RPC messages.
 
-`Peer` correlates requests with answers by futures that the reading side resolves directly: no
-streams, no task per call. The transport calls `feed` with each message it reads and gives a `send`
-for what is to be written; over HTTP, `send` also feeds what comes back. What the other side gets
-wrong costs that one message: text that is no JSON is counted and skipped, an answer nobody waits for
-is ignored, an answer that is no result fails its own call.
+`Peer` matches responses to requests with futures that the reading side resolves directly: no
+streams, no task per call. The transport calls `feed` with each message it reads and provides a `send`
+that writes one; over HTTP, `send` also feeds the response. An invalid message affects only itself:
+text that is not JSON is counted and skipped, a response to an unknown request is ignored, a response
+without a valid result fails its own request.
 """
 
 import asyncio
@@ -42,23 +42,23 @@ from pydantic_core import from_json, to_json
 logger = logging.getLogger("toolbus")
 
 Message = dict[str, Any]
-Answer = asyncio.Future[Message]
+ResponseFuture = asyncio.Future[Message]
 
 
 class Send(Protocol):
-    """Writes one message; `answer` is what a request waits for, `headers` are the SDK's, for HTTP."""
+    """Writes one message; a request waits for `response`, and HTTP also sends the SDK's `headers`."""
 
     async def __call__(
-        self, data: bytes, headers: Mapping[str, str] | None = None, answer: Answer | None = None
+        self, data: bytes, headers: Mapping[str, str] | None = None, response: ResponseFuture | None = None
     ) -> None: ...
 
 
-LAST_WORDS = 1.0
-"""Seconds that telling the server about a cancelled request may take."""
+CANCEL_TIMEOUT = 1.0
+"""Seconds that notifying the server of a cancelled request may take."""
 
 
 class WireError(MCPError):
-    """A failure of the connection, with what the SDK's own error does not tell."""
+    """A failure of the connection, with facts that the SDK's own error lacks."""
 
     def __init__(
         self,
@@ -72,31 +72,39 @@ class WireError(MCPError):
     ) -> None:
         super().__init__(code, message, data)
         self.sent = sent
-        """Whether the server may have begun with the request."""
+        """Whether the server may have started the request."""
         self.lost = lost
-        """Whether the connection, or the server's session, is gone for good."""
+        """Whether the connection, or the server's session, has ended."""
         self.status = status
 
 
 class Peer:
-    """One JSON-RPC conversation: a `Dispatcher` for the SDK, a `feed` for the transport."""
+    """One JSON-RPC connection: a `Dispatcher` for the SDK, `feed` and `close` for the transport."""
 
-    def __init__(self, kind: str, send: Send, *, on_garbage: Callable[[int, bytes], None]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        send: Send,
+        *,
+        redacted: Callable[[str], str],
+        on_invalid: Callable[[int, bytes], None],
+    ) -> None:
         self._send = send
-        self._on_garbage = on_garbage
-        self._garbage = 0
+        self._redacted = redacted
+        self._on_invalid = on_invalid
+        self._invalid = 0
         self._context = TransportContext(kind=kind, can_send_request=True)
         self._ids = count(1)
         self._pending: dict[RequestId, _Pending] = {}
         self._inbound: dict[RequestId, tuple[asyncio.Task[None], _Inbound]] = {}
-        self.tells_cancel = True
-        """Whether giving a request up is told by a notice; in modern HTTP hanging up says it."""
+        self.notifies_cancel = True
+        """Whether a cancelled request needs a notification; in modern HTTP disconnecting is enough."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._handlers: _Handlers | None = None
         self._closed = asyncio.Event()
         self._reason = "the connection is closed"
 
-    # The side of the SDK
+    # For the SDK
 
     async def run(
         self,
@@ -106,7 +114,7 @@ class Peer:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Be open until `close` is called or the SDK leaves."""
+        """Stay open until `close` is called or the SDK cancels this."""
         self._handlers = _Handlers(on_request, on_notify, on_notify_intercept)
         task_status.started()
         try:
@@ -119,7 +127,7 @@ class Peer:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> Message:
-        """Send a request and wait for its answer; cancelling the wait tells the server."""
+        """Send a request and wait for its response; the server is notified if the wait is cancelled."""
         if self._closed.is_set():
             raise WireError(self._reason, sent=False)
         opts = opts or {}
@@ -128,28 +136,25 @@ class Peer:
         if key in self._pending:
             raise ValueError(f"request id {request_id!r} is already in flight")
         on_progress = opts.get("on_progress")
-        # Before anything waits for it: what is no JSON is an error of the caller, and of nobody else.
-        data = to_json(_request(request_id, method, params, wants_progress=on_progress is not None))
-        answer: Answer = asyncio.get_running_loop().create_future()
-        self._pending[key] = _Pending(answer, on_progress)
+        # First, because arguments that cannot be written as JSON are the caller's error alone.
+        data = to_json(_request_message(request_id, method, params, with_progress=on_progress is not None))
+        response: ResponseFuture = asyncio.get_running_loop().create_future()
+        self._pending[key] = _Pending(response, on_progress)
         try:
-            if (timeout := opts.get("timeout")) is None:
-                await self._send(data, opts.get("headers"), answer)
-                return await answer
-            async with asyncio.timeout(timeout):
-                await self._send(data, opts.get("headers"), answer)
-                return await answer
+            async with asyncio.timeout(opts.get("timeout")):
+                await self._send(data, opts.get("headers"), response)
+                return await response
         except TimeoutError:
-            await self._give_up(request_id, opts, "timed out")
+            await self._notify_cancelled(request_id, opts, "timed out")
             raise MCPError(code=REQUEST_TIMEOUT, message=f"{method} timed out") from None
         except asyncio.CancelledError:
-            await self._give_up(request_id, opts, "cancelled by the caller")
+            await self._notify_cancelled(request_id, opts, "cancelled by the caller")
             raise
         finally:
             del self._pending[key]
-            # Failed by `close` while `send` was still at it: nobody else will ask for its exception.
-            if answer.done() and not answer.cancelled():
-                answer.exception()
+            # If `close` failed it during `send`, nothing else retrieves its exception.
+            if response.done() and not response.cancelled():
+                response.exception()
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -162,17 +167,17 @@ class Peer:
             message["params"] = params
         await self._send(to_json(message), opts.get("headers") if opts else None)
 
-    # The side of the transport
+    # For the transport
 
     def feed(self, data: bytes) -> None:
-        """Take one message as it was read; never raises, never waits."""
+        """Handle one message that was read; never raises, never waits."""
         if data.lstrip()[:1] not in (b"{", b"["):
-            self._skip(data)  # a flood of text costs no parsing
+            self._skip(data)  # without parsing it: a server may print a lot of text
             return
         try:
             message = from_json(data)
         except ValueError:
-            # The fast parser is stricter than JSON in practice (lone surrogates): ask the lenient one.
+            # The fast parser refuses some JSON that servers send (lone surrogates): try the lenient one.
             try:
                 message = json.loads(data, parse_int=_parsed_int)
             except ValueError:
@@ -183,65 +188,69 @@ class Peer:
                 return
         for item in cast("list[Any]", message) if isinstance(message, list) else [message]:
             if isinstance(item, dict):
-                self._take(cast(Message, item), data)
+                self._dispatch(cast(Message, item), data)
             else:
                 self._skip(data)
 
     def close(self, reason: str) -> None:
-        """End the conversation; everyone who waits is told so."""
+        """End the connection; pending requests fail with the reason."""
         if self._closed.is_set():
             return
         self._reason = reason
         self._closed.set()
         for pending in self._pending.values():
-            pending.break_off(reason)
+            pending.disconnect(reason)
 
-    # Inside
+    # Internal
 
     def _skip(self, data: bytes) -> None:
-        self._garbage += 1
-        self._on_garbage(self._garbage, data)
+        self._invalid += 1
+        self._on_invalid(self._invalid, data)
 
     def _fail_unreadable(self, data: bytes) -> None:
-        """Fail the request whose answer is nested too deeply to be read: nobody need wait for its timeout."""
+        """Fail the request whose response is nested too deeply to read, instead of letting it time out."""
         found = _ID.search(data[:200]) or _ID.search(data[-200:])
         pending = self._pending.get(int(found[1])) if found else None
         if pending is None:
             self._skip(data)
         else:
-            pending.fail(INTERNAL_ERROR, "its answer is nested too deeply to be read")
+            pending.fail(INTERNAL_ERROR, "the response is nested too deeply to read")
 
-    def _take(self, message: Message, data: bytes) -> None:
+    def _dispatch(self, message: Message, data: bytes) -> None:
         method = message.get("method")
         request_id = as_request_id(message.get("id"))
         if isinstance(method, str):
             params = message.get("params")
             known = cast("Mapping[str, Any]", params) if isinstance(params, dict) else None
             if request_id is None:
-                self._notified(method, known)
+                self._handle_notification(method, known)
             else:
-                self._asked(request_id, method, known)
+                self._handle_request(request_id, method, known)
         elif request_id is not None and ("result" in message or "error" in message):
-            self._answered(request_id, message)
+            self._handle_response(request_id, message)
         else:
             self._skip(data)
 
-    def _answered(self, request_id: RequestId, message: Message) -> None:
+    def _handle_response(self, request_id: RequestId, message: Message) -> None:
         pending = self._pending.get(coerce_request_id(request_id))
         if pending is None:
-            logger.debug("ignored an answer to unknown request %r", request_id)
-        elif "error" in message:
-            pending.fail_with(message["error"])
-        elif isinstance(message["result"], dict):
-            pending.resolve(cast(Message, message["result"]))
-        else:
-            pending.fail(INTERNAL_ERROR, "the server's answer is not a valid result")
+            logger.debug("ignored a response to unknown request %r", request_id)
+            return
+        match message:
+            case {"error": {"code": int() as code, "message": str() as text}}:
+                pending.fail(code, self._redacted(text), message["error"].get("data"))
+            case {"error": _}:
+                pending.fail(INTERNAL_ERROR, "the server sent a malformed error")
+            case {"result": dict()}:
+                pending.resolve(message["result"])
+            case _:
+                pending.fail(INTERNAL_ERROR, "the server's response is not a valid result")
 
-    def _notified(self, method: str, params: Mapping[str, Any] | None) -> None:
+    def _handle_notification(self, method: str, params: Mapping[str, Any] | None) -> None:
         if self._handlers is None:
             return
         if method == "notifications/progress" and params is not None:
-            self._progressed(params)
+            self._handle_progress(params)
         elif method == "notifications/cancelled" and params is not None:
             request_id = as_request_id(params.get("requestId"))
             if request_id is not None and (inbound := self._inbound.get(coerce_request_id(request_id))):
@@ -250,31 +259,31 @@ class Peer:
         if not run_notify_intercept(self._handlers.intercept, method, params):
             self._spawn(self._handlers.on_notify(_Inbound(self, self._context, None), method, params))
 
-    def _progressed(self, params: Mapping[str, Any]) -> None:
+    def _handle_progress(self, params: Mapping[str, Any]) -> None:
         token = as_request_id(params.get("progressToken"))
         pending = self._pending.get(coerce_request_id(token)) if token is not None else None
         progress = params.get("progress")
         if pending is None or pending.on_progress is None or not isinstance(progress, int | float):
             return
-        total, note = params.get("total"), params.get("message")
+        total, message = params.get("total"), params.get("message")
         self._spawn(
             pending.on_progress(
                 float(progress),
                 float(total) if isinstance(total, int | float) else None,
-                note if isinstance(note, str) else None,
+                message if isinstance(message, str) else None,
             )
         )
 
-    def _asked(self, request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> None:
+    def _handle_request(self, request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> None:
         if self._handlers is None:
             return
         key = coerce_request_id(request_id)
         inbound = _Inbound(self, self._context, request_id)
-        task = self._spawn(self._answer(self._handlers.on_request, inbound, method, params))
+        task = self._spawn(self._respond(self._handlers.on_request, inbound, method, params))
         self._inbound[key] = (task, inbound)
         task.add_done_callback(lambda _: self._inbound.pop(key, None))
 
-    async def _answer(
+    async def _respond(
         self, on_request: OnRequest, inbound: "_Inbound", method: str, params: Mapping[str, Any] | None
     ) -> None:
         reply: Message = {"jsonrpc": "2.0", "id": inbound.request_id}
@@ -283,41 +292,41 @@ class Peer:
         except MCPError as error:
             reply["error"] = {"code": error.code, "message": error.message}
         except ValidationError as error:
-            logger.debug("a %s of the server is not valid: %s", method, error)
-            reply["error"] = {"code": INVALID_PARAMS, "message": "the request is not valid"}
-        except Exception:  # our callbacks run here: their failure is an answer too, or the server would wait
-            logger.exception("handler %s failed", method)
-            reply["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to answer"}
+            logger.debug("the server sent an invalid %s: %s", method, error)
+            reply["error"] = {"code": INVALID_PARAMS, "message": "the request is invalid"}
+        except Exception:  # a callback failed: respond all the same, or the server would wait
+            logger.exception("the handler of %s failed", method)
+            reply["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to respond"}
         await self._send(to_json(reply))
 
     def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         async def run() -> None:
             try:
                 await work
-            except Exception:  # a task's edge: a failing callback must not end the conversation
-                logger.exception("a callback of the connection failed")
+            except Exception:  # a task's edge: a failing callback must not end the connection
+                logger.exception("a callback failed")
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _give_up(self, request_id: RequestId, opts: CallOptions, reason: str) -> None:
-        if not (self.tells_cancel and opts.get("cancel_on_abandon", True)) or self._closed.is_set():
+    async def _notify_cancelled(self, request_id: RequestId, opts: CallOptions, reason: str) -> None:
+        if not (self.notifies_cancel and opts.get("cancel_on_abandon", True)) or self._closed.is_set():
             return
         with suppress(TimeoutError, MCPError, OSError):
-            async with asyncio.timeout(LAST_WORDS):
+            async with asyncio.timeout(CANCEL_TIMEOUT):
                 await self.notify("notifications/cancelled", {"requestId": request_id, "reason": reason})
 
 
-def _request(
-    request_id: RequestId, method: str, params: Mapping[str, Any] | None, *, wants_progress: bool
+def _request_message(
+    request_id: RequestId, method: str, params: Mapping[str, Any] | None, *, with_progress: bool
 ) -> Message:
     message: Message = {"jsonrpc": "2.0", "id": request_id, "method": method}
     body = dict(params) if params is not None else {}
     meta = dict(body.get("_meta") or {})
-    if wants_progress:
-        # The request id serves as the token, so a notice finds its request without a second table.
+    if with_progress:
+        # The request id is also the progress token, so no second table is needed.
         meta["progressToken"] = request_id
     if get_current():  # an empty context has no trace to pass on
         inject(meta)
@@ -337,40 +346,33 @@ class _Handlers:
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
-    answer: asyncio.Future[Message]
+    response: ResponseFuture
     on_progress: ProgressFnT | None
 
     def resolve(self, result: Message) -> None:
-        if not self.answer.done():
-            self.answer.set_result(result)
+        if not self.response.done():
+            self.response.set_result(result)
 
     def fail(self, code: int, message: str, data: Any = None) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(MCPError(code=code, message=message, data=data))
+        if not self.response.done():
+            self.response.set_exception(MCPError(code=code, message=message, data=data))
 
-    def break_off(self, reason: str) -> None:
-        if not self.answer.done():
-            self.answer.set_exception(WireError(reason, sent=True))
-
-    def fail_with(self, error: Any) -> None:
-        match error:
-            case {"code": int() as code, "message": str() as message}:
-                self.fail(code, message, cast(Message, error).get("data"))
-            case _:
-                self.fail(INTERNAL_ERROR, "the server answered with a malformed error")
+    def disconnect(self, reason: str) -> None:
+        if not self.response.done():
+            self.response.set_exception(WireError(reason, sent=True))
 
 
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
 
 
 def _parsed_int(digits: str) -> float:
-    """A number of any length: one that Python refuses to read must not cost the whole message."""
+    """A number of any length, also one with more digits than Python reads."""
     return int(digits) if len(digits) < sys.int_info.default_max_str_digits else float(digits)
 
 
 @dataclass(frozen=True, slots=True)
 class _Inbound:
-    """What the SDK is told about one message from the server, with the way back."""
+    """The SDK's context of one message from the server."""
 
     _peer: Peer
     transport: TransportContext
@@ -393,4 +395,4 @@ class _Inbound:
         await self._peer.notify(method, params, opts)
 
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Clients answer at once; there is nothing to report on."""
+        """Does nothing: a client responds at once."""

@@ -1,8 +1,8 @@
-"""Notice that a web server is gone while nobody calls it.
+"""Detect that an idle HTTP server is gone.
 
-A stream that breaks, or a request that fails, says so by itself. Where neither is under way, a plain TCP
-connection is made now and then, and closed. One that is refused is only a hint: the session's own probe
-decides. A server that is busy still accepts connections, so it never counts as gone.
+A broken stream or a failed request shows it at once. While neither is open, a plain TCP connection is made
+now and then, and closed. If it is refused, the session's own probe decides. A busy server still accepts
+connections, so it is never taken for gone.
 """
 
 import asyncio
@@ -10,41 +10,41 @@ import time
 from contextlib import suppress
 
 from toolbus.connect.callbacks import SessionObserver
-from toolbus.connect.diagnostics import Line
+from toolbus.connect.diagnostics import HttpActivity
 from toolbus.connect.session import Session
 from toolbus.core.errors import ToolbusError
 
-CONNECT_WITHIN = 5.0
+CONNECT_TIMEOUT = 5.0
 
 
-async def look_after(session: Session, observer: SessionObserver) -> None:
-    """Run the observer of a session, and watch its server meanwhile; until cancelled."""
-    async with asyncio.TaskGroup() as both:
-        both.create_task(observer.attend(session))
-        both.create_task(_watch(session))
+async def supervise(session: Session, observer: SessionObserver) -> None:
+    """Run the observer of a session and check its server, until cancelled."""
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(observer.attend(session))
+        tasks.create_task(_check_server(session))
 
 
-async def _watch(session: Session) -> None:
-    """Look for the server until the session is over, which a probe that cannot connect brings about."""
-    line = session.line
-    if line is None or line.every is None:
+async def _check_server(session: Session) -> None:
+    """Check the server until the session has ended; a probe that cannot connect ends it."""
+    activity = session.activity
+    if activity is None or activity.check_interval is None:
         return
     while not session.gone.is_set():
-        silence = 0.0 if line.busy else time.monotonic() - line.used
-        if silence < line.every:
-            await asyncio.sleep(line.every - silence)
-        elif await _accepts(line) or line.busy:  # what is under way is never cut off from here
-            line.used = time.monotonic()
+        inactive = 0.0 if activity.open_requests else time.monotonic() - activity.last_used
+        if inactive < activity.check_interval:
+            await asyncio.sleep(activity.check_interval - inactive)
+        elif await _accepts_connections(activity) or activity.open_requests:
+            activity.last_used = time.monotonic()
         else:
             with suppress(ToolbusError):
                 await session.probe()
 
 
-async def _accepts(line: Line) -> bool:
-    """Whether it takes a connection; no answer in time says nothing."""
+async def _accepts_connections(activity: HttpActivity) -> bool:
+    """Whether the server accepts a connection; also True if it does not respond in time."""
     try:
-        async with asyncio.timeout(CONNECT_WITHIN):
-            _, writer = await asyncio.open_connection(line.host, line.port)
+        async with asyncio.timeout(CONNECT_TIMEOUT):
+            _, writer = await asyncio.open_connection(activity.host, activity.port)
     except TimeoutError:
         return True
     except OSError:

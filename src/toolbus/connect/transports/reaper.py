@@ -1,9 +1,8 @@
-"""Sees to it that no server outlives us, even if we are killed.
+"""Kill the servers that are left if this process dies without cleaning up.
 
-Our own clean-up runs whenever there is time for it. When there is none (SIGKILL, SIGTERM, `os._exit`,
-a crash) a shell does the rest: it holds the other end of a pipe from us, is told of every process
-group, and ends those that are left when the pipe breaks. One shell serves the whole process; it is
-started with the first server and ends with us.
+Normally the transports clean up. After SIGKILL, SIGTERM, `os._exit` or a crash a shell does: it reads
+the process groups to watch from a pipe, and kills those that are left when the pipe breaks. One shell
+serves the whole process; it is started with the first server.
 """
 
 import os
@@ -28,7 +27,7 @@ for g in $left; do kill -KILL "-$g" 2>/dev/null; done
 
 
 class Reaper:
-    """The shell, and the way to tell it."""
+    """Starts the shell, and sends it the process groups to watch."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -37,25 +36,25 @@ class Reaper:
         self._pipe = -1
 
     def watch(self, group: int) -> None:
-        """End this process group if we die without having done so."""
-        self._tell(f"+ {group}\n")
+        """Kill this process group if this process dies first."""
+        self._send(f"+ {group}\n")
 
     def forget(self, group: int) -> None:
-        """The group is gone; its number may soon be someone else's."""
-        self._tell(f"- {group}\n")
+        """Stop watching a group that has ended; the system may reuse its number."""
+        self._send(f"- {group}\n")
 
-    def _tell(self, line: str) -> None:
+    def _send(self, line: str) -> None:
         if sys.platform == "win32":
             return
         with self._lock:
-            if not self._is_ours():
+            if not self._is_running():
                 self._start()
-            # A reaper that was killed just now is no reason to fail a call; the next group starts another.
+            # If the shell was killed just now, no call fails; the next group starts another shell.
             with suppress(OSError):
                 os.write(self._pipe, line.encode())
 
-    def _is_ours(self) -> bool:
-        # After a fork the shell is our parent's: its pipe would not break when we die.
+    def _is_running(self) -> bool:
+        # After a fork the shell belongs to the parent: its pipe would not break when this process dies.
         if self._owner != os.getpid():
             return False
         try:
@@ -64,27 +63,27 @@ class Reaper:
             return False
 
     def _start(self) -> None:
-        # Only what is ours: after a fork the number may mean another file by now.
+        # After a fork the file descriptor may be reused for another file.
         if self._owner == os.getpid() and self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
-        theirs, self._pipe = os.pipe()
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        read_end, self._pipe = os.pipe()
+        devnull = os.open(os.devnull, os.O_WRONLY)
         try:
             self._shell = os.posix_spawn(
                 "/bin/sh",
                 ["sh", "-c", SCRIPT],
-                {"PATH": os.defpath},  # nothing of ours, and no secret, is kept by it
+                {"PATH": os.defpath},  # without our environment, which may contain secrets
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, theirs, 0),
-                    (os.POSIX_SPAWN_DUP2, nowhere, 1),
-                    (os.POSIX_SPAWN_DUP2, nowhere, 2),
+                    (os.POSIX_SPAWN_DUP2, read_end, 0),
+                    (os.POSIX_SPAWN_DUP2, devnull, 1),
+                    (os.POSIX_SPAWN_DUP2, devnull, 2),
                 ],
-                setsid=True,  # away from our terminal: an interrupt there is for us alone
+                setsid=True,  # so that Ctrl+C in our terminal does not reach it
             )
         finally:
-            os.close(theirs)
-            os.close(nowhere)
+            os.close(read_end)
+            os.close(devnull)
         self._owner = os.getpid()
 
 

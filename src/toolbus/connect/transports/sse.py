@@ -1,50 +1,48 @@
-"""The old HTTP transport with two endpoints: an event stream to read, a URL to post to."""
+"""The legacy HTTP+SSE transport: an event stream to read from, and a URL to post to."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from urllib.parse import urljoin
 
 import httpx2
 
-from toolbus.config import Resolved, ServerConfig
+from toolbus.connect.attempt import Attempt
 from toolbus.connect.diagnostics import Diagnostics
-from toolbus.connect.failure import answer_hint
-from toolbus.connect.transports.http import refused, unusable, web
-from toolbus.connect.transports.jsonrpc import Answer, Peer, WireError
+from toolbus.connect.failure import response_hint
+from toolbus.connect.transports.http import content_type, http_client, invalid_response, response_error
+from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture, WireError
 from toolbus.core.errors import ConnectFailed
 
 
 @asynccontextmanager
-async def sse_peer(
-    config: ServerConfig, values: Resolved, diagnostics: Diagnostics, warn: Callable[[str], None]
-) -> AsyncGenerator[Peer]:
-    """Open the event stream; give the conversation over it."""
+async def sse_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
+    """A connection over an event stream and a URL that the stream names."""
+    server, diagnostics = attempt.config.alias, attempt.diagnostics
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
     async with (
-        web(config, values, diagnostics) as client,
-        client.sent("GET", client.secrets.url, headers) as response,
+        http_client(attempt) as client,
+        client.stream("GET", client.transport.url, headers) as stream,
     ):
-        events = _events(config.alias, response)
-        endpoint = urljoin(client.secrets.url, await _endpoint(config.alias, events))
-        if not client.secrets.same_origin(endpoint):
-            raise ConnectFailed(config.alias, "connect", "the server names an endpoint on another host")
-        endpoint = client.secrets.shown(endpoint)  # it carries the session's id
+        events = _events(server, stream)
+        endpoint = urljoin(client.transport.url, await _endpoint(server, events))
+        if not client.transport.is_same_origin(endpoint):
+            raise ConnectFailed(server, "connect", "the server names an endpoint on another host")
+        endpoint = client.transport.public_url(endpoint)  # its query contains the session ID
         diagnostics.phase = "handshake"
 
         async def post(
-            data: bytes, headers: Mapping[str, str] | None = None, answer: Answer | None = None
+            data: bytes, headers: Mapping[str, str] | None = None, response: ResponseFuture | None = None
         ) -> None:
-            kind = {"content-type": "application/json"}
-            async with client.sent("POST", endpoint, kind, data) as response:
-                if response.status_code >= 300:
-                    raise _not_accepted(response)
+            async with client.stream("POST", endpoint, {"content-type": "application/json"}, data) as reply:
+                if reply.status_code >= 300:
+                    raise _post_error(reply)
 
-        def garbage(nth: int, data: bytes) -> None:
+        def warn_invalid(nth: int, data: bytes) -> None:
             if nth == 1:
-                warn("the server sends events that are no messages")
+                attempt.warn("the server sends events that are not messages")
 
-        peer = Peer("sse", post, on_garbage=garbage)
+        peer = Peer("sse", post, redacted=attempt.values.redacted, on_invalid=warn_invalid)
         reader = asyncio.create_task(_read(events, peer, diagnostics))
         try:
             yield peer
@@ -55,14 +53,13 @@ async def sse_peer(
                 await reader
 
 
-def _events(server: str, response: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
-    if response.status_code >= 300:
-        raise refused(response)
-    kind = response.headers.get("content-type", "").partition(";")[0].strip()
-    if kind != "text/event-stream":
-        cause = unusable(response)
-        raise ConnectFailed(server, "connect", cause, hint=answer_hint(cause))
-    return aiter(httpx2.EventSource(response, max_event_size=None))
+def _events(server: str, stream: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
+    if stream.status_code >= 300:
+        raise response_error(stream)
+    if content_type(stream) != "text/event-stream":
+        cause = invalid_response(stream)
+        raise ConnectFailed(server, "connect", cause, hint=response_hint(cause))
+    return aiter(httpx2.EventSource(stream, max_event_size=None))
 
 
 async def _endpoint(server: str, events: AsyncIterator[httpx2.ServerSentEvent]) -> str:
@@ -70,13 +67,13 @@ async def _endpoint(server: str, events: AsyncIterator[httpx2.ServerSentEvent]) 
         if event.event == "endpoint":
             return event.data
     cause = "the event stream ended before it named its endpoint"
-    raise ConnectFailed(server, "connect", cause, hint=answer_hint(cause))
+    raise ConnectFailed(server, "connect", cause, hint=response_hint(cause))
 
 
-def _not_accepted(response: httpx2.Response) -> WireError:
-    error = refused(response)
-    if response.status_code in (404, 410):
-        error.sent, error.lost = False, True  # the session is gone, so the message was not looked at
+def _post_error(reply: httpx2.Response) -> WireError:
+    error = response_error(reply)
+    if reply.status_code in (404, 410):
+        error.sent, error.lost = False, True  # the session is gone, so the message was not processed
     return error
 
 
@@ -88,5 +85,5 @@ async def _read(events: AsyncIterator[httpx2.ServerSentEvent], peer: Peer, diagn
                 peer.feed(event.data.encode())
     except (httpx2.HTTPError, httpx2.StreamError) as error:
         reason = f"the event stream broke: {str(error) or type(error).__name__}"
-    diagnostics.lose(reason)
+    diagnostics.mark_lost(reason)
     peer.close(reason)

@@ -1,12 +1,12 @@
-"""Streamable HTTP: every message is a POST of its own, answered by JSON or by an event stream.
+"""Streamable HTTP: every message is a POST, and the response is JSON or an event stream.
 
-A request runs whole in its caller's task. Hanging up cancels it in the modern era; in the legacy era
-a notice does. There the server may also hold a session, which it can lose: it is told by a 404 and by
-other words, all of which mean that the request was not begun.
+A request runs entirely in its caller's task. In the modern era, closing the connection cancels it; in the
+legacy era, a notification does. A legacy server may also hold a session, which it can lose: a 404, or
+another status that names the session, means so, and that the request was not started.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -16,48 +16,54 @@ from mcp.shared.dispatcher import CallOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
-from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.diagnostics import Diagnostics
-from toolbus.connect.transports.http import Web, is_temporary, refused, unusable, web
-from toolbus.connect.transports.jsonrpc import Answer, Peer, WireError
+from toolbus.connect.attempt import Attempt
+from toolbus.connect.transports.http import (
+    HttpClient,
+    content_type,
+    http_client,
+    invalid_response,
+    is_temporary,
+    response_error,
+)
+from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture, WireError
 
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 SESSION = "mcp-session-id"
 VERSION = "mcp-protocol-version"
-LISTEN_AGAIN = 1.0
-LISTEN_AGAIN_AT_MOST = 30.0
-RESUME_AFTER = 0.1
-"""Seconds before a stream that ended early is gone on with, unless the server says otherwise."""
-MOST_RESUMES = 3
-"""How often in a row that may bring nothing new."""
+RECONNECT_DELAY = 1.0
+MAX_RECONNECT_DELAY = 30.0
+RESUME_DELAY = 0.1
+"""Seconds before a stream that ended early is resumed, unless the server sets another delay."""
+MAX_EMPTY_RESUMES = 3
+"""How often in a row a stream is resumed without a new event."""
 
 
 @asynccontextmanager
-async def streamable_http(
-    config: ServerConfig, values: Resolved, diagnostics: Diagnostics, warn: Callable[[str], None]
-) -> AsyncGenerator[Peer]:
-    """A conversation over streamable HTTP; on the way out the server's session is ended."""
-    async with web(config, values, diagnostics) as client:
-        diagnostics.phase = "handshake"
-        peer = _StreamablePeer(client, diagnostics, warn)
+async def streamable_http_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
+    """A connection over streamable HTTP; ends the server's session on exit."""
+    async with http_client(attempt) as client:
+        attempt.diagnostics.phase = "handshake"
+        peer = _StreamablePeer(client, attempt)
         try:
             yield peer
         finally:
             peer.close("the connection is closed")
-            await peer.hang_up()
+            await peer.end_session()
 
 
 class _StreamablePeer(Peer):
-    def __init__(self, client: Web, diagnostics: Diagnostics, warn: Callable[[str], None]) -> None:
-        def garbage(nth: int, data: bytes) -> None:
+    def __init__(self, client: HttpClient, attempt: Attempt) -> None:
+        def warn_invalid(nth: int, data: bytes) -> None:
             if nth == 1:
-                warn("the server sends text that is no message")
+                attempt.warn("the server sends text that is not a message")
 
-        super().__init__("streamable-http", self._post, on_garbage=garbage)
-        self._web = client
-        self._diagnostics = diagnostics
+        redacted = attempt.values.redacted
+        super().__init__("streamable-http", self._post, redacted=redacted, on_invalid=warn_invalid)
+        self._client = client
+        self._url = client.transport.url
+        self._diagnostics = attempt.diagnostics
         self._session: dict[str, str] = {}
-        """The headers that every request carries once they are known: session and version."""
+        """The headers of every request once they are known: session ID and protocol version."""
         self._listening: asyncio.Task[None] | None = None
 
     async def notify(
@@ -67,154 +73,146 @@ class _StreamablePeer(Peer):
         if method == "notifications/initialized" and SESSION in self._session and self._listening is None:
             self._listening = asyncio.create_task(self._listen())
 
-    async def hang_up(self) -> None:
-        """End the session on the server and everything that listens to it."""
+    async def end_session(self) -> None:
+        """Stop listening, and end the session on the server."""
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait({self._listening})
         if SESSION in self._session and not self._diagnostics.lost_by_server:
             with suppress(WireError):
-                async with self._web.sent("DELETE", self._web.secrets.url, self._session):
+                async with self._client.stream("DELETE", self._url, self._session):
                     pass
 
     async def _post(
-        self, data: bytes, headers: Mapping[str, str] | None = None, answer: Answer | None = None
+        self, data: bytes, headers: Mapping[str, str] | None = None, response: ResponseFuture | None = None
     ) -> None:
         sent = {**ACCEPT, **self._session, **(headers or {})}
-        async with self._web.sent("POST", self._web.secrets.url, sent, data) as response:
-            if response.status_code >= 300:
-                if answer is not None:
-                    await self._refuse(response, sent)
+        async with self._client.stream("POST", self._url, sent, data) as reply:
+            if reply.status_code >= 300:
+                if response is not None:
+                    raise await self._refusal(reply, sent)
                 return
-            if session := response.headers.get(SESSION):
+            if session := reply.headers.get(SESSION):
                 self._session[SESSION] = session
-            if answer is not None:
-                await self._receive(response, answer)
-                self._agree(sent, answer)
+            if response is not None:
+                await self._receive(reply, response)
+                self._remember_version(sent, response)
 
-    def _agree(self, sent: Mapping[str, str], answer: Answer) -> None:
-        """Remember the version that requests are stamped with, for those that are not.
+    def _remember_version(self, sent: Mapping[str, str], response: ResponseFuture) -> None:
+        """Keep the protocol version for requests that the SDK does not stamp with it.
 
-        Not that of a probe the server answered with an error: the handshake after it must not carry it.
+        Not after a probe that failed: the handshake that follows must not carry its version.
         """
         version = sent.get(VERSION)
-        if version is not None and not answer.cancelled() and answer.exception() is None:
-            self.tells_cancel = version not in MODERN_PROTOCOL_VERSIONS
+        if version is not None and not response.cancelled() and response.exception() is None:
+            self.notifies_cancel = version not in MODERN_PROTOCOL_VERSIONS
             self._session[VERSION] = version
 
-    async def _receive(self, response: httpx2.Response, answer: Answer) -> None:
-        kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+    async def _receive(self, reply: httpx2.Response, response: ResponseFuture) -> None:
+        kind = content_type(reply)
         if kind == "application/json":
-            self.feed(await response.aread())
+            self.feed(await reply.aread())
         elif kind == "text/event-stream":
-            place = _Place()
-            await self._follow(response, answer, place)
-            if self.tells_cancel:
-                await self._resume(place, answer)
-        if not answer.done():
-            raise WireError(unusable(response), sent=True, lost=False)
+            position = _StreamPosition()
+            await self._read_until(response, reply, position)
+            if self.notifies_cancel:
+                await self._resume(position, response)
+        if not response.done():
+            raise WireError(invalid_response(reply), sent=True, lost=False)
 
-    async def _follow(self, response: httpx2.Response, answer: Answer, place: "_Place") -> None:
-        """Feed the events of a stream until the answer is among them."""
-        with suppress(httpx2.TransportError):  # cut off: what came until then counts
-            async for event in _events(response):
-                place.reached(event)
+    async def _read_until(
+        self, response: ResponseFuture, stream: httpx2.Response, position: "_StreamPosition"
+    ) -> None:
+        """Feed the events of a stream up to the response."""
+        with suppress(httpx2.TransportError):  # the stream broke: the events so far count
+            async for event in _events(stream):
+                position.update(event)
                 if event.data:
                     self.feed(event.data.encode())
-                if answer.done():
+                if response.done():
                     break
 
-    async def _resume(self, place: "_Place", answer: Answer) -> None:
-        """Go on with a stream that ended early, as often as it does; a server may close it in between."""
-        failed = 0
-        while not answer.done() and place.id and failed < MOST_RESUMES:
-            await asyncio.sleep(place.pause)
-            headers = {**self._session, "accept": "text/event-stream", "last-event-id": place.id}
-            before = place.id
-            async with self._web.sent("GET", self._web.secrets.url, headers) as response:
-                if response.status_code < 300:
-                    await self._follow(response, answer, place)
-            failed = 0 if place.id != before else failed + 1
+    async def _resume(self, position: "_StreamPosition", response: ResponseFuture) -> None:
+        """Resume a stream each time it ends early; a server may close it before the response."""
+        empty = 0
+        while not response.done() and position.last_id and empty < MAX_EMPTY_RESUMES:
+            await asyncio.sleep(position.delay)
+            before = position.last_id
+            async with self._client.stream("GET", self._url, self._listen_headers(position)) as stream:
+                if stream.status_code < 300:
+                    await self._read_until(response, stream, position)
+            empty = 0 if position.last_id != before else empty + 1
 
-    async def _refuse(self, response: httpx2.Response, sent: Mapping[str, str]) -> None:
-        """Raise the error of a refused request: what the body says, what the status means."""
-        body = await response.aread()
-        error = refused(response)
+    async def _refusal(self, reply: httpx2.Response, sent: Mapping[str, str]) -> WireError:
+        """The error for a refused request, from the status and the body of the response."""
+        body, status = await reply.aread(), reply.status_code
+        is_modern = sent.get(VERSION) in MODERN_PROTOCOL_VERSIONS
+        if not is_modern and SESSION in sent and _is_session_unknown(status, body):
+            self._diagnostics.lost_by_server = True
+            reason = f"the server no longer knows the session (HTTP {status})"
+            return WireError(reason, sent=False, status=status)
         with suppress(ValueError):
-            said = cast("dict[str, Any]", from_json(body)).get("error")
-            match said:
-                case {"code": int() as code, "message": str() as message}:
-                    error = WireError(
-                        message,
-                        sent=True,
-                        lost=False,
-                        status=response.status_code,
-                        code=code,
-                        data=cast("dict[str, Any]", said).get("data"),
-                    )
+            match from_json(body):
+                case {"error": {"code": int() as code, "message": str() as message, **more}}:
+                    data = cast("dict[str, Any]", more).get("data")
+                    text = self._redacted(message)
+                    return WireError(text, sent=True, lost=False, status=status, code=code, data=data)
                 case _:
                     pass
-        modern = sent.get(VERSION) in MODERN_PROTOCOL_VERSIONS
-        if not modern and SESSION in sent and _means_no_session(response.status_code, body):
-            self._diagnostics.lost_by_server = True
-            raise WireError(
-                f"the server no longer knows the session (HTTP {response.status_code})",
-                sent=False,
-                status=response.status_code,
-            )
-        raise error
+        return response_error(reply)
 
     async def _listen(self) -> None:
-        """The stream of the legacy era for what a server sends unasked; some have none."""
-        pause, place = LISTEN_AGAIN, _Place()
+        """Read the legacy era's stream of messages that belong to no request; some servers have none."""
+        delay, position = RECONNECT_DELAY, _StreamPosition()
         while True:
-            headers = {**self._session, "accept": "text/event-stream"}
             try:
-                async with self._web.sent(
-                    "GET", self._web.secrets.url, headers | ({"last-event-id": place.id} if place.id else {})
-                ) as response:
-                    if response.status_code in (404, 410):
-                        self._lose("the server no longer knows the session")
+                async with self._client.stream("GET", self._url, self._listen_headers(position)) as stream:
+                    if stream.status_code in (404, 410):
+                        self._mark_lost("the server no longer knows the session")
                         return
-                    if response.status_code < 300:
-                        async for event in _events(response):
-                            place.reached(event)
-                            pause = max(LISTEN_AGAIN, place.pause)
+                    if stream.status_code < 300:
+                        async for event in _events(stream):
+                            position.update(event)
+                            delay = max(RECONNECT_DELAY, position.delay)
                             if event.data:
                                 self.feed(event.data.encode())
-                    elif not is_temporary(response.status_code):
+                    elif not is_temporary(stream.status_code):
                         return
             except WireError as error:
                 if not error.sent:
-                    self._lose(error.message)
+                    self._mark_lost(error.message)
                     return
             except httpx2.HTTPError:
                 pass
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LISTEN_AGAIN_AT_MOST)
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, MAX_RECONNECT_DELAY)
 
-    def _lose(self, reason: str) -> None:
+    def _listen_headers(self, position: "_StreamPosition") -> dict[str, str]:
+        last = {"last-event-id": position.last_id} if position.last_id else {}
+        return {**self._session, "accept": "text/event-stream", **last}
+
+    def _mark_lost(self, reason: str) -> None:
         self._diagnostics.lost_by_server = True
-        self._diagnostics.lose(reason)
+        self._diagnostics.mark_lost(reason)
 
 
 @dataclass(slots=True)
-class _Place:
-    """How far a stream of events was read, and when to come back for the rest."""
+class _StreamPosition:
+    """The last event of a stream, and the delay before it is resumed."""
 
-    id: str | None = None
-    pause: float = RESUME_AFTER
+    last_id: str | None = None
+    delay: float = RESUME_DELAY
 
-    def reached(self, event: httpx2.ServerSentEvent) -> None:
-        self.id = event.id or self.id
+    def update(self, event: httpx2.ServerSentEvent) -> None:
+        self.last_id = event.id or self.last_id
         if event.retry is not None:
-            self.pause = min(event.retry / 1000, LISTEN_AGAIN_AT_MOST)
+            self.delay = min(event.retry / 1000, MAX_RECONNECT_DELAY)
 
 
-def _events(response: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
-    # No limit on an event: a large result is the user's choice. Our own bound is the timeout.
-    return aiter(httpx2.EventSource(response, max_event_size=None))
+def _events(stream: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
+    # No size limit: a large result is the user's choice, and the timeout bounds it.
+    return aiter(httpx2.EventSource(stream, max_event_size=None))
 
 
-def _means_no_session(status: int, body: bytes) -> bool:
+def _is_session_unknown(status: int, body: bytes) -> bool:
     return status in (404, 410) or (status == 400 and b"session" in body[:2000].lower())

@@ -1,4 +1,4 @@
-"""What a server process lacks that is there: a variable that was not passed on, a file beside the config."""
+"""Why a server process may have ended: a variable was not passed to it, or a file is in another folder."""
 
 import os
 import re
@@ -14,24 +14,24 @@ _COMPLAINT = re.compile(
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 
 
-def next_step(
+def exit_hint(
     config: ServerConfig, values: Resolved, stderr: Sequence[str], withheld: Collection[str]
 ) -> str:
-    """What to change in the config of a server whose process ended; empty if nothing is known."""
-    names = missed_variables(stderr, withheld)
+    """What to change in the config after the process ended; empty if unknown."""
+    names = missing_variables(stderr, withheld)
     if not names:
-        return misplaced(values)
+        return misplaced_file(values)
     listed = () if isinstance(config.inherit_env, str) else config.inherit_env
     step = f"write inherit_env: [{', '.join([*listed, *names])}] in the config"
     are = "is set here but was" if len(names) == 1 else "are set here but were"
     return f"{', '.join(names)} {are} not passed to the server; {step}"
 
 
-def missed_variables(lines: Sequence[str], withheld: Collection[str]) -> list[str]:
-    """The variables that were not passed on, and that a complaint in these lines names."""
+def missing_variables(lines: Sequence[str], withheld: Collection[str]) -> list[str]:
+    """The withheld variables that these lines of stderr complain about."""
     found: dict[str, None] = {}
     for index, line in enumerate(lines):
-        # pydantic names a field in one line, in lower case, and complains of it in the next.
+        # pydantic prints the field's name in lower case, and the complaint in the next line.
         if any(map(_COMPLAINT.search, lines[index : index + 2])):
             for word in _NAME.findall(line):
                 name = word.upper() if "_" in word and word not in withheld else word
@@ -40,8 +40,8 @@ def missed_variables(lines: Sequence[str], withheld: Collection[str]) -> list[st
     return list(found)
 
 
-def misplaced(values: Resolved) -> str:
-    """Which file of the command line is beside the config, but not where the server runs."""
+def misplaced_file(values: Resolved) -> str:
+    """A hint if a file of the command line is next to the config, but not in the working directory."""
     if values.folder is None:
         return ""
     here = os.path.abspath(values.cwd or "")

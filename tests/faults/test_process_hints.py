@@ -1,4 +1,4 @@
-"""A server that lacks what is there, a variable, a proxy or a file, gets it or is told how to."""
+"""A server that misses a variable, a proxy or a file gets it, or its error says how to provide it."""
 
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ import yaml
 
 from tests.conftest import SERVERS
 from toolbus import Toolbus
-from toolbus.connect.lacking import missed_variables
+from toolbus.connect.process_hints import missing_variables
 
 pytestmark = pytest.mark.anyio
 
@@ -59,8 +59,8 @@ async def test_a_variable_that_was_passed_or_is_nowhere_is_not_offered(
 
 
 def test_a_variable_that_is_only_mentioned_is_not_offered() -> None:
-    assert missed_variables(["editing with EDITOR", "", "bye"], {"EDITOR"}) == []
-    assert missed_variables(["EDITOR is not set", "DISPLAY: missing"], {"EDITOR", "DISPLAY"}) == [
+    assert missing_variables(["editing with EDITOR", "", "bye"], {"EDITOR"}) == []
+    assert missing_variables(["EDITOR is not set", "DISPLAY: missing"], {"EDITOR", "DISPLAY"}) == [
         "EDITOR",
         "DISPLAY",
     ]

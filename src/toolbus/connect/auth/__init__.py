@@ -1,0 +1,1 @@
+"""What authorizes the HTTP requests to a server."""

@@ -1,0 +1,62 @@
+"""Deadlines that pause while the user answers."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.virtual_time import VIRTUAL_TIME
+from toolbus.connect.deadlines import Deadlines
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return VIRTUAL_TIME
+
+
+async def limited(deadlines: Deadlines, limit: float, seconds: float) -> str:
+    try:
+        await deadlines.run(asyncio.timeout(limit), asyncio.sleep(seconds))
+    except TimeoutError:
+        return "too late"
+    return "in time"
+
+
+async def test_a_paused_deadline_resumes_with_the_time_it_had_left() -> None:
+    deadlines = Deadlines()
+    late = asyncio.create_task(limited(deadlines, 1, 60))
+    in_time = asyncio.create_task(limited(deadlines, 1.5, 2))
+    await asyncio.sleep(0.1)
+    with deadlines.paused():
+        with deadlines.paused():  # two answers may be in progress at once
+            await asyncio.sleep(1.2)
+        await asyncio.sleep(0.2)
+        assert not late.done()
+    assert await in_time == "in time"
+    assert await late == "too late"
+    assert not deadlines.busy
+
+
+async def test_an_expired_request_ends_although_an_answer_is_in_progress() -> None:
+    deadlines = Deadlines()
+    waiting = asyncio.create_task(limited(deadlines, 60, 60))
+    await asyncio.sleep(0)
+    with deadlines.paused():
+        deadlines.expire(0.05)
+        async with asyncio.timeout(60):
+            assert await waiting == "too late"
+
+
+async def test_an_extension_ends_at_its_limit() -> None:
+    deadlines, loop = Deadlines(), asyncio.get_running_loop()
+    timeout = asyncio.timeout(1)
+    began = loop.time()
+    waiting = asyncio.create_task(deadlines.run(timeout, asyncio.sleep(60)))
+    for _ in range(2):
+        await asyncio.sleep(0.1)
+        deadlines.extend(timeout, 30, began + 1.2)
+    with pytest.raises(TimeoutError):
+        await waiting
+    assert 1.1 < loop.time() - began < 15
