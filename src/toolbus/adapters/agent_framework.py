@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from toolbus.adapters.approval import Approve, asks
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval, needs_approval
 from toolbus.adapters.calls import executed, facts
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
@@ -40,7 +40,7 @@ def tools(
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    approve: Approve = "never",
+    approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
 ) -> Offer[FunctionTool]:
@@ -58,7 +58,7 @@ def toolset(
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    approve: Approve = "never",
+    approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
 ) -> "BusProvider":
@@ -78,7 +78,7 @@ class ToolsetOptions:
     """How to declare a tool, whether to ask before a call, and what of its result to show."""
 
     dialect: Dialect
-    approve: Approve
+    approve: ApprovalRule[NeedsApproval]
     audio: bool
     files: bool
 
@@ -150,7 +150,7 @@ class BusTool(FunctionTool):
             description=said.description,
             func=call,
             input_model=Anything,
-            approval_mode="always_require" if asks(tool.spec, options.approve) else "never_require",
+            approval_mode="always_require" if needs_approval(tool.spec, options.approve) else "never_require",
             additional_properties=facts(tool),
         )
 

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from toolbus.adapters.approval import Approve, asks
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval, needs_approval
 from toolbus.adapters.calls import facts, parsed, unseen
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
@@ -34,7 +34,7 @@ def toolset(
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    approve: Approve = "never",
+    approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
 ) -> "BusToolkit":
@@ -58,7 +58,7 @@ class ToolsetOptions:
     """How to declare a tool, whether to ask before a call, and what of its result to show."""
 
     dialect: Dialect
-    approve: Approve
+    approve: ApprovalRule[NeedsApproval]
     audio: bool
     files: bool
 
@@ -138,7 +138,7 @@ def _function(
         },
         entrypoint=entrypoint,
         skip_entrypoint_processing=True,
-        requires_confirmation=asks(tool.spec, options.approve) or None,
+        requires_confirmation=needs_approval(tool.spec, options.approve) or None,
     )
 
 
@@ -173,7 +173,7 @@ def _answer(tool: Tool, result: ToolResult, options: ToolsetOptions) -> Answer:
     about = {**facts(tool, result), "content": unseen(result)}
     if result.is_error:
         raise Failed(text, about)
-    if asks(tool.spec, options.approve):
+    if needs_approval(tool.spec, options.approve):
         # Agno leaves media in the message of a confirmed call, which OpenAI refuses; the text tells of them.
         return Answer(content=text, metadata=about)
     shown = taken(result, PICTURES | SOUNDS if options.audio else PICTURES)

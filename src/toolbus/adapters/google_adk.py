@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from toolbus.adapters.approval import Approve, asks, checked
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval, check_rule, needs_approval
 from toolbus.adapters.calls import facts
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
@@ -38,14 +38,18 @@ _NEWER = re.compile(r"gemini-([3-9]|\d\d)")
 
 
 def toolset(
-    source: Source, servers: Servers = None, *, approve: Approve = "never", dialect: Dialect = "google"
+    source: Source,
+    servers: Servers = None,
+    *,
+    approve: ApprovalRule[NeedsApproval] = "never",
+    dialect: Dialect = "google",
 ) -> "BusToolset":
     """The tools as they are at every turn; `approve` says which wait until a person confirms them.
 
     `dialect` is the one of the model's provider, for models that are not Google's. The toolset does not
     close the bus.
     """
-    checked(approve)
+    check_rule(approve)
     return BusToolset(
         Offer(source, lambda tool: BusTool(tool, approve, dialect), servers, live=True), dialect
     )
@@ -63,9 +67,11 @@ def messages(prompt: PromptResult, *, media: bool = True) -> list[Content]:
 class BusTool(BaseTool):
     """One tool; `custom_metadata` holds its server and annotations."""
 
-    def __init__(self, tool: Tool, approve: Approve = "never", dialect: Dialect = "google") -> None:
+    def __init__(
+        self, tool: Tool, approve: ApprovalRule[NeedsApproval] = "never", dialect: Dialect = "google"
+    ) -> None:
         self._tool = tool
-        self._approve: Approve = approve
+        self._approve: ApprovalRule[NeedsApproval] = approve
         self._types = _GOOGLE if dialect == "google" else PICTURES
         self._declaration = _declaration(tool, dialect)
         said = self._declaration
@@ -78,7 +84,7 @@ class BusTool(BaseTool):
 
     async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
         """Whether the call waits until a person confirms it."""
-        return asks(self._tool.spec, self._approve)
+        return needs_approval(self._tool.spec, self._approve)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, Any]:
         """Run it; the context's custom metadata gets what the model is not told, by the id of the call."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from toolbus.adapters.approval import Approve, asks
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval, needs_approval
 from toolbus.adapters.calls import facts, unseen
 from toolbus.adapters.declared import declared
 from toolbus.adapters.extra import needs
@@ -33,7 +33,11 @@ _READ_FILES: Collection[Dialect] = ("openai-responses", "anthropic", "google")
 
 
 def tools(
-    source: Source, servers: Servers = None, *, approve: Approve = "never", dialect: Dialect = "openai"
+    source: Source,
+    servers: Servers = None,
+    *,
+    approve: ApprovalRule[NeedsApproval] = "never",
+    dialect: Dialect = "openai",
 ) -> Offer[BaseTool]:
     """The tools, for an agent or for `llm.predict_and_call`; `approve` says which a person is asked for.
 
@@ -45,7 +49,11 @@ def tools(
 
 
 def live(
-    source: Source, servers: Servers = None, *, approve: Approve = "never", dialect: Dialect = "openai"
+    source: Source,
+    servers: Servers = None,
+    *,
+    approve: ApprovalRule[NeedsApproval] = "never",
+    dialect: Dialect = "openai",
 ) -> "LiveTools":
     """For `FunctionAgent(tool_retriever=live(bus))`: the tools as they are at every turn."""
     made = partial(BusTool, approve=approve, dialect=dialect)
@@ -79,7 +87,9 @@ class BusMetadata(ToolMetadata):
 class BusTool(FunctionTool):
     """One tool, whose arguments may have any name."""
 
-    def __init__(self, tool: Tool, *, approve: Approve = "never", dialect: Dialect = "openai") -> None:
+    def __init__(
+        self, tool: Tool, *, approve: ApprovalRule[NeedsApproval] = "never", dialect: Dialect = "openai"
+    ) -> None:
         said = declared(tool, dialect)
         parameters: dict[str, JSON] = {"properties": {}, **said.parameters}  # LlamaIndex counts them
         metadata = BusMetadata(
@@ -94,7 +104,7 @@ class BusTool(FunctionTool):
         self._tool = tool
         self._names: list[str] = list(parameters["properties"])
         self._dialect: Dialect = dialect
-        self.requires_context = asks(tool.spec, approve)
+        self.requires_context = needs_approval(tool.spec, approve)
         self.ctx_param_name = _CONTEXT if self.requires_context else None
 
     # Positional-only, so that a tool may have an argument called "self".

@@ -3,7 +3,7 @@
 from typing import Any, TypeAlias
 
 from toolbus.adapters import openai
-from toolbus.adapters.approval import Approve, asks
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval, needs_approval
 from toolbus.adapters.calls import executed, facts
 from toolbus.adapters.extra import needs
 from toolbus.adapters.media import data_url, documents, taken
@@ -29,7 +29,11 @@ Output: TypeAlias = ToolOutputText | ToolOutputImage | ToolOutputFileContent
 
 
 def tools(
-    source: Source, servers: Servers = None, *, approve: Approve = "never", follow: bool = False
+    source: Source,
+    servers: Servers = None,
+    *,
+    approve: ApprovalRule[NeedsApproval] = "never",
+    follow: bool = False,
 ) -> Offer[AgentTool]:
     """The tools as `FunctionTool`; `approve` says which interrupt the run until a person agrees.
 
@@ -45,7 +49,7 @@ def messages(prompt: PromptResult) -> list[TResponseInputItem]:
     return openai.messages(prompt, dialect="openai-responses")
 
 
-def function_tool(tool: Tool, *, approve: Approve = "never") -> FunctionTool:
+def function_tool(tool: Tool, *, approve: ApprovalRule[NeedsApproval] = "never") -> FunctionTool:
     """One tool. The output items of a run carry server, annotations and structured content as custom data."""
     definition = tool.definition("openai-responses")
     results: dict[str, ToolResult] = {}
@@ -65,7 +69,7 @@ def function_tool(tool: Tool, *, approve: Approve = "never") -> FunctionTool:
         params_json_schema=definition["parameters"],
         on_invoke_tool=invoke,
         strict_json_schema=definition["strict"],
-        needs_approval=asks(tool.spec, approve),
+        needs_approval=needs_approval(tool.spec, approve),
         custom_data_extractor=custom_data,
         defer_loading=definition.get("defer_loading", False),
     )

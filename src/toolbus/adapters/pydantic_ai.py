@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from toolbus.adapters.approval import Approve, asks, checked
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval, check_rule, needs_approval
 from toolbus.adapters.calls import facts, parsed, unseen
 from toolbus.adapters.declared import declared, json_schema
 from toolbus.adapters.extra import needs
@@ -31,7 +31,7 @@ def toolset(
     servers: Servers = None,
     *,
     dialect: Dialect | None = None,
-    approve: Approve = "never",
+    approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
 ) -> "BusToolset":
@@ -40,9 +40,8 @@ def toolset(
     `approve` says which calls end the run with `DeferredToolRequests` until a person agrees. Pictures are
     given to the model; `audio`, and `files` for PDFs, are for a model that takes these too.
     """
-    return BusToolset(
-        source, servers, dialect, ToolsetOptions(approve=checked(approve), audio=audio, files=files)
-    )
+    check_rule(approve)
+    return BusToolset(source, servers, dialect, ToolsetOptions(approve=approve, audio=audio, files=files))
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[ModelMessage]:
@@ -62,7 +61,7 @@ def shown(part: Part) -> str | BinaryContent:
 class ToolsetOptions:
     """Whom to ask before a call, and what of its result to show."""
 
-    approve: Approve = "never"
+    approve: ApprovalRule[NeedsApproval] = "never"
     audio: bool = False
     files: bool = False
 
@@ -121,7 +120,7 @@ class BusToolset(AbstractToolset[Any]):
         """Run the tool. What goes wrong is a failed result, which costs none of the tool's retries."""
         assert isinstance(tool, BusTool), f"{name!r} is not a tool of this toolset"
         ours = tool.tool
-        if not ctx.tool_call_approved and asks(ours.spec, self._options.approve):
+        if not ctx.tool_call_approved and needs_approval(ours.spec, self._options.approve):
             raise ApprovalRequired(metadata=facts(ours))
         result = await self.executed(ours, tool_args, ctx)
         return returned(result, facts(ours, result), self._options)

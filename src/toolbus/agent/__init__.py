@@ -9,8 +9,8 @@ try:
 except ImportError as error:
     raise ExtraMissing("toolbus.agent", "agent", str(error)) from error
 
+from toolbus.adapters.approval import Request
 from toolbus.agent.agent import Agent
-from toolbus.agent.approval import Request
 from toolbus.agent.events import (
     ApprovalAsked,
     RunEvent,

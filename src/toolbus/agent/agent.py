@@ -16,7 +16,7 @@ from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import UsageLimits
 
-from toolbus.agent.approval import Approve, checked
+from toolbus.adapters.approval import ApprovalRule, Approver, check_rule
 from toolbus.agent.conversation import Conversation, File, Outgoing
 from toolbus.agent.event_mapper import EventMapper
 from toolbus.agent.limits import LimitReached, Limits, reached
@@ -47,7 +47,7 @@ class Agent:
         tools: Iterable[AgentTool] = (),
         mcp_servers: Source | None = None,
         instructions: str | None = None,
-        approve: Approve = "never",
+        approve: ApprovalRule[Approver] = "never",
         limits: Limits | None = None,
         server_instructions: bool = True,
         settings: ModelSettings | None = None,
@@ -57,6 +57,7 @@ class Agent:
 
         `interactions` answer what its own servers ask; a bus of yours has its own.
         """
+        check_rule(approve)
         if interactions is not None and mcp_servers is None:
             raise ValueError(
                 "interactions are for mcp_servers; a bus takes them itself: Toolbus(interactions=...)"
@@ -67,7 +68,7 @@ class Agent:
         if mcp_servers is not None:
             self._bus = Toolbus(mcp_servers, interactions=interactions or NOBODY)
         self._toolbox = Toolbox(tools, self._bus)
-        self._approve: Approve = checked(approve)
+        self._approve: ApprovalRule[Approver] = approve
         self._limits = limits or Limits()
         self._server_instructions = server_instructions
         self._agent = PydanticAgent(

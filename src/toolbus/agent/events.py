@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from toolbus.adapters.approval import Decision
 from toolbus.core.records import JSON, Image
 
 
@@ -60,13 +61,13 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked:
-    """A call waits for your word: say `approve()` or `deny()`."""
+    """A call waits for your decision: call `approve()` or `deny()`."""
 
     id: str
     name: str
     arguments: Mapping[str, JSON]
     server: str | None = None
-    answer: "asyncio.Future[bool | str]" = field(repr=False, compare=False)
+    answer: "asyncio.Future[Decision]" = field(repr=False, compare=False)
 
     def approve(self) -> None:
         """Let it run."""
@@ -76,9 +77,9 @@ class ApprovalAsked:
         """Do not run it; the model is told, with the reason."""
         self._settle(reason or False)
 
-    def _settle(self, word: bool | str) -> None:
+    def _settle(self, decision: Decision) -> None:
         if not self.answer.done():
-            self.answer.set_result(word)
+            self.answer.set_result(decision)
 
 
 RunEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCalled | ToolProgressed | ToolReturned | ApprovalAsked

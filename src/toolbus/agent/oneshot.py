@@ -6,8 +6,8 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
+from toolbus.adapters.approval import ApprovalRule, Approver
 from toolbus.agent.agent import Agent
-from toolbus.agent.approval import Approve
 from toolbus.agent.events import TextDelta, ToolCalled
 from toolbus.agent.limits import Limits
 from toolbus.agent.tools import AgentTool
@@ -23,7 +23,7 @@ class Options(TypedDict, total=False):
     tools: Iterable[AgentTool]
     mcp_servers: Source | None
     instructions: str | None
-    approve: Approve
+    approve: ApprovalRule[Approver]
     limits: Limits | None
     server_instructions: bool
     settings: ModelSettings | None

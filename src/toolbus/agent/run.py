@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from toolbus.agent.approval import Approve, Request, Word, refusal
+from toolbus.adapters.approval import ApprovalRule, Approver, Decision, Request, denial
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
 from toolbus.core.records import JSON, ToolSpec
@@ -39,12 +39,12 @@ class RunResult(Generic[T]):
 class Run(Generic[T]):
     """Under way from the moment it is made. Go through its events, or just wait for `final`."""
 
-    def __init__(self, approve: Approve, limits: Limits) -> None:
-        self._approve: Approve = approve
+    def __init__(self, approve: ApprovalRule[Approver], limits: Limits) -> None:
+        self._approve: ApprovalRule[Approver] = approve
         self._limits = limits
         self._calls = 0
         self._events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-        self._asked: set[asyncio.Future[Word]] = set()
+        self._asked: set[asyncio.Future[Decision]] = set()
         self._listened = False
         self._task: asyncio.Task[RunResult[T]] | None = None
 
@@ -117,7 +117,7 @@ class Run(Generic[T]):
         if allowed is not None and self._calls > allowed:
             raise LimitReached("tool_calls", allowed)
         request = Request(id=call, name=name, arguments=arguments, spec=spec)
-        return await refusal(request, self._approve, self._ask)
+        return await denial(request, self._approve, self._ask)
 
     def progressed(
         self, call: str, name: str, progress: float, total: float | None, message: str | None
@@ -125,10 +125,10 @@ class Run(Generic[T]):
         """A call came further."""
         self.emit(ToolProgressed(id=call, name=name, progress=progress, total=total, message=message))
 
-    async def _ask(self, request: Request) -> Word:
+    async def _ask(self, request: Request) -> Decision:
         if not self._listened:
             return NOBODY
-        answer: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self._asked.add(answer)
         self.emit(
             ApprovalAsked(

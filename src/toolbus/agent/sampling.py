@@ -4,7 +4,6 @@ It costs your money, so nobody has it unless it is written down, and somebody ha
 raised: what must not or cannot be done is declined, and logged without what the provider said.
 """
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -17,6 +16,7 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
+from toolbus.adapters.approval import decided
 from toolbus.adapters.pydantic_ai import messages
 from toolbus.agent.models import model_of
 from toolbus.core.interactions import Sampled, Sampling
@@ -113,12 +113,10 @@ class Sampler:
         if not callable(self._consent):
             return True
         try:
-            word = self._consent(wanted)
-            said = await word if inspect.isawaitable(word) else word
+            return await decided(self._consent, wanted) is True
         except Exception as error:  # a user's function: its failure is no consent
             _declined(wanted, f"the function for consent raised {type(error).__name__}")
             return False
-        return said is True
 
     async def _written(
         self, wanted: Sampling, asked: list[ModelMessage], cost: int, room: int
