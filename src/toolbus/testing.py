@@ -72,7 +72,9 @@ class ScriptedModel(FunctionModel):
         self.requests.append(list(messages))
         self.offered.append([tool.name for tool in info.function_tools])
         if at >= len(self.turns):
-            raise AssertionError(f"the script has {len(self.turns)} turns, and the agent wants another one")
+            raise AssertionError(
+                f"the script has {len(self.turns)} turns, but the agent asked for another one"
+            )
         turn = self.turns[at]
         said = turn(_results(messages)) if callable(turn) else turn
         if isinstance(said, str):

@@ -74,7 +74,7 @@ class TestChat(Contract):
 
     async def test_malformed_arguments_are_told_to_the_model(self, stage: Stage) -> None:
         [given] = await stage.told(ToolCall("desk_add", "{not json"))
-        assert given.text.startswith("MCP error: the arguments are no valid JSON")
+        assert given.text.startswith("MCP error: the arguments are not valid JSON")
 
     async def test_pictures_follow_the_results_of_all_calls(self, stage: Stage) -> None:
         calls = [ToolCall("desk_many"), ToolCall("desk_echo", {"text": "tea"})]

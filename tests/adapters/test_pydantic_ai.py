@@ -113,7 +113,7 @@ class TestPydanticAI(Contract):
         said, asked = await stage.play(script)
         assert said == "I give up."
         not_json, incomplete, failed = (json.loads(given.text)["error"] for given in asked[1].new)
-        assert not_json.startswith("MCP error: the arguments are no valid JSON (Expecting property name")
+        assert not_json.startswith("MCP error: the arguments are not valid JSON (Expecting property name")
         assert incomplete.startswith(
             "MCP error: wrong arguments for 'desk_add', nothing was sent: argument 'b'"
         )

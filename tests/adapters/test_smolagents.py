@@ -111,7 +111,7 @@ class TestSmolagents(Contract):
 
     async def test_arguments_that_are_no_json_are_told_to_the_model(self, stage: Stage) -> None:
         [given] = await stage.told(ToolCall("desk_add", "{not json"))
-        assert given.text.startswith("MCP error: the arguments are no valid JSON")
+        assert given.text.startswith("MCP error: the arguments are not valid JSON")
         [given] = await stage.told(ToolCall("desk_add", "[1, 2]"))
         assert given.text == "MCP error: the arguments must be a JSON object, not [1, 2]"
 

@@ -42,7 +42,7 @@ def test_tools_chosen_from_a_sync_bus_are_tools(config: dict[str, Any]) -> None:
 
 async def test_two_chosen_tools_of_one_name_are_refused(config: dict[str, Any]) -> None:
     async with Toolbus(config) as one, Toolbus(config) as other:
-        with pytest.raises(ValueError, match="two tools are called 'desk_add': desk/add and desk/add"):
+        with pytest.raises(ValueError, match="two tools are named 'desk_add': desk/add and desk/add"):
             openai.tools([*one.tools(), *other.tools()])
 
 

@@ -70,7 +70,8 @@ async def test_a_local_server_that_is_down_is_named() -> None:
         with pytest.raises(ModelFailed) as caught:
             await final(agent.send("Hi."))
     assert (
-        str(caught.value) == f"model 'llama': no whole answer from {NOWHERE}/: All connection attempts failed"
+        str(caught.value)
+        == f"model 'llama': no complete response from {NOWHERE}/: All connection attempts failed"
     )
 
 

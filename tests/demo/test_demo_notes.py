@@ -49,7 +49,7 @@ async def test_notes_are_kept_found_and_forgotten(servers: Servers) -> None:
     assert everything == [(2, "call Ann", []), (1, "Buy green tea", ["shop"])]
     assert (forgotten.text, left) == ("forgot note 1", [(2, "call Ann", [])])
     assert again.is_error
-    assert again.text.endswith("there is no note 1 (any more); search gives the ids there are")
+    assert again.text.endswith("there is no note 1; call search to find existing ids")
 
 
 @in_every_place
@@ -100,7 +100,7 @@ async def test_only_notes_made_before_the_date_are_archived() -> None:
     assert datetime.fromisoformat(made).utcoffset() is not None
     assert just_then.text == "archived 0 notes"
     assert nonsense.is_error
-    assert nonsense.text.endswith("'yesterday' is no ISO date or time; give it like 2026-01-31")
+    assert nonsense.text.endswith("'yesterday' is not an ISO date or time; use a format like 2026-01-31")
 
 
 async def test_a_search_gives_the_newest_and_no_more_than_asked_for() -> None:

@@ -326,7 +326,7 @@ async def test_a_framework_that_cannot_take_a_tool_gets_the_others(tmp_path: Pat
         assert list(Offer(bus, made)) == ["odd_good", "odd_next", "fine_echo"]
         with pytest.raises(ZeroDivisionError):
             Offer(bus, lambda tool: 1 / 0)
-    reason = "left out of a framework's tools: RecursionError: too much"
+    reason = "not offered to the framework: RecursionError: too much"
     assert ("odd", "bad", reason) in warned(events)
 
 

@@ -65,7 +65,9 @@ def messages(prompt: PromptResult, *, media: bool = True) -> "list[MessageParam]
 def _calls(response: object) -> list[Called]:
     content = got(response, "content")
     if got(response, "role") != "assistant" or content is None:
-        raise TypeError(f"{type(response).__name__} is no message of the assistant")
+        raise TypeError(
+            f"{type(response).__name__} is not an assistant message; pass the response of messages.create"
+        )
     blocks: list[object] = [] if isinstance(content, str) else list(content)
     cut = got(response, "stop_reason") in _CUT
     return [

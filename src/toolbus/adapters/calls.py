@@ -29,7 +29,7 @@ def parsed(
     try:
         given: JSON = json.loads(arguments or "{}") or {}
     except (ValueError, RecursionError) as error:
-        problem = f"the arguments are no valid JSON ({error}): {arguments[:200]}"
+        problem = f"the arguments are not valid JSON ({error}): {arguments[:200]}"
     else:
         if isinstance(given, dict):
             return cast(dict[str, JSON], given)

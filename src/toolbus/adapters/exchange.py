@@ -24,7 +24,7 @@ R = TypeVar("R")
 Own: TypeAlias = Mapping[str, Callable[..., Any]]
 """Functions of yours, plain or async, by the names under which the model knows them."""
 logger = logging.getLogger("toolbus")
-_INCOMPLETE = "the response ended before the call was complete; nothing was done"
+_INCOMPLETE = "the response ended before the call was complete; it was not run"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,10 @@ def _calls(response: object) -> list[Called]:
     candidates = got(response, "candidates")
     content = got(candidates[0], "content") if candidates else response
     if content is response and not _is_one(response):
-        raise TypeError(f"{type(response).__name__} is neither a response nor a content of the model")
+        raise TypeError(
+            f"{type(response).__name__} is neither a response nor model content; "
+            "pass the response of generate_content"
+        )
     calls = [_either(part, "function_call", "functionCall") for part in got(content, "parts") or ()]
     return [
         Called(id=got(call, "id") or "", name=got(call, "name") or "", arguments=got(call, "args"))

@@ -178,7 +178,7 @@ def _told(error: ToolException) -> Content:
 def _refused(call: InvalidToolCall) -> ToolMessage:
     given = parsed(call["args"])
     if not isinstance(given, ToolResult):  # LangChain has another reason
-        given = ToolResult.failure(call["error"] or "the call cannot be read")
+        given = ToolResult.failure(call["error"] or "the call cannot be parsed")
     return _failed(call["id"], call["name"], given)
 
 

@@ -130,7 +130,7 @@ class BusTool(FunctionTool):
 
     @property
     def _refusal(self) -> ToolResult:
-        why = f"{self._tool.name} was not run: nobody agreed to it"
+        why = f"{self._tool.name} was not run: the call was not approved"
         return ToolResult(content=(Text(text=why),), is_error=True)
 
     def _output(self, arguments: dict[str, JSON], result: ToolResult) -> ToolOutput:
@@ -191,7 +191,7 @@ async def _agreed(context: Context[Any], tool: Tool, arguments: dict[str, JSON])
     """Ask in the way of LlamaIndex: the run goes on when an answer with the same `call` has come."""
     call = f"{tool.name} {json.dumps(arguments, ensure_ascii=False, sort_keys=True)}"
     about: dict[str, JSON] = {"call": call, "tool_name": tool.name, "tool_kwargs": arguments}
-    about["prefix"] = f"May I? {call} "
+    about["prefix"] = f"Allow this call? {call} "
     question = InputRequiredEvent(**about)
     answer = await context.wait_for_event(
         HumanResponseEvent, waiter_event=question, requirements={"call": call}

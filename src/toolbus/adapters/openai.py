@@ -95,7 +95,7 @@ def _chat_calls(response: object) -> list[Called]:
     if got(message, "role") != "assistant":
         raise TypeError(
             f"{type(response).__name__} is neither a chat completion nor its message; "
-            "for Responses, the tools are tools(bus, dialect='openai-responses')"
+            "for Responses, use tools(bus, dialect='openai-responses')"
         )
     calls = [call for call in got(message, "tool_calls") or () if got(call, "function") is not None]
     cut = got(choice, "finish_reason") == "length"
@@ -157,8 +157,7 @@ def _responses_calls(response: object) -> list[Called]:
     output = got(response, "output")
     if not isinstance(output, list):
         raise TypeError(
-            f"{type(response).__name__} is no response of the Responses interface; "
-            "for Chat Completions, the tools are tools(bus)"
+            f"{type(response).__name__} is not a Responses API response; for Chat Completions, use tools(bus)"
         )
     return [
         Called(

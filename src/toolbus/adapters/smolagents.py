@@ -110,7 +110,7 @@ class BusTool(AgentTool):
 
     def to_dict(self) -> dict[str, Any]:
         """Raises: the tool lives on a bus of this process, and cannot be saved or sent to another."""
-        raise ValueError(f"{self.name!r} runs in this process: only with executor_type='local'")
+        raise ValueError(f"{self.name!r} runs in this process; use executor_type='local'")
 
 
 class Answer(str):

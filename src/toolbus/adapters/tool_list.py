@@ -56,7 +56,7 @@ def chosen(source: Any) -> list[Tool]:
         other = named.setdefault(tool.name, tool)
         if other.origin != tool.origin or other.runner is not tool.runner:
             both = f"{other.origin} and {tool.origin}"
-            raise ValueError(f"two tools are called {tool.name!r}: {both}; list one of them with a prefix")
+            raise ValueError(f"two tools are named {tool.name!r}: {both}; list one of them with a prefix")
     return tools
 
 
@@ -121,7 +121,7 @@ class Offer(list[T]):
 
 def _warn(tool: Tool, error: Exception) -> None:
     reason = cleaned(f"{type(error).__name__}: {error}")
-    tool.runner.warn(tool.server, tool.origin.tool, f"left out of a framework's tools: {reason}")
+    tool.runner.warn(tool.server, tool.origin.tool, f"not offered to the framework: {reason}")
 
 
 def _follow(offer: Offer[T], bus: Toolbus) -> None:

@@ -60,7 +60,7 @@ class Agent:
         check_rule(approve)
         if interactions is not None and mcp_servers is None:
             raise ValueError(
-                "interactions are for mcp_servers; a bus takes them itself: Toolbus(interactions=...)"
+                "interactions apply only to mcp_servers; pass them to your bus: Toolbus(interactions=...)"
             )
         self.model = model_of(model)
         self._made_model = isinstance(model, str)
@@ -185,7 +185,7 @@ class Agent:
         if self._bus is not None:
             await self._bus.start()
             if not self._bus.running:
-                raise BusClosed("the agent's servers live on a loop that has ended: the agent")
+                raise BusClosed("the event loop of the agent's servers has ended; the agent")
 
     async def _preface(self) -> str:
         """What servers say about themselves, and the context, as it is now.

@@ -55,7 +55,7 @@ class Conversation:
     def outgoing(self, prompt: str | None) -> Outgoing:
         """The prompt with all that waited; ValueError if there is nothing to say or to go on from."""
         if prompt is None and not self._waiting and not self.messages:
-            raise ValueError("nothing to send: give a prompt, or add a file, a resource or a prompt first")
+            raise ValueError("nothing to send; pass a prompt, or add a file, a resource or a prompt first")
         said = Outgoing(prompt=prompt, along=self._waiting)
         self._waiting = []
         return said

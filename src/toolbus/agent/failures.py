@@ -18,4 +18,4 @@ class NameClash(ToolbusError, ValueError):
     def __init__(self, name: str, one: str, other: str) -> None:
         self.name = name
         hint = "rename the function, or the tool under `override`"
-        super().__init__(f"two tools are called {name!r}: {one} and {other}; {hint}")
+        super().__init__(f"two tools are named {name!r}: {one} and {other}; {hint}")

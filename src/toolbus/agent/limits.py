@@ -30,7 +30,7 @@ class LimitReached(ToolbusError):
         self.allowed = allowed
         what = {"tool_calls": "tool calls"}.get(limit, limit)
         super().__init__(
-            f"the run ended at its limit of {allowed:g} {what}; give Limits({limit}=...) to raise it"
+            f"the run reached its limit of {allowed:g} {what}; raise it with Limits({limit}=...)"
         )
 
 

@@ -70,7 +70,7 @@ def failed(model: Model, error: AgentRunError | FallbackExceptionGroup) -> Model
             return ModelFailed(model.model_name, f"HTTP {status}: {_message(error.body)}", status)
         case ModelConnectionError():
             where = shown_url(model.base_url) if model.base_url else "the provider"
-            return ModelFailed(model.model_name, f"no whole answer from {where}: {_line(_root(error))}")
+            return ModelFailed(model.model_name, f"no complete response from {where}: {_line(_root(error))}")
         case FallbackExceptionGroup():
             return ModelFailed(model.model_name, "; ".join(_line(each) for each in error.exceptions))
         case _:
@@ -89,7 +89,7 @@ def _at_url(address: str) -> Model:
         try:
             name = served(url)[0]
         except (OSError, ValueError, LookupError, TypeError) as error:
-            reason = f"it does not say which models it has ({error}); add one to the address: {shown}#NAME"
+            reason = f"it does not list its models ({error}); add a model to the URL: {shown}#NAME"
             raise ModelFailed(shown, reason) from error
     # Not the user's key for OpenAI: that is nobody else's.
     return OpenAIChatModel(name, provider=OpenAIProvider(base_url=url, api_key="none"))

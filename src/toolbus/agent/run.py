@@ -14,7 +14,7 @@ from toolbus.agent.limits import LimitReached, Limits
 from toolbus.core.records import JSON, ToolSpec
 
 T = TypeVar("T")
-NOBODY = "it needs a person's word, and nobody listens to the events of this run"
+NOBODY = "it needs approval, and nothing is reading the events of this run"
 ENDING = 10.0
 """Seconds that a run gets to end once it was told to."""
 

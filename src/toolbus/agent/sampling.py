@@ -54,10 +54,10 @@ class Sampler:
         of its life, with what the model reads.
         """
         if not callable(consent) and consent != "always":
-            raise ValueError(f"consent is a function or 'always', not {consent!r}")
+            raise ValueError(f"consent must be a function or 'always', not {consent!r}")
         for name, count in (("max_tokens", max_tokens), ("budget", budget)):
             if count < 1:
-                raise ValueError(f"{name} is a number of tokens, of at least 1, not {count!r}")
+                raise ValueError(f"{name} must be at least 1 token, not {count!r}")
         self.model = model_of(model)
         self.used = 0
         """Tokens so far, as the provider counted them."""
@@ -75,7 +75,7 @@ class Sampler:
         asked = _asked(wanted)
         cost = _cost(wanted)
         if not asked:
-            return _declined(wanted, "there is nothing for a model to answer")
+            return _declined(wanted, "there is no user message to answer")
         if self._room(wanted, cost) < 1:
             return _declined(wanted, self._spent)
         if not await self._is_allowed(wanted):
@@ -102,7 +102,7 @@ class Sampler:
 
     @property
     def _spent(self) -> str:
-        return f"that is more than is left of its budget: {self.used:,} of {self._budget:,} tokens are used"
+        return f"it exceeds the remaining budget: {self.used:,} of {self._budget:,} tokens are used"
 
     def _room(self, wanted: Sampling, cost: int) -> int:
         """How many tokens the answer may have."""
@@ -115,7 +115,7 @@ class Sampler:
         try:
             return await decided(self._consent, wanted) is True
         except Exception as error:  # a user's function: its failure is no consent
-            _declined(wanted, f"the function for consent raised {type(error).__name__}")
+            _declined(wanted, f"the consent function raised {type(error).__name__}")
             return False
 
     async def _written(
@@ -150,7 +150,7 @@ class Sampler:
         elif response.images:
             content = Image(data=response.images[0].data, mime_type=response.images[0].media_type)
         if content is None:
-            return _declined(wanted, f"model {self.model.model_name!r} wrote nothing")
+            return _declined(wanted, f"model {self.model.model_name!r} returned no content")
         why = response.finish_reason
         return Sampled(
             content=content,

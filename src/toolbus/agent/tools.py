@@ -153,7 +153,7 @@ class RunTools(AbstractToolset[Any]):
                 clash = NameClash(name, _described(found[name]), _described(tool))
                 if not self._began:
                     raise clash
-                logger.warning("%s; the newcomer is left out", clash)
+                logger.warning("%s; the new one is skipped", clash)
         self._began = True
         self._names = frozenset(found)
         self.servers.clear()
@@ -194,9 +194,9 @@ def _function(tool: Callable[..., Any] | FunctionTool[Any] | ToolLike) -> Functi
     if callable(getattr(tool, "execute", None)):
         return _adopted(cast(ToolLike, tool))
     if not callable(tool):
-        fields = "name, description, parameters and execute"
         raise TypeError(
-            f"a tool is a function, a tool or a bus, or has {fields}; not a {type(tool).__name__}"
+            f"a tool must be a function, a Tool, a bus, or an object with name, description, parameters and "
+            f"execute; not a {type(tool).__name__}"
         )
     return FunctionTool[Any](tool)
 

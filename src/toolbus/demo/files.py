@@ -63,7 +63,7 @@ class Folder:
         try:
             place = self._place(path)
             if not place.is_file():
-                raise Refused(f"{path!r} is not a file of this folder; list gives those there are")
+                raise Refused(f"{path!r} is not a file in this folder; call list to see the files")
             if place.stat().st_size > MOST_BYTES:
                 raise Refused(f"{path!r} is larger than {MOST_BYTES} bytes")
             return place.read_bytes().decode()
@@ -78,7 +78,7 @@ class Folder:
         try:
             place = self._place(path)
             if place.exists() and not place.is_file():
-                raise Refused(f"{path!r} is a folder or no plain file; give another name")
+                raise Refused(f"{path!r} is not a regular file; choose another name")
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(data)
         except OSError as error:
@@ -88,12 +88,12 @@ class Folder:
     def _place(self, path: str) -> Path:
         pure = PurePath(path)
         if pure.anchor or ".." in pure.parts or "\0" in path:
-            raise Refused(f"{path!r} leads out of the folder; give a path inside it, without '..'")
+            raise Refused(f"{path!r} points outside the folder; use a path inside it, without '..'")
         place = self._root
         for part in pure.parts:
             place /= part
             if place.is_symlink():
-                raise Refused(f"{path!r} goes through a symbolic link, which may lead out of the folder")
+                raise Refused(f"{path!r} goes through a symbolic link, which may point outside the folder")
         return place
 
 
@@ -115,7 +115,7 @@ def files_server(root: Path) -> MCPServer:
         """List the files of the folder and of all folders in it, with their sizes."""
         found = [file for file in folder.files() if fnmatchcase(file.path, pattern)]
         if len(found) > MOST_FILES:
-            raise ToolError(f"{len(found)} files match, more than {MOST_FILES}; give a narrower pattern")
+            raise ToolError(f"{len(found)} files match, more than {MOST_FILES}; use a narrower pattern")
         return Listing(files=found)
 
     @server.tool(annotations=READS, structured_output=False)

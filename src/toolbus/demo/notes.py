@@ -101,7 +101,7 @@ def _keeping_tools(server: MCPServer, db: sqlite3.Connection) -> None:
         with db:
             gone = db.execute("DELETE FROM notes WHERE id = ?", (id,)).rowcount
         if not gone:
-            raise ToolError(f"there is no note {id} (any more); search gives the ids there are")
+            raise ToolError(f"there is no note {id}; call search to find existing ids")
         return f"forgot note {id}"
 
 
@@ -147,7 +147,7 @@ def _moment(text: str) -> str:
         moment = datetime.fromisoformat(text)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ToolError(f"{text!r} is no ISO date or time; give it like 2026-01-31") from None
+        raise ToolError(f"{text!r} is not an ISO date or time; use a format like 2026-01-31") from None
     return moment.isoformat(timespec="seconds")
 
 

@@ -79,7 +79,7 @@ def pictures_server() -> MCPServer:
         """Draw numbers as a bar chart: a PNG image, and a line that says what it shows."""
         if width - 2 * MARGIN < len(values):
             needed = len(values) + 2 * MARGIN
-            raise ToolError(f"{len(values)} bars do not fit in a width of {width}; give {needed} or more")
+            raise ToolError(f"{len(values)} bars do not fit in a width of {width}; use {needed} or more")
         said = f"bar chart of {len(values)} values from {min(values):g} to {max(values):g}"
         picture = Image(data=bar_chart(values, width, height), format="png")
         return [picture, f"{said}, {width} x {height} pixels"]

@@ -68,7 +68,7 @@ def _serve_http(server: MCPServer, port: int) -> None:
     try:
         listening = _bound(port)
     except OSError as error:
-        sys.exit(f"cannot listen on {HOST}:{port}: {error.strerror}; --http 0 takes a free port")
+        sys.exit(f"cannot listen on {HOST}:{port}: {error.strerror}; use --http 0 for a free port")
     if stat.S_ISFIFO(os.fstat(0).st_mode):
         threading.Thread(target=_leave_with_parent, daemon=True).start()
     app = server.streamable_http_app(host=HOST)

@@ -61,7 +61,7 @@ def worker_server() -> MCPServer:
     ) -> str:
         """Divide a by b. Fails if b is 0."""
         if b == 0:
-            raise ToolError(f"cannot divide {a:g} by 0; give a b that is not 0")
+            raise ToolError(f"cannot divide {a:g} by 0; pass a b other than 0")
         return f"{a / b:g}"
 
     return server

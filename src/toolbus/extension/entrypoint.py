@@ -37,21 +37,23 @@ def load_extension(source: str | Path) -> Extension:
     """
     if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
         given = type(source).__name__
-        raise TypeError(f"a manifest is loaded from its path, not a {given}; McpBridgeExtension takes others")
+        raise TypeError(
+            f"load_extension takes the path of a manifest, not a {given}; pass it to McpBridgeExtension"
+        )
     manifest = load_manifest(source)
     assert manifest.path is not None, "it was read from a file"
     kind = McpBridgeExtension if manifest.entrypoint is None else _named(manifest.entrypoint, manifest.path)
     made = kind(manifest.path) if issubclass(kind, McpBridgeExtension) else kind()
     if not isinstance(made, Extension):
         wanted = "initialize, start, stop, health_check and get_tools"
-        raise _wrong(manifest.path, f"{kind.__name__} is no extension: it needs {wanted}")
+        raise _wrong(manifest.path, f"{kind.__name__} is not an extension; it needs {wanted}")
     return made
 
 
 def _named(entrypoint: str, manifest: Path) -> type[Any]:
     module_name, colon, class_name = entrypoint.partition(":")
     if not colon or not class_name or not all(map(str.isidentifier, module_name.split("."))):
-        raise _wrong(manifest, "expected 'module:Class'; leave it out to use toolbus's own extension")
+        raise _wrong(manifest, "expected 'module:Class'; remove it to use the built-in extension")
     module = _module(module_name, manifest)
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
@@ -69,8 +71,8 @@ def _module(name: str, manifest: Path) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise  # the module is there, and misses something itself
-        problem = f"there is no {file.name} beside the manifest, and no module {name!r} is installed"
-        raise _wrong(manifest, f"{problem}; leave it out to use toolbus's own extension") from error
+        problem = f"found neither {file.name} next to the manifest nor an installed module {name!r}"
+        raise _wrong(manifest, f"{problem}; remove it to use the built-in extension") from error
 
 
 def _from_file(file: Path) -> ModuleType:

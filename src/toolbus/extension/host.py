@@ -44,7 +44,7 @@ def manifest_of(context: object) -> Manifest:
         found = {key: getattr(manifest, key, None) for key in ("config", "enabled")}
     if found["config"] is None:
         raise ConfigError(
-            "no manifest: give the extension a path or a mapping, or the context a `manifest` or `config`"
+            "no manifest; pass a path or a mapping to the extension, or set context.manifest or .config"
         )
     return load_manifest(found)
 

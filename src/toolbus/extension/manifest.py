@@ -79,7 +79,7 @@ def bridge_config(manifest: Manifest) -> BusConfig:
 
 def _file(path: Path) -> Path:
     if not path.exists():
-        raise ConfigError("there is no such file or folder", file=str(path))
+        raise ConfigError("no such file or folder", file=str(path))
     if not path.is_dir():
         return path
     found = next((path / name for name in FILE_NAMES if (path / name).is_file()), None)
