@@ -22,7 +22,7 @@ from tests.servers.everyday import PNG
 from tests.servers.gallery import gallery
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.declared import declared
+from toolbus.adapters.definition import definition_of
 from toolbus.adapters.smolagents import live, messages, tools
 from toolbus.records import Image, PromptMessage, PromptResult
 from toolbus.sync import SyncToolbus
@@ -101,7 +101,7 @@ class TestSmolagents(Contract):
         [echo] = [tool for tool in stage.bus.tools() if tool.name == "other_echo"]
         _, asked = await stage.play(["Done."])
         sent = asked[0].tools["other_echo"]["function"]["parameters"]
-        assert sent == declared(echo, "openai").parameters
+        assert sent == definition_of(echo, "openai").parameters
         assert sent["properties"]["size"] == NESTED["properties"]["size"]
         assert sent["required"] == ["filter", "size"]
 

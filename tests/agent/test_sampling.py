@@ -101,7 +101,7 @@ async def test_the_servers_of_an_agent_may_ask_another_model(era: str, provider:
 
 
 async def test_interactions_of_an_agent_without_servers_are_a_mistake() -> None:
-    with pytest.raises(ValueError, match="a bus takes them itself"):
+    with pytest.raises(ValueError, match="pass them to your bus"):
         Agent(ScriptedModel([]), interactions=Interactions(roots=["."]))
 
 

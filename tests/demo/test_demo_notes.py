@@ -13,7 +13,7 @@ import pytest
 
 from tests.demo.running import Servers, arguments, in_every_place, in_two_places
 from toolbus import Toolbus
-from toolbus.demo.notes import notes_server, opened
+from toolbus.demo.notes import notes_server, open_notes
 from toolbus.events import CatalogChanged
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def bus_in_memory() -> AsyncGenerator[Toolbus]:
-    with closing(opened(":memory:")) as db:
+    with closing(open_notes(":memory:")) as db:
         async with Toolbus({"servers": {"notes": {"server": notes_server(db)}}}) as bus:
             yield bus
 
@@ -68,7 +68,7 @@ async def test_opening_the_archive_makes_a_tool_appear(servers: Servers) -> None
     assert (change.added, change.removed, change.changed) == (("notes_archive",), (), ())
     assert archived.text == "archived 1 notes"
     assert remaining == ([], [(1, "old", ["x", "archived"])])
-    assert reopening.text == "the archive is open already"
+    assert reopening.text == "the archive is already open"
 
 
 async def test_notes_in_a_file_survive_a_restart(tmp_path: Path) -> None:
@@ -133,4 +133,4 @@ def test_a_file_that_cannot_keep_notes_ends_the_server_with_the_reason(tmp_path:
     command = [sys.executable, *arguments("notes", "--db", "letter.txt")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith("error: cannot keep notes in 'letter.txt': file is not a database\n")
+    assert done.stderr.endswith("error: cannot store notes in 'letter.txt': file is not a database\n")
