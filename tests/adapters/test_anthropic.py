@@ -127,7 +127,7 @@ class TestMessages(Contract):
         assert (await offer.replies(message)).answers[0].result.text == "tea"
 
     async def test_what_is_no_message_of_the_model_is_refused(self, stage: Stage) -> None:
-        with pytest.raises(TypeError, match="no message of the assistant"):
+        with pytest.raises(TypeError, match="not an assistant message"):
             await tools(stage.bus).replies({"role": "user", "content": "Go."})
 
 
