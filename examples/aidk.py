@@ -1,4 +1,4 @@
-"""An engine that discovers the tools of a server when a component asks for them, and shapes them on the way.
+"""An engine that discovers the tools of a server when a component needs them, and transforms them.
 
 Run it in examples/: python aidk.py
 """
@@ -25,7 +25,7 @@ BROKEN_CONFIG: dict[str, Any] = {
 
 
 class ContextObjectModel:
-    """What the model will be given: here only the tools."""
+    """The model's input: here only the tools."""
 
     def __init__(self) -> None:
         self.tools: dict[str, Tool] = {}
@@ -42,7 +42,7 @@ class ContextObjectModel:
 
 
 class ScriptedModel:
-    """Stands in for a language model: one call per tick, until the script ends."""
+    """A fake language model: one call per tick, until the script ends."""
 
     def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
         self._calls = list(calls)
@@ -52,7 +52,7 @@ class ScriptedModel:
 
 
 class Engine:
-    """Ticks: the model sees the context and calls a tool, whose content blocks join the context."""
+    """Each tick, the model sees the context and calls a tool, whose content blocks are added to it."""
 
     def __init__(self, model: ScriptedModel, com: ContextObjectModel) -> None:
         self._model = model
@@ -68,8 +68,8 @@ class Engine:
             )
 
 
-def presented(tool: ToolSpec) -> ToolSpec | None:
-    """Another name and description, and an option for one provider; None would leave the tool out."""
+def renamed(tool: ToolSpec) -> ToolSpec | None:
+    """Change the name and description, and set an option for one provider; None would drop the tool."""
     return replace(
         tool,
         name=f"mcp_{tool.origin.tool}",
@@ -81,7 +81,7 @@ def presented(tool: ToolSpec) -> ToolSpec | None:
 async def main() -> None:
     com = ContextObjectModel()
     async with Toolbus({"mcpServers": {}}) as bus:
-        await discover_and_register(bus, com, NOTES_CONFIG, transform=presented)
+        await discover_and_register(bus, com, NOTES_CONFIG, transform=renamed)
         try:
             await discover_and_register(bus, com, BROKEN_CONFIG)
         except ToolbusError as error:

@@ -1,4 +1,4 @@
-"""An assistant that has a function of its own beside the tools of an MCP server.
+"""An assistant with its own function and the tools of an MCP server.
 
 Run it in examples/: python assistant.py
 """
@@ -11,7 +11,7 @@ from toolbus.testing import ScriptedModel, ToolCall
 
 SERVERS = {"notes": {"command": sys.executable, "args": ["notes.py"]}}
 
-# No model, but a script, so that this runs without a key. For a real one: MODEL = "anthropic:claude-sonnet-5"
+# A scripted model, so that this runs without an API key. For a real one: MODEL = "anthropic:claude-sonnet-5"
 MODEL = ScriptedModel(
     [
         ToolCall("notes_add", {"text": "buy tea"}),
@@ -30,7 +30,7 @@ def count_lines(text: str) -> int:
 
 
 async def show(run: Run[str]) -> None:
-    """Print what happens in a run, as it happens."""
+    """Print the events of a run."""
     async for event in run:
         match event:
             case TextDelta(text=text):
@@ -38,7 +38,7 @@ async def show(run: Run[str]) -> None:
             case ToolCalled(name=name, arguments=arguments):
                 print(f"  {name} {dict(arguments)}")
             case ToolReturned(text=text, is_error=is_error):
-                print(f"  {'failed' if is_error else 'gave'} {text!r}")
+                print(f"  {'failed:' if is_error else 'returned'} {text!r}")
             case _:
                 pass
     print()

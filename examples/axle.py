@@ -1,4 +1,4 @@
-"""A library's agent: tools of MCP servers beside local functions, in one list.
+"""A library's agent: tools of MCP servers and local functions in one list.
 
 Run it in examples/: python axle.py
 """
@@ -14,7 +14,7 @@ from toolbus.records import Text
 
 
 class AnyTool(Protocol):
-    """What the agent asks of a tool, wherever it comes from."""
+    """What the agent expects of any tool."""
 
     @property
     def name(self) -> str: ...
@@ -36,7 +36,7 @@ class Shout:
 
 
 class ScriptedModel:
-    """Stands in for a language model: the calls of each turn, then the last words."""
+    """A fake language model: the calls of each turn, then the final text."""
 
     def __init__(self, *turns: list[tuple[str, dict[str, Any]]] | str) -> None:
         self._turns = list(turns)
@@ -47,7 +47,7 @@ class ScriptedModel:
 
 @dataclass
 class Agent:
-    """Runs the calls of a turn side by side, until the model speaks."""
+    """Runs the calls of a turn concurrently, until the model returns text."""
 
     model: ScriptedModel
     tools: Sequence[AnyTool]

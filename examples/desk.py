@@ -15,8 +15,7 @@ from mcp.types import (
 )
 from pydantic import BaseModel, Field
 
-# A key that outlives the process lets a call that waits for an answer be resumed after a restart.
-# A real server takes it from a secret.
+# A fixed key lets a suspended call be resumed after a restart. A real server reads it from a secret.
 server = MCPServer(
     "desk",
     instructions="Book with `book`; it asks the guest for the rest.",

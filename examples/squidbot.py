@@ -1,4 +1,4 @@
-"""A bot with a registry of tools: those of MCP servers are entries like any other.
+"""A bot with a tool registry, where tools of MCP servers are entries like any other.
 
 Run it in examples/: python squidbot.py
 """
@@ -22,7 +22,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class ToolPort(Protocol):
-    """What the bot expects of a tool. A `toolbus.Tool` fits as it is; nothing inherits from this."""
+    """What the bot expects of a tool. A `toolbus.Tool` has it all; nothing inherits from this."""
 
     name: str
     description: str
@@ -32,7 +32,7 @@ class ToolPort(Protocol):
 
 
 class CountWords:
-    """A tool of the bot itself."""
+    """One of the bot's own tools."""
 
     def __init__(self) -> None:
         self.name = "count_words"
@@ -57,7 +57,7 @@ class ToolRegistry:
 
 
 class ScriptedModel:
-    """Stands in for a language model: makes the calls of a script, then says what the last one gave."""
+    """A fake language model: makes the calls of a script, then quotes the last result."""
 
     def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
         self._calls = list(calls)
@@ -68,7 +68,7 @@ class ScriptedModel:
 
 @dataclass
 class AgentLoop:
-    """Asks the model, runs the tools it wants, until it speaks."""
+    """Runs the tools that the model calls, until it returns text."""
 
     model: ScriptedModel
     registry: ToolRegistry

@@ -1,4 +1,4 @@
-"""An answer that is an object: the agent uses the tools of an MCP server, and fills in a form.
+"""Structured output: the agent uses the tools of an MCP server, and returns an object.
 
 Run it in examples/: python structured.py
 """
@@ -21,8 +21,8 @@ class Shopping(BaseModel):
     shops: int = Field(ge=1, description="How many shops it takes.")
 
 
-# No model, but a script, so that this runs without a key. For a real one: MODEL = "openai:gpt-5.1"
-# A model that fills in a form calls `final_result`. The first try is wrong, and the second is asked for.
+# A scripted model, so that this runs without an API key. For a real one: MODEL = "openai:gpt-5.1"
+# A model returns an object by calling `final_result`. The first one is invalid, so the model is asked again.
 MODEL = ScriptedModel(
     [
         [ToolCall("notes_add", {"text": "buy tea"}), ToolCall("notes_add", {"text": "buy bread"})],

@@ -1,6 +1,6 @@
-"""An assistant whose abilities are extensions: a folder with a manifest is all that MCP needs.
+"""An assistant with extensions: a folder with a manifest is enough to add MCP servers.
 
-The agent is one of the OpenAI Agents SDK. Run it in examples/: python assistant4/host.py
+The agent uses the OpenAI Agents SDK. Run it in examples/: python assistant4/host.py
 """
 
 import asyncio
@@ -19,15 +19,15 @@ from toolbus.extension import Extension, load_extension
 
 
 class ScriptedModel(Model):
-    """Stands in for a language model: makes the calls of a script, then says what the last one gave."""
+    """A fake language model: makes the calls of a script, then quotes the last result."""
 
     def __init__(self, *calls: tuple[str, dict[str, Any]]) -> None:
         self._calls = list(calls)
 
-    async def get_response(self, *args: Any, **asked: Any) -> ModelResponse:
+    async def get_response(self, *args: Any, **request: Any) -> ModelResponse:
         if self._calls:
             name, arguments = self._calls.pop(0)
-            said: TResponseOutputItem = ResponseFunctionToolCall(
+            item: TResponseOutputItem = ResponseFunctionToolCall(
                 name=name,
                 arguments=json.dumps(arguments),
                 call_id=f"call_{len(self._calls)}",
@@ -35,26 +35,26 @@ class ScriptedModel(Model):
             )
         else:
             text = ResponseOutputText(
-                text=f"I looked: {asked['input'][-1]['output']}.", type="output_text", annotations=[]
+                text=f"I looked: {request['input'][-1]['output']}.", type="output_text", annotations=[]
             )
-            said = ResponseOutputMessage(
+            item = ResponseOutputMessage(
                 id="message", content=[text], role="assistant", status="completed", type="message"
             )
-        return ModelResponse(output=[said], usage=Usage(), response_id=None)
+        return ModelResponse(output=[item], usage=Usage(), response_id=None)
 
-    def stream_response(self, *args: Any, **asked: Any) -> AsyncIterator[TResponseStreamEvent]:
+    def stream_response(self, *args: Any, **request: Any) -> AsyncIterator[TResponseStreamEvent]:
         raise NotImplementedError("the script is not streamed")
 
 
 class EventBus:
-    """Where extensions tell what happens."""
+    """Receives the events of extensions."""
 
     async def publish(self, name: str, payload: Mapping[str, Any]) -> None:
         print(f"event {name}: {payload['server']}/{payload['tool']}, error: {payload['error']}")
 
 
 class Context:
-    """What the kernel gives to every extension."""
+    """The context that every extension gets."""
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
         self.event_bus = EventBus()
@@ -65,7 +65,7 @@ class Context:
 
 
 class Loader:
-    """Finds the extensions below a folder, and takes them through their lives."""
+    """Finds the extensions in a folder, and starts and stops them."""
 
     def __init__(self, folder: Path) -> None:
         self._extensions: list[Extension] = [load_extension(path) for path in folder.glob("*/manifest.yaml")]

@@ -1,4 +1,4 @@
-"""For tests of your own: a model that plays a script, so that an agent runs without a provider."""
+"""For your tests: a model that follows a script, so that an agent runs without a provider."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,31 +24,31 @@ except ImportError as error:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that the script makes; arguments that are a text go out to the letter."""
+    """A call that the script makes; arguments given as a string are sent unchanged."""
 
     name: str
     arguments: dict[str, JSON] | str = field(default_factory=dict[str, JSON])
 
 
-Words: TypeAlias = str | ToolCall | Sequence[ToolCall]
-Turn: TypeAlias = Words | Callable[[list[str]], Words]
-"""What the model says or calls; a function gets the texts of all results so far, and says which."""
+Reply: TypeAlias = str | ToolCall | Sequence[ToolCall]
+Turn: TypeAlias = Reply | Callable[[list[str]], Reply]
+"""The text or calls of the model, or a function that returns them from the texts of all results so far."""
 
 
 class ScriptedModel(FunctionModel):
-    """No model at all: it plays its turns one after another, whatever it is told."""
+    """A fake model that replays its turns in order, whatever the input."""
 
     def __init__(self, turns: Sequence[Turn]) -> None:
         self.turns = list(turns)
         self.requests: list[list[ModelMessage]] = []
-        """What it was told at every turn."""
+        """The messages it received at every turn."""
         self.offered: list[list[str]] = []
-        """The names of the tools that it was offered at every turn."""
+        """The names of the tools it was offered at every turn."""
         self._ids = count(1)
         super().__init__(self._answer, stream_function=self._stream, model_name="scripted")
 
     def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-        turn = self._played(messages, info)
+        turn = self._next_turn(messages, info)
         if isinstance(turn, str):
             return ModelResponse([TextPart(turn)])
         return ModelResponse(
@@ -62,26 +62,30 @@ class ScriptedModel(FunctionModel):
                     yield f" {word}" if at else word
             case parts:
                 yield {
-                    at: DeltaToolCall(part.tool_name, _to_the_letter(part), tool_call_id=part.tool_call_id)
+                    at: DeltaToolCall(
+                        part.tool_name, _arguments_as_written(part), tool_call_id=part.tool_call_id
+                    )
                     for at, part in enumerate(parts)
                     if isinstance(part, ToolCallPart)
                 }
 
-    def _played(self, messages: list[ModelMessage], info: AgentInfo) -> str | list[ToolCall]:
+    def _next_turn(self, messages: list[ModelMessage], info: AgentInfo) -> str | list[ToolCall]:
         at = len(self.requests)
         self.requests.append(list(messages))
         self.offered.append([tool.name for tool in info.function_tools])
         if at >= len(self.turns):
-            raise AssertionError(f"the script has {len(self.turns)} turns, and the agent wants another one")
+            raise AssertionError(
+                f"the script has {len(self.turns)} turns, but the agent asked for another one"
+            )
         turn = self.turns[at]
-        said = turn(_results(messages)) if callable(turn) else turn
-        if isinstance(said, str):
-            return said
-        return [said] if isinstance(said, ToolCall) else list(said)
+        reply = turn(_results(messages)) if callable(turn) else turn
+        if isinstance(reply, str):
+            return reply
+        return [reply] if isinstance(reply, ToolCall) else list(reply)
 
 
-def _to_the_letter(part: ToolCallPart) -> str:
-    # `args_as_json_str` wraps a text that is not JSON.
+def _arguments_as_written(part: ToolCallPart) -> str:
+    # `args_as_json_str` would wrap a string that is not JSON.
     return part.args if isinstance(part.args, str) else part.args_as_json_str()
 
 

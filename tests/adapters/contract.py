@@ -25,7 +25,7 @@ from tests.conftest import Place
 from tests.servers.everyday import PNG, WAV
 from tests.wire import Asked, Given, Provider, Say, ToolCall
 from toolbus import Audio, Toolbus
-from toolbus.adapters.media import encoded
+from toolbus.adapters.media import base64_data
 from toolbus.events import CallStarted
 from toolbus.records import PromptResult
 
@@ -187,7 +187,7 @@ class Contract:
         asked = await stage.say("listen")
         [said] = heard(asked)
         assert said.text.removeprefix("[audio: audio/wav, 16 B]\n") == "What is it?"
-        assert ("[audio" in said.text) != (encoded(SOUND) in str(asked.body))
+        assert ("[audio" in said.text) != (base64_data(SOUND) in str(asked.body))
 
     async def test_arguments_may_have_any_name(self, stage: Stage) -> None:
         """Frameworks take names such as `config` for themselves."""

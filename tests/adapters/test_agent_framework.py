@@ -75,7 +75,7 @@ class TestAgentFramework(Contract):
         assert said == "I give up."
         assert all("tool_choice" not in request.body or request.body["tools"] for request in asked)
         not_json, incomplete, failed = (given.text for given in asked[5].new)
-        assert not_json.startswith("MCP error: the arguments are no valid JSON (Expecting property name")
+        assert not_json.startswith("MCP error: the arguments are not valid JSON (Expecting property name")
         assert incomplete.startswith(
             "MCP error: wrong arguments for 'desk_add', nothing was sent: argument 'b'"
         )

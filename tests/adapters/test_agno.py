@@ -23,7 +23,7 @@ from tests.servers.gallery import gallery
 from tests.wire import Asked, Provider, ToolCall
 from toolbus import Toolbus
 from toolbus.adapters.agno import messages, toolset
-from toolbus.adapters.declared import declared
+from toolbus.adapters.definition import definition_of
 from toolbus.records import PromptResult
 from toolbus.sync import SyncToolbus
 
@@ -170,7 +170,7 @@ class TestAgno(Contract):
         assert run.content == Said(words="Hello.")
         for tool in stage.bus.tools():
             sent = provider.asked[0].tools[tool.name]["function"]
-            assert (sent["parameters"], sent["strict"]) == (declared(tool, "openai").parameters, False)
+            assert (sent["parameters"], sent["strict"]) == (definition_of(tool, "openai").parameters, False)
 
     async def test_annotations_are_hints_of_the_function(self, stage: Stage) -> None:
         add = toolset(stage.bus, servers="desk").get_async_functions()["desk_add"]

@@ -12,7 +12,7 @@ from tests.servers.gallery import gallery
 from tests.wire import Provider, ToolCall
 from toolbus import Toolbus
 from toolbus.adapters.anthropic import messages, tools
-from toolbus.adapters.media import encoded
+from toolbus.adapters.media import base64_data
 from toolbus.records import Image, PromptResult, Text, ToolResult
 from toolbus.sync import SyncToolbus
 
@@ -80,7 +80,7 @@ class TestMessages(Contract):
         _, asked = await stage.play([[ToolCall("gallery_show")], "Seen."])
         [result] = asked[1].body["messages"][-1]["content"]
         picture, drawing, line, document = result["content"]
-        data = encoded(Image(data=PNG, mime_type="image/png"))
+        data = base64_data(Image(data=PNG, mime_type="image/png"))
         assert picture["source"] == {"type": "base64", "media_type": "image/png", "data": data}
         assert (drawing["text"], line["type"]) == ("[image: image/svg+xml, 41 B]", "text")
         assert document == {
@@ -112,7 +112,7 @@ class TestMessages(Contract):
         message = said(use("desk_add", a=1, b=2), use("desk_fail"), stop="max_tokens")
         replies = await tools(stage.bus).replies(message)
         assert [answer.result.is_error for answer in replies.answers] == [False, True]
-        assert "nothing was done" in replies.answers[1].result.text
+        assert "it was not run" in replies.answers[1].result.text
 
     async def test_a_stream_is_answered_when_it_is_complete(self, stage: Stage) -> None:
         offer = tools(stage.bus)
@@ -127,7 +127,7 @@ class TestMessages(Contract):
         assert (await offer.replies(message)).answers[0].result.text == "tea"
 
     async def test_what_is_no_message_of_the_model_is_refused(self, stage: Stage) -> None:
-        with pytest.raises(TypeError, match="no message of the assistant"):
+        with pytest.raises(TypeError, match="not an assistant message"):
             await tools(stage.bus).replies({"role": "user", "content": "Go."})
 
 

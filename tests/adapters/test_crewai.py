@@ -18,7 +18,7 @@ from tests.conftest import Place
 from tests.servers.everyday import PNG
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus, ToolResult
-from toolbus.adapters.declared import declared
+from toolbus.adapters.definition import definition_of
 from toolbus.call import Call, Next
 from toolbus.records import PromptResult
 from toolbus.sync import SyncToolbus
@@ -101,7 +101,7 @@ class TestCrewAI(Contract):
     async def test_the_whole_schema_reaches_the_model(self, stage: Stage) -> None:
         _, asked = await stage.play(["Done."])
         for tool in stage.bus.tools():
-            said = declared(tool, "openai")
+            said = definition_of(tool, "openai")
             assert (
                 f"Tool Name: {said.name}\nTool Arguments: {json.dumps(said.parameters)}\n" in asked[0].system
             )

@@ -123,7 +123,7 @@ class TestGoogleGenAI(Contract):
 
     async def test_a_response_without_a_candidate_has_no_replies(self, stage: Stage) -> None:
         assert await tools(stage.bus).replies({"candidates": None}) == []
-        with pytest.raises(TypeError, match="neither a response nor a content"):
+        with pytest.raises(TypeError, match="neither a response nor model content"):
             await tools(stage.bus).replies("a text")
 
 

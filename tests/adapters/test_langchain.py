@@ -78,7 +78,7 @@ class TestLangChain(Contract):
         said, asked = await stage.play([alone, beside, "It is 3."])
         assert said == "It is 3."
         [first] = asked[1].new
-        assert first.text.startswith("MCP error: the arguments are no valid JSON (Unterminated string")
+        assert first.text.startswith("MCP error: the arguments are not valid JSON (Unterminated string")
         second, third = sorted(given.text for given in asked[2].new)
         assert (second, third.endswith("(Expecting value: line 1 column 1 (char 0)): one")) == ("3", True)
 
@@ -92,7 +92,7 @@ class TestLangChain(Contract):
             with SyncToolbus(config) as bus:
                 state = agent_with(middleware=[live(bus)]).invoke(GO)
         assert state["messages"][-1].text == "Sorry."
-        assert "no valid JSON" in provider.asked[1].new[0].text
+        assert "not valid JSON" in provider.asked[1].new[0].text
         assert "did you mean 'desk_add'" in provider.asked[2].new[0].text
 
     async def test_an_unknown_name_is_told_with_the_nearest_one(self, stage: Stage) -> None:

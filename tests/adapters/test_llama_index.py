@@ -141,8 +141,11 @@ class TestLlamaIndex(Contract):
                         answer = {"response": said if "tea" in event.call else "no", "call": event.call}
                         run.ctx.send_event(HumanResponseEvent(**answer))
                 await run
-        assert sorted(asked) == ['May I? desk_echo {"text": "ink"} ', 'May I? desk_echo {"text": "tea"} ']
-        refused = "desk_echo was not run: nobody agreed to it"
+        assert sorted(asked) == [
+            'Allow this call? desk_echo {"text": "ink"} ',
+            'Allow this call? desk_echo {"text": "tea"} ',
+        ]
+        refused = "desk_echo was not run: the call was not approved"
         expected = ["3", "tea" if said == "yes" else refused, refused]
         assert sorted(given.text for given in provider.asked[1].new) == sorted(expected)
 

@@ -13,14 +13,14 @@ from tests.servers.everyday import PNG
 from tests.servers.gallery import gallery
 from tests.wire import Asked, Provider, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.exchange import Exchange
 from toolbus.adapters.media import data_url
 from toolbus.adapters.openai import messages, tools
+from toolbus.adapters.provider_tools import ProviderTools
 from toolbus.records import Image, PromptResult
 from toolbus.sync import SyncToolbus
 
 MODEL = "gpt-5.1"
-ChatTools: TypeAlias = Exchange[ChatCompletionFunctionToolParam, ChatCompletionMessageParam]
+ChatTools: TypeAlias = ProviderTools[ChatCompletionFunctionToolParam, ChatCompletionMessageParam]
 
 
 async def chat(offer: ChatTools, prompt: str) -> str:
@@ -74,7 +74,7 @@ class TestChat(Contract):
 
     async def test_malformed_arguments_are_told_to_the_model(self, stage: Stage) -> None:
         [given] = await stage.told(ToolCall("desk_add", "{not json"))
-        assert given.text.startswith("MCP error: the arguments are no valid JSON")
+        assert given.text.startswith("MCP error: the arguments are not valid JSON")
 
     async def test_pictures_follow_the_results_of_all_calls(self, stage: Stage) -> None:
         calls = [ToolCall("desk_many"), ToolCall("desk_echo", {"text": "tea"})]
@@ -192,7 +192,7 @@ class TestResponses(Contract):
             "status": "incomplete",
         }
         [reply] = await tools(stage.bus, dialect="openai-responses").replies({"output": [call]})
-        assert "nothing was done" in str(reply)
+        assert "it was not run" in str(reply)
 
 
 def test_a_synchronous_client(monkeypatch: pytest.MonkeyPatch, web_ports: dict[str, int]) -> None:

@@ -83,7 +83,7 @@ class TestOpenAIAgents(Contract):
 
     async def test_arguments_that_are_no_json_are_told_to_the_model(self, stage: Stage) -> None:
         [given] = await stage.told(ToolCall("desk_add", "{not json"))
-        assert given.text.startswith("MCP error: the arguments are no valid JSON")
+        assert given.text.startswith("MCP error: the arguments are not valid JSON")
 
     async def test_chat_completions_take_the_same_tools(self, stage: Stage) -> None:
         with stage.model([[ToolCall("desk_many")], "Done."]) as provider:

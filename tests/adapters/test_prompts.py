@@ -7,8 +7,8 @@ import pytest
 from tests.adapters.environments import living_here
 from tests.servers.everyday import PNG, WAV
 from tests.servers.gallery import PDF
-from toolbus.adapters.media import SOUNDS, Document
-from toolbus.adapters.prompts import SHOWN, Turn, merged, turns
+from toolbus.adapters.media import AUDIO_TYPES, Document
+from toolbus.adapters.prompts import PROMPT_TYPES, PromptTurn, merged_turns, prompt_turns
 from toolbus.records import Audio, Block, Embedded, Image, PromptMessage, PromptResult, Text
 
 PICTURE = Image(data=PNG, mime_type="image/png")
@@ -29,31 +29,31 @@ def words(*lines: str) -> tuple[Text, ...]:
 
 
 def test_every_message_is_a_turn() -> None:
-    said = turns([*user(*words("Look."), PICTURE, REPORT), *assistant(*words("Yes?"))])
+    said = prompt_turns([*user(*words("Look."), PICTURE, REPORT), *assistant(*words("Yes?"))])
     report = Document(name="report.pdf", data=PDF)
     assert said == [
-        Turn(role="user", parts=words("Look.")),
-        Turn(role="user", parts=(PICTURE,)),
-        Turn(role="user", parts=(Text(text="[memo://report.pdf]"), report)),
-        Turn(role="assistant", parts=words("Yes?")),
+        PromptTurn(role="user", parts=words("Look.")),
+        PromptTurn(role="user", parts=(PICTURE,)),
+        PromptTurn(role="user", parts=(Text(text="[memo://report.pdf]"), report)),
+        PromptTurn(role="assistant", parts=words("Yes?")),
     ]
     assert [turn.is_text for turn in said] == [True, False, False, True]
     assert [turn.text for turn in said] == ["Look.", "", "[memo://report.pdf]", "Yes?"]
 
 
 def test_merged_the_sides_take_turns() -> None:
-    said = merged(
-        turns([*user(*words("Look."), PICTURE), *assistant(*words("Yes?", "What?")), *user(PICTURE)])
+    said = merged_turns(
+        prompt_turns([*user(*words("Look."), PICTURE), *assistant(*words("Yes?", "What?")), *user(PICTURE)])
     )
     assert said == [
-        Turn(role="user", parts=(Text(text="Look."), PICTURE)),
-        Turn(role="assistant", parts=words("Yes?", "What?")),
-        Turn(role="user", parts=(PICTURE,)),
+        PromptTurn(role="user", parts=(Text(text="Look."), PICTURE)),
+        PromptTurn(role="assistant", parts=words("Yes?", "What?")),
+        PromptTurn(role="user", parts=(PICTURE,)),
     ]
 
 
 def test_what_the_assistant_shows_is_told() -> None:
-    said = turns(assistant(PICTURE, SOUND, REPORT), SHOWN | SOUNDS)
+    said = prompt_turns(assistant(PICTURE, SOUND, REPORT), PROMPT_TYPES | AUDIO_TYPES)
     assert [turn.parts for turn in said] == [
         words("[image: image/png, 70 B]"),
         words("[audio: audio/wav, 16 B]"),
@@ -62,15 +62,15 @@ def test_what_the_assistant_shows_is_told() -> None:
 
 
 def test_without_types_all_is_told() -> None:
-    assert all(turn.is_text for turn in turns(user(PICTURE, SOUND, REPORT), ()))
+    assert all(turn.is_text for turn in prompt_turns(user(PICTURE, SOUND, REPORT), ()))
 
 
 def test_sound_is_given_where_it_is_asked_for() -> None:
-    assert turns(user(SOUND), SOUNDS) == [Turn(role="user", parts=(SOUND,))]
+    assert prompt_turns(user(SOUND), AUDIO_TYPES) == [PromptTurn(role="user", parts=(SOUND,))]
 
 
 def test_a_message_that_says_nothing_is_left_out() -> None:
-    assert turns([*user(Text(text=" \n")), *assistant(Text(text=""))]) == []
+    assert prompt_turns([*user(Text(text=" \n")), *assistant(Text(text=""))]) == []
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_message_that_says_nothing_is_left_out() -> None:
     ],
 )
 def test_what_is_not_what_it_says_is_told(block: Block, told: str) -> None:
-    assert turns(user(block)) == [Turn(role="user", parts=words(told))]
+    assert prompt_turns(user(block)) == [PromptTurn(role="user", parts=words(told))]
 
 
 @pytest.mark.parametrize("name", ["anthropic", "google_genai", "openai"])

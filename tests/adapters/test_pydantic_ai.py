@@ -35,7 +35,7 @@ from tests.servers.gallery import PDF, gallery
 from tests.shape import corpus
 from tests.wire import Asked, Provider, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.declared import declared, json_schema
+from toolbus.adapters.definition import definition_of, json_schema
 from toolbus.adapters.pydantic_ai import messages, toolset
 from toolbus.records import PromptResult
 from toolbus.shape import Dialect
@@ -113,7 +113,7 @@ class TestPydanticAI(Contract):
         said, asked = await stage.play(script)
         assert said == "I give up."
         not_json, incomplete, failed = (json.loads(given.text)["error"] for given in asked[1].new)
-        assert not_json.startswith("MCP error: the arguments are no valid JSON (Expecting property name")
+        assert not_json.startswith("MCP error: the arguments are not valid JSON (Expecting property name")
         assert incomplete.startswith(
             "MCP error: wrong arguments for 'desk_add', nothing was sent: argument 'b'"
         )
@@ -208,7 +208,7 @@ class TestPydanticAI(Contract):
             async with Agent(model("some"), toolsets=[tools]) as agent:
                 await agent.run("Go.")
         assert {"desk_add", "desk_many"} <= set(provider.asked[0].tools)
-        expected = [json_schema(declared(tool, dialect).parameters) for tool in stage.bus.tools()]
+        expected = [json_schema(definition_of(tool, dialect).parameters) for tool in stage.bus.tools()]
         assert [tool.parameters_json_schema for tool in seen] == expected
         assert {tool.strict for tool in seen} == {strict}
 

@@ -22,7 +22,7 @@ from tests.servers.everyday import PNG
 from tests.servers.gallery import gallery
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.declared import declared
+from toolbus.adapters.definition import definition_of
 from toolbus.adapters.smolagents import live, messages, tools
 from toolbus.records import Image, PromptMessage, PromptResult
 from toolbus.sync import SyncToolbus
@@ -101,7 +101,7 @@ class TestSmolagents(Contract):
         [echo] = [tool for tool in stage.bus.tools() if tool.name == "other_echo"]
         _, asked = await stage.play(["Done."])
         sent = asked[0].tools["other_echo"]["function"]["parameters"]
-        assert sent == declared(echo, "openai").parameters
+        assert sent == definition_of(echo, "openai").parameters
         assert sent["properties"]["size"] == NESTED["properties"]["size"]
         assert sent["required"] == ["filter", "size"]
 
@@ -111,7 +111,7 @@ class TestSmolagents(Contract):
 
     async def test_arguments_that_are_no_json_are_told_to_the_model(self, stage: Stage) -> None:
         [given] = await stage.told(ToolCall("desk_add", "{not json"))
-        assert given.text.startswith("MCP error: the arguments are no valid JSON")
+        assert given.text.startswith("MCP error: the arguments are not valid JSON")
         [given] = await stage.told(ToolCall("desk_add", "[1, 2]"))
         assert given.text == "MCP error: the arguments must be a JSON object, not [1, 2]"
 

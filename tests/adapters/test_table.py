@@ -10,7 +10,7 @@ from tests.adapters.environments import ADAPTERS, ROOT, extras, living_here
 
 COLUMNS = {
     "parallel": "parallel calls",
-    "image": "pictures",
+    "image": "images",
     "appears": "new tools in a run",
     "cancel": "cancel",
     "document": "prompts",

@@ -7,7 +7,7 @@ import pytest
 
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
-from toolbus.adapters.threads import in_thread, waited
+from toolbus.adapters.threads import in_thread, run_tool_sync
 from toolbus.events import CallStarted
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ class Work:
         try:
             for name in (self.first, "hangs"):
                 try:
-                    self.said.append(waited(self.tools[name], {}).text)
+                    self.said.append(run_tool_sync(self.tools[name], {}).text)
                 except Exception as error:
                     self.said.append(repr(error))
                 self.between.set()
@@ -73,4 +73,4 @@ async def test_who_is_not_cancelled_gets_the_answer() -> None:
         work.go_on.set()
         assert await in_thread(work) == "done"
     assert work.said == ["0 0", "0 0"]
-    assert "the bus" in waited(work.tools["hangs"], {}).text
+    assert "the bus" in run_tool_sync(work.tools["hangs"], {}).text

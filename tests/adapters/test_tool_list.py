@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Place
 from toolbus import Toolbus, connect_mcp
 from toolbus.adapters import anthropic, langchain, openai, openai_agents
-from toolbus.adapters.media import taken
+from toolbus.adapters.media import model_blocks
 from toolbus.records import Embedded, Image, Text, ToolResult
 from toolbus.sync import SyncToolbus
 
@@ -42,7 +42,7 @@ def test_tools_chosen_from_a_sync_bus_are_tools(config: dict[str, Any]) -> None:
 
 async def test_two_chosen_tools_of_one_name_are_refused(config: dict[str, Any]) -> None:
     async with Toolbus(config) as one, Toolbus(config) as other:
-        with pytest.raises(ValueError, match="two tools are called 'desk_add': desk/add and desk/add"):
+        with pytest.raises(ValueError, match="two tools are named 'desk_add': desk/add and desk/add"):
             openai.tools([*one.tools(), *other.tools()])
 
 
@@ -89,7 +89,7 @@ async def test_files_stay_whole_beside_a_text_that_is_cut() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"no picture at all"])
 def test_a_picture_that_is_none_is_described(data: bytes) -> None:
-    [shown] = taken(ToolResult(content=(Image(data=data, mime_type="image/png"),)))
+    [shown] = model_blocks(ToolResult(content=(Image(data=data, mime_type="image/png"),)))
     assert isinstance(shown, Text)
 
 
@@ -128,4 +128,4 @@ async def test_results_whose_custom_data_nobody_asks_for_do_not_pile_up(config: 
             await invoke(context, '{"text": "x"}')
         held: list[Any] = [cell.cell_contents for cell in invoke.__closure__]
         results = next(cast(dict[str, object], value) for value in held if isinstance(value, dict))
-        assert len(results) == openai_agents.WAITING
+        assert len(results) == openai_agents.MAX_UNREAD_RESULTS

@@ -258,7 +258,7 @@ async def test_a_newcomer_of_a_name_that_is_taken_is_left_out(caplog: pytest.Log
         assert "desk_late" in bus.catalog
     assert run.result is not None
     assert [call.text for call in run.result.calls] == ["grew late", "changed", "mine"]
-    assert "two tools are called 'desk_late'" in caplog.text
+    assert "two tools are named 'desk_late'" in caplog.text
 
 
 async def test_the_instructions_of_servers_are_in_the_system_prompt_and_stay_the_same() -> None:

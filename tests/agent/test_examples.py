@@ -16,15 +16,15 @@ OUTPUT = {
     "assistant.py": """\
 you: I need tea and bread.
   notes_add {'text': 'buy tea'}
-  gave 'kept as note 1'
+  returned 'kept as note 1'
   notes_add {'text': 'buy bread'}
-  gave 'kept as note 2'
+  returned 'kept as note 2'
 I wrote both down.
 you: How long is my list?
   notes_search {'word': 'buy'}
-  gave 'buy tea\\nbuy bread'
+  returned 'buy tea\\nbuy bread'
   count_lines {'text': 'buy tea\\nbuy bread'}
-  gave '2'
+  returned '2'
 There are 2 things on your list.
 """,
     "structured.py": """\

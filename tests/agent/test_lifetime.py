@@ -71,7 +71,7 @@ def test_sends_queue_in_every_loop() -> None:
 def test_servers_of_an_agent_end_with_their_loop() -> None:
     agent = Agent(ScriptedModel(["One.", "Two."]), mcp_servers={"desk": {"server": everyday()}})
     assert in_a_loop(answer(agent, "1")) == "One."
-    with pytest.raises(BusClosed, match="live on a loop that has ended"):
+    with pytest.raises(BusClosed, match="event loop of the agent's servers has ended"):
         in_a_loop(answer(agent, "2"))
 
 

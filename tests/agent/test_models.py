@@ -11,7 +11,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 from tests.agent.stage import MODELS, final, provided
 from tests.wire import Fault, Provider, ToolCall
 from toolbus.agent import Agent, ModelFailed, generate
-from toolbus.agent.models import served
+from toolbus.agent.models import served_models
 
 pytestmark = pytest.mark.anyio
 
@@ -35,7 +35,7 @@ async def test_a_local_server_is_met_by_its_address(part: str) -> None:
         return 2 * number
 
     with Provider([[ToolCall("double", {"number": 4})], "It is 8."]) as provider:
-        assert served(f"{provider.url}/v1/") == ["scripted"]
+        assert served_models(f"{provider.url}/v1/") == ["scripted"]
         assert await generate(f"{provider.url}/v1{part}", "Twice four?", tools=[double]) == "It is 8."
     assert {asked.model for asked in provider.asked} == {part.removeprefix("#") or "scripted"}
     assert provider.asked[1].given[0].text == "8"
@@ -53,7 +53,7 @@ def test_an_address_that_serves_no_models_wants_a_name(path: str) -> None:
     with Provider([]) as provider, pytest.raises(ModelFailed) as caught:
         Agent(f"{provider.url}{path}")
     assert "HTTP Error 405" in str(caught.value)
-    assert str(caught.value).endswith(f"add one to the address: {provider.url}{path}#NAME")
+    assert str(caught.value).endswith(f"add a model to the URL: {provider.url}{path}#NAME")
     del caught
     gc.collect()  # what was left open would be a warning now
 
@@ -70,7 +70,8 @@ async def test_a_local_server_that_is_down_is_named() -> None:
         with pytest.raises(ModelFailed) as caught:
             await final(agent.send("Hi."))
     assert (
-        str(caught.value) == f"model 'llama': no whole answer from {NOWHERE}/: All connection attempts failed"
+        str(caught.value)
+        == f"model 'llama': no complete response from {NOWHERE}/: All connection attempts failed"
     )
 
 

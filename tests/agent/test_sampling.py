@@ -101,7 +101,7 @@ async def test_the_servers_of_an_agent_may_ask_another_model(era: str, provider:
 
 
 async def test_interactions_of_an_agent_without_servers_are_a_mistake() -> None:
-    with pytest.raises(ValueError, match="a bus takes them itself"):
+    with pytest.raises(ValueError, match="pass them to your bus"):
         Agent(ScriptedModel([]), interactions=Interactions(roots=["."]))
 
 
@@ -190,7 +190,7 @@ async def test_a_question_that_is_longer_than_the_budget_is_not_sent(log: pytest
     model = ScriptedModel([])
     assert await Sampler(model, consent="always", budget=500)(wanted("tea " * 5_000)) is None
     assert model.requests == []
-    assert "more than is left of its budget: 0 of 500 tokens are used" in log.text
+    assert "it exceeds the remaining budget: 0 of 500 tokens are used" in log.text
 
 
 async def test_requests_at_the_same_time_share_one_budget() -> None:
@@ -233,8 +233,8 @@ async def test_what_is_no_question_and_what_is_no_answer_are_declined(log: pytes
     )
     assert await sampler(wanted(max_tokens=0)) is None
     assert await sampler(wanted()) is None
-    assert "nothing for a model to answer" in log.text
-    assert "model 'scripted' wrote nothing" in log.text
+    assert "there is no user message to answer" in log.text
+    assert "model 'scripted' returned no content" in log.text
 
 
 async def test_who_waits_in_vain_is_let_go() -> None:

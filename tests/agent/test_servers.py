@@ -301,7 +301,7 @@ async def test_one_connection_is_a_source_of_tools_too(web_ports: dict[str, int]
 
 @pytest.mark.parametrize("place", WHERE[:1], ids="-".join, indirect=True)
 async def test_generate_and_stream_close_what_they_opened_also_after_a_failure(place: Place) -> None:
-    with pytest.raises(AssertionError, match="the agent wants another one"):
+    with pytest.raises(AssertionError, match="the agent asked for another one"):
         await generate(
             ScriptedModel([ToolCall("desk_add", {"a": 1, "b": 2})]), "Go.", mcp_servers=desk(place)
         )

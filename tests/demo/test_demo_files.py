@@ -38,8 +38,8 @@ async def test_files_are_written_listed_and_read(servers: Servers, tmp_path: Pat
     )
 
 
-LEADS_OUT = "leads out of the folder; give a path inside it, without '..'"
-A_LINK = "goes through a symbolic link, which may lead out of the folder"
+LEADS_OUT = "points outside the folder; use a path inside it, without '..'"
+A_LINK = "goes through a symbolic link, which may point outside the folder"
 
 
 @pytest.mark.parametrize(
@@ -97,13 +97,13 @@ async def test_what_is_no_text_file_is_refused_with_the_reason(tmp_path: Path) -
         }
         wrote = await bus.call("files_write", {"path": "sub", "text": ""})
     assert texts == {
-        "sub": "'sub' is not a file of this folder; list gives those there are",
+        "sub": "'sub' is not a file in this folder; call list to see the files",
         "image": "'image' is not text (UTF-8)",
         "large": "'large' is larger than 1000000 bytes",
-        "pipe": "'pipe' is not a file of this folder; list gives those there are",
+        "pipe": "'pipe' is not a file in this folder; call list to see the files",
         "x" * 300: f"{'x' * 300!r} cannot be read: File name too long",
     }
-    assert wrote.text.endswith("'sub' is a folder or no plain file; give another name")
+    assert wrote.text.endswith("'sub' is not a regular file; choose another name")
 
 
 async def test_a_name_that_is_not_utf_8_does_not_break_the_list(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ async def test_a_list_too_long_to_be_useful_asks_for_a_narrower_pattern(tmp_path
         everything = await bus.call("files_list")
         some = await bus.call("files_list", {"pattern": "100?"})
     assert everything.is_error
-    assert everything.text.endswith("1001 files match, more than 1000; give a narrower pattern")
+    assert everything.text.endswith("1001 files match, more than 1000; use a narrower pattern")
     assert some.structured == {"files": [{"path": "1000", "bytes": 0}]}
 
 

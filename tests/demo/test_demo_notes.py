@@ -13,7 +13,7 @@ import pytest
 
 from tests.demo.running import Servers, arguments, in_every_place, in_two_places
 from toolbus import Toolbus
-from toolbus.demo.notes import notes_server, opened
+from toolbus.demo.notes import notes_server, open_notes
 from toolbus.events import CatalogChanged
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 
 @asynccontextmanager
 async def bus_in_memory() -> AsyncGenerator[Toolbus]:
-    with closing(opened(":memory:")) as db:
+    with closing(open_notes(":memory:")) as db:
         async with Toolbus({"servers": {"notes": {"server": notes_server(db)}}}) as bus:
             yield bus
 
@@ -49,7 +49,7 @@ async def test_notes_are_kept_found_and_forgotten(servers: Servers) -> None:
     assert everything == [(2, "call Ann", []), (1, "Buy green tea", ["shop"])]
     assert (forgotten.text, left) == ("forgot note 1", [(2, "call Ann", [])])
     assert again.is_error
-    assert again.text.endswith("there is no note 1 (any more); search gives the ids there are")
+    assert again.text.endswith("there is no note 1; call search to find existing ids")
 
 
 @in_every_place
@@ -68,7 +68,7 @@ async def test_opening_the_archive_makes_a_tool_appear(servers: Servers) -> None
     assert (change.added, change.removed, change.changed) == (("notes_archive",), (), ())
     assert archived.text == "archived 1 notes"
     assert remaining == ([], [(1, "old", ["x", "archived"])])
-    assert reopening.text == "the archive is open already"
+    assert reopening.text == "the archive is already open"
 
 
 async def test_notes_in_a_file_survive_a_restart(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ async def test_only_notes_made_before_the_date_are_archived() -> None:
     assert datetime.fromisoformat(made).utcoffset() is not None
     assert just_then.text == "archived 0 notes"
     assert nonsense.is_error
-    assert nonsense.text.endswith("'yesterday' is no ISO date or time; give it like 2026-01-31")
+    assert nonsense.text.endswith("'yesterday' is not an ISO date or time; use a format like 2026-01-31")
 
 
 async def test_a_search_gives_the_newest_and_no_more_than_asked_for() -> None:
@@ -133,4 +133,4 @@ def test_a_file_that_cannot_keep_notes_ends_the_server_with_the_reason(tmp_path:
     command = [sys.executable, *arguments("notes", "--db", "letter.txt")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith("error: cannot keep notes in 'letter.txt': file is not a database\n")
+    assert done.stderr.endswith("error: cannot store notes in 'letter.txt': file is not a database\n")

@@ -115,6 +115,6 @@ async def test_what_cannot_be_drawn_is_refused_with_the_reason() -> None:
         empty = await bus.call("pictures_plot", {"values": []})
         unnamed = await bus.call("pictures_swatch", {"color": "red"})
     assert [result.is_error for result in (crowded, empty, unnamed)] == [True] * 3
-    assert crowded.text.endswith("100 bars do not fit in a width of 100; give 116 or more")
+    assert crowded.text.endswith("100 bars do not fit in a width of 100; use 116 or more")
     assert "argument 'values'" in empty.text
     assert "argument 'color'" in unnamed.text

@@ -86,7 +86,7 @@ def test_a_port_that_is_taken_is_one_line_on_standard_error() -> None:
         command = [sys.executable, *arguments("worker", "--http", str(port))]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    problem = "Address already in use; --http 0 takes a free port"
+    problem = "Address already in use; use --http 0 for a free port"
     assert done.stderr == f"cannot listen on 127.0.0.1:{port}: {problem}\n"
 
 

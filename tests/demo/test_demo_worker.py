@@ -37,7 +37,7 @@ async def test_counting_reports_its_progress_in_order(servers: Servers) -> None:
     assert result.structured == {"words": 40, "distinct": 5, "most_frequent": "a"}
     assert (failed.is_error, failed.text) == (
         True,
-        "Error executing tool divide: cannot divide 6 by 0; give a b that is not 0",
+        "Error executing tool divide: cannot divide 6 by 0; pass a b other than 0",
     )
     assert (divided.is_error, divided.text) == (False, "1.5")
 

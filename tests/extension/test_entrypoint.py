@@ -72,10 +72,10 @@ async def test_a_class_of_another_kind_is_made_without_arguments(tmp_path: Path)
 @pytest.mark.parametrize(
     ("entrypoint", "problem"),
     [
-        ("absent:Thing", "there is no absent.py beside the manifest, and no module 'absent' is installed"),
-        ("toolbus.absent:Thing", "no module 'toolbus.absent' is installed"),
+        ("absent:Thing", "found neither absent.py next to the manifest nor an installed module 'absent'"),
+        ("toolbus.absent:Thing", "nor an installed module 'toolbus.absent'"),
         ("main:Othr", "module 'main' has no class 'Othr'; did you mean 'Other'?"),
-        ("main:Half", "Half is no extension: it needs initialize, start, stop"),
+        ("main:Half", "Half is not an extension; it needs initialize, start, stop"),
         ("main", "expected 'module:Class'"),
         ("../main:Other", "expected 'module:Class'"),
     ],
@@ -117,11 +117,11 @@ def test_only_the_extension_itself_needs_the_framework_and_says_what_to_install(
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no such file or folder") as caught:
+    with pytest.raises(ConfigError, match="no such file or folder") as caught:
         load_extension(tmp_path / "nowhere")
     assert caught.value.file == str(tmp_path / "nowhere")
 
 
 def test_what_is_no_path_is_refused() -> None:
-    with pytest.raises(TypeError, match="loaded from its path, not a dict"):
+    with pytest.raises(TypeError, match="takes the path of a manifest, not a dict"):
         load_extension({"config": {}})  # pyright: ignore[reportArgumentType]  # the point

@@ -171,5 +171,5 @@ async def test_the_context_may_carry_the_manifest_in_the_ways_of_hosts(how: str,
 
 
 async def test_without_any_manifest_initialize_says_what_to_give() -> None:
-    with pytest.raises(ConfigError, match="no manifest: give the extension a path or a mapping"):
+    with pytest.raises(ConfigError, match="no manifest; pass a path or a mapping"):
         await McpBridgeExtension().initialize(SimpleNamespace())

@@ -15,7 +15,7 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS, plain
 from toolbus import ShaperFailed, Toolbus, ToolSpec
-from toolbus.adapters.tool_list import Offer
+from toolbus.adapters.tool_list import ToolList
 from toolbus.events import CatalogChanged, Event, Warned
 from toolbus.shape import DIALECTS, Shaper, each
 
@@ -323,10 +323,10 @@ async def test_a_framework_that_cannot_take_a_tool_gets_the_others(tmp_path: Pat
         return refuse_bad(tool.spec).name
 
     async with beside(staged(tmp_path, {"tools": [bad(), GOOD]})) as (bus, events):
-        assert list(Offer(bus, made)) == ["odd_good", "odd_next", "fine_echo"]
+        assert list(ToolList(bus, made)) == ["odd_good", "odd_next", "fine_echo"]
         with pytest.raises(ZeroDivisionError):
-            Offer(bus, lambda tool: 1 / 0)
-    reason = "left out of a framework's tools: RecursionError: too much"
+            ToolList(bus, lambda tool: 1 / 0)
+    reason = "not offered to the framework: RecursionError: too much"
     assert ("odd", "bad", reason) in warned(events)
 
 

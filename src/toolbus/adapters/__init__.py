@@ -1,5 +1,5 @@
-"""The tools of a bus for other people's agents: one file is one framework.
+"""The tools of a bus for other agent frameworks, one module per framework.
 
-A file that needs its framework imports it when it is imported itself, and says what to install when that is
-missing; where plain dicts will do, nothing is imported.
+A module that needs its framework imports it at once, and names the extra to install if it is missing. Modules
+that work with plain dicts import nothing.
 """

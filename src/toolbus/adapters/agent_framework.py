@@ -1,27 +1,27 @@
-"""The tools and prompts of a bus for Microsoft's Agent Framework.
+"""Tools and prompts for the Microsoft Agent Framework.
 
-`Agent(client, context_providers=[toolset(bus)])` has the tools, `agent.run(messages(prompt))` a prompt.
+For tools, `Agent(client, context_providers=[toolset(bus)])`; for a prompt, `agent.run(messages(prompt))`.
 """
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from toolbus.adapters.approval import Approve, asks
-from toolbus.adapters.calls import executed, facts
-from toolbus.adapters.declared import declared
-from toolbus.adapters.extra import needs
-from toolbus.adapters.media import PICTURES, SOUNDS, Document, documents, taken, told
-from toolbus.adapters.prompts import SHOWN, Part, turns
-from toolbus.adapters.tool_list import Offer, Servers, Source
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval, needs_approval
+from toolbus.adapters.definition import definition_of
+from toolbus.adapters.extra import require_extra
+from toolbus.adapters.media import AUDIO_TYPES, Document, described, model_blocks
+from toolbus.adapters.options import AdapterOptions
+from toolbus.adapters.prompts import PROMPT_TYPES, Part, prompt_turns
+from toolbus.adapters.tool_calls import run_tool, tool_metadata
+from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
 from toolbus.bus.tool import Tool
 from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect
 
-with needs("agent-framework"):
+with require_extra("agent-framework"):
     from agent_framework import (
         AgentSession,
         ChatContext,
@@ -36,59 +36,49 @@ with needs("agent-framework"):
 
 
 def tools(
-    source: Source,
+    source: ToolSource,
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    approve: Approve = "never",
+    approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
-) -> Offer[FunctionTool]:
-    """The tools as they are now, for `Agent(client, tools=...)`; an agent copies the list.
+) -> ToolList[FunctionTool]:
+    """The current tools, for `Agent(client, tools=...)`; an agent copies the list.
 
-    `dialect` is the one of the client's provider; `approve` says which calls wait until a person agrees.
-    Pictures are given to the model; `audio`, and `files` for PDFs, are for one that takes these too.
+    `dialect` is that of the client's provider; `approve` says which calls wait for approval. The model gets
+    images; set `audio`, and `files` for PDFs, if it accepts those too.
     """
-    options = ToolsetOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return Offer(source, lambda tool: BusTool(tool, options), servers)
+    options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
+    return ToolList(source, lambda tool: BusTool(tool, options), servers)
 
 
 def toolset(
-    source: Source,
+    source: ToolSource,
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    approve: Approve = "never",
+    approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
 ) -> "BusProvider":
-    """A context provider with the tools as they are at every request to the model; else as `tools`."""
-    options = ToolsetOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return BusProvider(Offer(source, lambda tool: BusTool(tool, options), servers, live=True))
+    """A context provider that updates the tools before every model request; options as for `tools`."""
+    options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
+    return BusProvider(ToolList(source, lambda tool: BusTool(tool, options), servers, live=True))
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
-    """The messages of a prompt as the input of a run; `audio` is for a model that takes sound too."""
-    said = turns(prompt.messages, SHOWN | SOUNDS if audio else SHOWN)
-    return [Message(turn.role, [*map(_content, turn.parts)]) for turn in said]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsetOptions:
-    """How to declare a tool, whether to ask before a call, and what of its result to show."""
-
-    dialect: Dialect
-    approve: Approve
-    audio: bool
-    files: bool
+    """The messages of a prompt, as input for a run; set `audio` if the model accepts audio."""
+    turns = prompt_turns(prompt.messages, PROMPT_TYPES | AUDIO_TYPES if audio else PROMPT_TYPES)
+    return [Message(turn.role, [*map(_content, turn.parts)]) for turn in turns]
 
 
 class BusProvider(ContextProvider):
-    """A live catalog, for any number of agents and of runs at a time."""
+    """A live catalog for any number of agents and concurrent runs."""
 
-    def __init__(self, offer: Offer[FunctionTool]) -> None:
+    def __init__(self, tools: ToolList[FunctionTool]) -> None:
         super().__init__("toolbus")
-        self._offer = offer
+        self._tools = tools
 
     async def before_run(
         self,
@@ -98,93 +88,91 @@ class BusProvider(ContextProvider):
         context: SessionContext,
         state: dict[str, Any],
     ) -> None:
-        """Give the run its tools, and a watch that keeps them up to date."""
-        self._offer.refresh()
-        context.extend_tools(self.source_id, self._offer)
-        context.extend_middleware(self.source_id, Watch(self._offer))
+        """Add the tools to the run, and middleware that keeps them up to date."""
+        self._tools.refresh()
+        context.extend_tools(self.source_id, self._tools)
+        context.extend_middleware(self.source_id, RefreshTools(self._tools))
 
 
-class Watch(ChatMiddleware):
-    """Takes over the changes of a catalog before every request to the model of one run."""
+class RefreshTools(ChatMiddleware):
+    """Updates the tools of one run before every model request."""
 
-    def __init__(self, offer: Offer[FunctionTool]) -> None:
-        self._offer = offer
-        self._given: list[FunctionTool] = list(offer)
+    def __init__(self, tools: ToolList[FunctionTool]) -> None:
+        self._tools = tools
+        self._current: list[FunctionTool] = list(tools)
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Change the list of the run in place: it is also the one that calls are looked up in."""
-        self._offer.refresh()
-        if self._given != self._offer and isinstance(context.options, dict):
-            listed = cast(list[Any], context.options.setdefault("tools", []))
-            before = {id(tool) for tool in self._given}
-            self._given = list(self._offer)
-            listed[:] = [*(tool for tool in listed if id(tool) not in before), *self._given]
+        """Change the run's list in place: the framework also looks up calls in it."""
+        self._tools.refresh()
+        if self._current != self._tools and isinstance(context.options, dict):
+            run_tools = cast(list[Any], context.options.setdefault("tools", []))
+            previous = {id(tool) for tool in self._current}
+            self._current = list(self._tools)
+            run_tools[:] = [*(tool for tool in run_tools if id(tool) not in previous), *self._current]
         await call_next()
 
 
-class Anything(BaseModel):
-    """Arguments as they come: the bus mends and checks them, and says what is wrong with them."""
+class AnyArguments(BaseModel):
+    """Accepts any arguments: the bus repairs and validates them, and reports what is wrong."""
 
     model_config = ConfigDict(extra="allow")
 
 
-class Schema(dict[str, JSON]):
-    """A schema in which nothing is overwritten: the OpenAI client forbids additional properties."""
+class FixedSchema(dict[str, JSON]):
+    """A schema whose keys cannot be overwritten: the OpenAI client would forbid additional properties."""
 
     def __setitem__(self, key: str, value: JSON) -> None:
         self.setdefault(key, value)
 
 
 class BusTool(FunctionTool):
-    """One tool. Results that fail are ordinary ones: of an exception the model would not be told."""
+    """One tool. Failures are ordinary results: the framework hides exceptions from the model."""
 
-    def __init__(self, tool: Tool, options: ToolsetOptions) -> None:
-        said = declared(tool, options.dialect)
-        self._said = said.parameters
+    def __init__(self, tool: Tool, options: AdapterOptions) -> None:
+        definition = definition_of(tool, options.dialect)
+        self._parameters = definition.parameters
 
         async def call(**arguments: JSON) -> list[Content]:
-            return _contents(tool, await executed(tool, _given(tool, arguments)), options)
+            return _contents(tool, await run_tool(tool, _unwrapped(tool, arguments)), options)
 
         super().__init__(
-            name=said.name,
-            description=said.description,
+            name=definition.name,
+            description=definition.description,
             func=call,
-            input_model=Anything,
-            approval_mode="always_require" if asks(tool.spec, options.approve) else "never_require",
-            additional_properties=facts(tool),
+            input_model=AnyArguments,
+            approval_mode="always_require" if needs_approval(tool.spec, options.approve) else "never_require",
+            additional_properties=tool_metadata(tool),
         )
 
     def parameters(self) -> dict[str, JSON]:
         """The schema for the provider."""
-        return Schema(self._said)
+        return FixedSchema(self._parameters)
 
     # Positional-only, so that a tool may have an argument called "self".
     def __call__(self, /, *args: Any, **arguments: Any) -> Any:
-        """Run it."""
+        """Run the tool."""
         assert self.func is not None
         return self.func(*args, **arguments)
 
 
-def _given(tool: Tool, arguments: dict[str, JSON]) -> dict[str, JSON] | str:
-    """The arguments; what is no JSON object comes from the framework as an argument called `raw`."""
+def _unwrapped(tool: Tool, arguments: dict[str, JSON]) -> dict[str, JSON] | str:
+    """The arguments as written: the framework wraps anything but a JSON object in an argument `raw`."""
     if arguments.keys() != {"raw"} or "raw" in tool.parameters.get("properties", {}):
         return arguments
     raw = arguments["raw"]
     return raw if isinstance(raw, str) else json.dumps(raw)
 
 
-def _contents(tool: Tool, result: ToolResult, options: ToolsetOptions) -> list[Content]:
+def _contents(tool: Tool, result: ToolResult, options: AdapterOptions) -> list[Content]:
     contents: list[Content] = []
-    for block in taken(result, PICTURES | SOUNDS if options.audio else PICTURES):
+    for block in model_blocks(result, options.media_types):
         if not isinstance(block, Text):
-            # The line is for clients that leave media out of results, such as Chat Completions.
-            contents.append(_content(told(block)))
+            # The text is for clients that drop media in results, such as Chat Completions.
+            contents.append(_content(described(block)))
         contents.append(_content(block))
-    contents[0].additional_properties = facts(tool, result)
+    contents[0].additional_properties = tool_metadata(tool, result)
     contents[0].raw_representation = result
-    if options.files:
-        contents += map(_content, documents(result))
-    return contents
+    return [*contents, *map(_content, options.documents(result))]
 
 
 def _content(part: Part) -> Content:

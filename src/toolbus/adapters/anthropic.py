@@ -1,17 +1,23 @@
-"""The tools and prompts of a bus for Anthropic's own package.
+"""Tools and prompts for the `anthropic` package.
 
-`offer = tools(bus)` is the `tools` of a request; `await offer.replies(message)` runs what the model called
-and gives the message that comes next. `messages(prompt)` is what a prompt of a server says.
+Pass `toolbox = tools(bus)` as the `tools` of a request. `await toolbox.replies(message)` runs the calls of
+the response and returns the next message. `messages(prompt)` converts a prompt of a server.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from toolbus.adapters.exchange import Answer, Called, Exchange, Form, got
-from toolbus.adapters.media import Document, Media, documents, encoded, taken
-from toolbus.adapters.prompts import SHOWN, Part, Turn, turns
-from toolbus.adapters.tool_list import Servers, Source
+from toolbus.adapters.media import Document, Media, base64_data, model_blocks, pdf_documents
+from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, prompt_turns
+from toolbus.adapters.provider_tools import (
+    CompletedCall,
+    ProviderFormat,
+    ProviderTools,
+    RequestedCall,
+    field_of,
+)
+from toolbus.adapters.tool_list import Servers, ToolSource
 from toolbus.bus.tool import Tool
 from toolbus.core.records import PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
@@ -29,83 +35,85 @@ if TYPE_CHECKING:
     )
     from anthropic.types.tool_result_block_param import Content
 
-# Ends of a message at which its last call may be half of one.
-_CUT = {"max_tokens", "model_context_window_exceeded", "refusal"}
+# Stop reasons after which the last call may be incomplete.
+_INCOMPLETE = {"max_tokens", "model_context_window_exceeded", "refusal"}
 
 
 def tools(
-    source: Source, servers: Servers = None, *, media: bool = True, follow: bool = True
-) -> "Exchange[ToolParam, MessageParam]":
-    """The tools for Messages.
+    source: ToolSource, servers: Servers = None, *, media: bool = True, follow: bool = True
+) -> "ProviderTools[ToolParam, MessageParam]":
+    """The tools for the Messages API.
 
-    Without `media`, pictures and PDFs are described in words. Without `follow`, the list stays as it is until
+    Without `media`, images and PDFs are described in text. Without `follow`, the list changes only with
     `refresh()`.
     """
 
-    def declared(tool: Tool) -> "ToolParam":
+    def definition(tool: Tool) -> "ToolParam":
         return cast("ToolParam", tool.definition("anthropic"))
 
-    form: Form[ToolParam, MessageParam] = Form(
-        tool=declared,
+    provider: ProviderFormat[ToolParam, MessageParam] = ProviderFormat(
+        tool=definition,
         name=lambda tool: tool["name"],
         calls=_calls,
         replies=partial(_messages, media=media),
     )
-    return Exchange(source, servers, form, follow=follow)
+    return ProviderTools(source, servers, provider, follow=follow)
 
 
 def messages(prompt: PromptResult, *, media: bool = True) -> "list[MessageParam]":
     """The messages of a prompt.
 
-    Without `media`, pictures and PDFs are described in words, as sound always is.
+    Without `media`, images and PDFs are described in text. Audio always is.
     """
-    return [*map(_message, turns(prompt.messages, SHOWN if media else ()))]
+    return [*map(_message, prompt_turns(prompt.messages, PROMPT_TYPES if media else ()))]
 
 
-def _calls(response: object) -> list[Called]:
-    content = got(response, "content")
-    if got(response, "role") != "assistant" or content is None:
-        raise TypeError(f"{type(response).__name__} is no message of the assistant")
+def _calls(response: object) -> list[RequestedCall]:
+    content = field_of(response, "content")
+    if field_of(response, "role") != "assistant" or content is None:
+        raise TypeError(
+            f"{type(response).__name__} is not an assistant message; pass the response of messages.create"
+        )
     blocks: list[object] = [] if isinstance(content, str) else list(content)
-    cut = got(response, "stop_reason") in _CUT
+    cut_off = field_of(response, "stop_reason") in _INCOMPLETE
     return [
-        Called(
-            id=got(block, "id"),
-            name=got(block, "name"),
-            arguments=got(block, "input"),
-            whole=not cut or block is not blocks[-1],
+        RequestedCall(
+            id=field_of(block, "id"),
+            name=field_of(block, "name"),
+            arguments=field_of(block, "input"),
+            complete=not cut_off or block is not blocks[-1],
         )
         for block in blocks
-        if got(block, "type") == "tool_use"
+        if field_of(block, "type") == "tool_use"
     ]
 
 
-def _messages(answers: Sequence[Answer], _: object, *, media: bool) -> "list[MessageParam]":
-    """One message: Anthropic wants the results of a turn together."""
+def _messages(answers: Sequence[CompletedCall], _: object, *, media: bool) -> "list[MessageParam]":
+    """One message: Anthropic expects all results of a turn together."""
     return [{"role": "user", "content": [_block(answer, media=media) for answer in answers]}]
 
 
-def _block(answer: Answer, *, media: bool) -> "ToolResultBlockParam":
+def _block(answer: CompletedCall, *, media: bool) -> "ToolResultBlockParam":
     result = answer.result
-    # A failed result that holds anything but text is refused.
-    words = result.is_error or not media
+    # Anthropic rejects a failed result that holds anything but text.
+    text_only = result.is_error or not media
     return {
         "type": "tool_result",
         "tool_use_id": answer.call.id,
-        "content": rendered_text(result) if words else _content(result),
+        "content": rendered_text(result) if text_only else _content(result),
         "is_error": result.is_error,
     }
 
 
 def _content(result: ToolResult) -> "str | list[Content]":
-    match blocks := [*taken(result), *documents(result)]:
+    match blocks := [*model_blocks(result), *pdf_documents(result)]:
         case [Text(text=text)]:
             return text
         case _:
             return [_part(block) for block in blocks]
 
 
-def _message(turn: Turn) -> "MessageParam":
+def _message(turn: PromptTurn) -> "MessageParam":
     if turn.role == "assistant":
         return {"role": "assistant", "content": turn.text}
     return {"role": "user", "content": turn.text if turn.is_text else [*map(_part, turn.parts)]}
@@ -123,4 +131,4 @@ def _part(block: Part) -> "TextBlockParam | ImageBlockParam | DocumentBlockParam
 
 
 def _source(block: Media | Document) -> dict[str, str]:
-    return {"type": "base64", "media_type": block.mime_type, "data": encoded(block)}
+    return {"type": "base64", "media_type": block.mime_type, "data": base64_data(block)}

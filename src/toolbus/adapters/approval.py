@@ -1,32 +1,85 @@
-"""Which calls a person has to agree to, for frameworks that can ask."""
+"""Which calls need a person's approval, for the adapters and for the agent.
 
-from collections.abc import Callable
-from typing import Literal, TypeAlias
+`approve=` takes a mode or a function. An adapter's function says which tools need approval, and the framework
+asks. The agent's function decides about each call itself.
+"""
 
-from toolbus.core.records import ToolSpec
+import inspect
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, TypeVar
 
-Approve: TypeAlias = Literal["never", "writes", "ask"] | Callable[[ToolSpec], bool]
-"""Ask `never`, for all that is not marked read-only (`writes`), for all (`ask`), or as a function says."""
+from toolbus.core.records import JSON, ToolSpec
+
+ApprovalMode: TypeAlias = Literal["never", "writes", "ask"]
+"""Ask `never`, for every tool that is not marked read-only (`writes`), or for every tool (`ask`)."""
+Decision: TypeAlias = bool | str
+"""True allows a call; False or a reason denies it."""
 
 
-def checked(approve: Approve) -> Approve:
-    """The same; ValueError for what is none of them, before a run finds out."""
-    if not callable(approve) and approve not in ("never", "writes", "ask"):
-        raise ValueError(f"approve is 'never', 'writes', 'ask' or a function, not {approve!r}")
-    return approve
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """A call that waits for approval."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, JSON]
+    spec: ToolSpec | None
+    """None for your own function."""
+
+    @property
+    def server(self) -> str | None:
+        """The server that has the tool."""
+        return None if self.spec is None else self.spec.origin.server
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether the server marks the tool as read-only. The mark is not verified."""
+        return _is_read_only(self.spec)
 
 
-def asks(spec: ToolSpec, approve: Approve) -> bool:
-    """Whether a person is asked before the tool is run."""
-    if callable(approve):
-        return approve(spec)
-    match approve:
-        case "never":
-            return False
-        case "writes":
-            return spec.annotations.get("readOnlyHint") is not True
-        case "ask":
-            return True
-        case _:
-            checked(approve)
-            raise AssertionError
+Function = TypeVar("Function", bound=Callable[..., object])
+T = TypeVar("T")
+ApprovalRule: TypeAlias = ApprovalMode | Function
+"""The value of `approve=`."""
+NeedsApproval: TypeAlias = Callable[[ToolSpec], bool]
+"""An adapter's function: whether calls of a tool need approval."""
+Approver: TypeAlias = Callable[[Request], Decision | Awaitable[Decision]]
+"""The agent's function, plain or async: decides about one call."""
+
+
+def check_rule(rule: object) -> None:
+    """Raise ValueError if the rule is neither a mode nor a function."""
+    if not callable(rule) and rule not in ("never", "writes", "ask"):
+        raise ValueError(f"approve must be 'never', 'writes', 'ask' or a function, not {rule!r}")
+
+
+def needs_approval(spec: ToolSpec, rule: ApprovalRule[NeedsApproval]) -> bool:
+    """Whether a person is asked before the tool is called."""
+    check_rule(rule)
+    return rule(spec) if callable(rule) else _asks(rule, spec)
+
+
+async def denial(request: Request, rule: ApprovalRule[Approver], ask: Approver) -> str | None:
+    """Why the call is denied, for the model; None if it is allowed. A mode leaves the decision to `ask`."""
+    if not callable(rule) and not _asks(rule, request.spec):
+        return None
+    decision = await decided(rule if callable(rule) else ask, request)
+    if decision is True:
+        return None
+    reason = f": {decision}" if isinstance(decision, str) and decision else ""
+    return f"The user did not allow this call{reason}. Do not try it again unless the user asks for it."
+
+
+async def decided(decide: Callable[[T], Decision | Awaitable[Decision]], request: T) -> Decision:
+    """The decision of a plain or async function."""
+    decision = decide(request)
+    return await decision if inspect.isawaitable(decision) else decision
+
+
+def _asks(mode: ApprovalMode, spec: ToolSpec | None) -> bool:
+    return mode == "ask" or (mode == "writes" and not _is_read_only(spec))
+
+
+def _is_read_only(spec: ToolSpec | None) -> bool:
+    return spec is not None and spec.annotations.get("readOnlyHint") is True

@@ -1,4 +1,4 @@
-"""Say what to install when a framework is not there."""
+"""Name the extra to install when a framework is missing."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -7,8 +7,8 @@ from toolbus.core.errors import ExtraMissing
 
 
 @contextmanager
-def needs(extra: str) -> Generator[None]:
-    """Around the imports of an adapter: what is missing becomes `ExtraMissing`, which names the extra."""
+def require_extra(extra: str) -> Generator[None]:
+    """Turn an ImportError of an adapter's imports into `ExtraMissing`, which names the extra."""
     try:
         yield
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""The tools and prompts of a bus for Google's own package, google-genai.
+"""Tools and prompts for the `google-genai` package.
 
-`offer = tools(bus)` is the list of function declarations for a request,
-`config={"tools": [{"function_declarations": offer}]}`; `await offer.replies(response)` runs what the model
-called and gives the contents that come next. `messages(prompt)` is what a prompt of a server says.
+Pass `toolbox = tools(bus)` in a request: `config={"tools": [{"function_declarations": toolbox}]}`.
+`await toolbox.replies(response)` runs the calls of the response and returns the next contents.
+`messages(prompt)` converts a prompt of a server.
 """
 
 import re
@@ -10,16 +10,22 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import cast
 
-from toolbus.adapters.exchange import Answer, Called, Exchange, Form, got
-from toolbus.adapters.extra import needs
-from toolbus.adapters.media import PDF, SOUNDS, Document, Media, attached
-from toolbus.adapters.prompts import Part as Said
-from toolbus.adapters.prompts import merged, turns
-from toolbus.adapters.tool_list import Servers, Source
+from toolbus.adapters.extra import require_extra
+from toolbus.adapters.media import AUDIO_TYPES, PDF, Document, Media, attachments
+from toolbus.adapters.prompts import Part as PromptPart
+from toolbus.adapters.prompts import merged_turns, prompt_turns
+from toolbus.adapters.provider_tools import (
+    CompletedCall,
+    ProviderFormat,
+    ProviderTools,
+    RequestedCall,
+    field_of,
+)
+from toolbus.adapters.tool_list import Servers, ToolSource
 from toolbus.core.records import JSON, PromptResult, Text
 from toolbus.shape import rendered_text
 
-with needs("google-genai"):
+with require_extra("google-genai"):
     from google.genai.types import (
         Content,
         FunctionDeclarationDict,
@@ -28,89 +34,94 @@ with needs("google-genai"):
         Part,
     )
 
-_PICTURES = frozenset({"image/png", "image/jpeg", "image/webp"})
-_TAKEN = _PICTURES | SOUNDS
-# What a function response may hold, and from which models on.
-_WITHIN = _PICTURES | {PDF}
-_NEWER = re.compile(r"gemini-([3-9]|\d\d)")
+GOOGLE_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
+GOOGLE_MEDIA_TYPES = GOOGLE_IMAGE_TYPES | AUDIO_TYPES
+# Files that a function response may hold, and the models that accept them there.
+RESPONSE_TYPES = GOOGLE_IMAGE_TYPES | {PDF}
+ACCEPTS_FILES_IN_RESPONSES = re.compile(r"gemini-([3-9]|\d\d)")
 
 
 def tools(
-    source: Source, servers: Servers = None, *, media: bool = True, follow: bool = True
-) -> Exchange[FunctionDeclarationDict, Content]:
+    source: ToolSource, servers: Servers = None, *, media: bool = True, follow: bool = True
+) -> ProviderTools[FunctionDeclarationDict, Content]:
     """The tools as function declarations.
 
-    Without `media`, pictures, sound and PDFs are described in words. Without `follow`, the list stays as it
-    is until `refresh()`.
+    Without `media`, images, audio and PDFs are described in text. Without `follow`, the list changes only
+    with `refresh()`.
     """
 
-    form: Form[FunctionDeclarationDict, Content] = Form(
+    provider: ProviderFormat[FunctionDeclarationDict, Content] = ProviderFormat(
         tool=lambda tool: cast(FunctionDeclarationDict, tool.definition("google")),
         name=lambda declaration: declaration.get("name") or "",
         calls=_calls,
         replies=partial(_contents, media=media),
     )
-    return Exchange(source, servers, form, follow=follow)
+    return ProviderTools(source, servers, provider, follow=follow)
 
 
 def messages(prompt: PromptResult, *, media: bool = True) -> list[Content]:
-    """The messages of a prompt, those that follow each other from one side as one content.
+    """The messages of a prompt; consecutive ones of the same role are merged into one content.
 
-    Without `media`, pictures, sound and PDFs are described in words.
+    Without `media`, images, audio and PDFs are described in text.
     """
-    # Chats of the package, and Google's guides, have the sides take turns.
+    # The package's chats and Google's guides expect alternating roles.
     return [
         Content(role="user" if turn.role == "user" else "model", parts=[*map(_part, turn.parts)])
-        for turn in merged(turns(prompt.messages, _TAKEN | {PDF} if media else ()))
+        for turn in merged_turns(prompt_turns(prompt.messages, GOOGLE_MEDIA_TYPES | {PDF} if media else ()))
     ]
 
 
-def _calls(response: object) -> list[Called]:
-    """Of the first candidate of a response, or of a content of the model: a stream is put together as one."""
-    candidates = got(response, "candidates")
-    content = got(candidates[0], "content") if candidates else response
-    if content is response and not _is_one(response):
-        raise TypeError(f"{type(response).__name__} is neither a response nor a content of the model")
-    calls = [_either(part, "function_call", "functionCall") for part in got(content, "parts") or ()]
+def _calls(response: object) -> list[RequestedCall]:
+    """The calls of the first candidate of a response, or of a model content (a joined stream)."""
+    candidates = field_of(response, "candidates")
+    content = field_of(candidates[0], "content") if candidates else response
+    if content is response and not _is_response(response):
+        raise TypeError(
+            f"{type(response).__name__} is neither a response nor model content; "
+            "pass the response of generate_content"
+        )
+    calls = [_either(part, "function_call", "functionCall") for part in field_of(content, "parts") or ()]
     return [
-        Called(id=got(call, "id") or "", name=got(call, "name") or "", arguments=got(call, "args"))
+        RequestedCall(
+            id=field_of(call, "id") or "", name=field_of(call, "name") or "", arguments=field_of(call, "args")
+        )
         for call in calls
         if call is not None
     ]
 
 
-def _is_one(response: object) -> bool:
+def _is_response(response: object) -> bool:
     fields = ("candidates", "parts")
     if isinstance(response, Mapping):
         return any(field in response for field in fields)
     return any(hasattr(response, field) for field in fields)
 
 
-def _contents(answers: Sequence[Answer], response: object, *, media: bool) -> list[Content]:
-    """The responses in one content. What may not stand within one follows in a content of the user."""
-    newer = _NEWER.search(_either(response, "model_version", "modelVersion") or "")
-    within = _WITHIN if newer else frozenset[str]()
+def _contents(answers: Sequence[CompletedCall], response: object, *, media: bool) -> list[Content]:
+    """The responses in one content; files that a response may not hold follow in a user content."""
+    model = _either(response, "model_version", "modelVersion") or ""
+    allowed = RESPONSE_TYPES if ACCEPTS_FILES_IN_RESPONSES.search(model) else frozenset[str]()
     responses: list[Part] = []
-    beside: list[Part] = []
+    following: list[Part] = []
     for answer in answers:
-        given = attached(answer.result, _TAKEN) if media else []
-        inner = [block for block in given if block.mime_type in within]
-        outer = [block for block in given if block.mime_type not in within]
+        files = attachments(answer.result, GOOGLE_MEDIA_TYPES) if media else []
+        inner = [block for block in files if block.mime_type in allowed]
+        outer = [block for block in files if block.mime_type not in allowed]
         responses.append(Part(function_response=_response(answer, inner)))
         if outer:
-            beside.append(Part(text=f"From the result of {answer.call.name}:"))
-            beside += map(_part, outer)
+            following.append(Part(text=f"From the result of {answer.call.name}:"))
+            following += map(_part, outer)
     contents = [Content(role="user", parts=responses)]
-    return [*contents, Content(role="user", parts=beside)] if beside else contents
+    return [*contents, Content(role="user", parts=following)] if following else contents
 
 
-def _part(block: Said) -> Part:
+def _part(block: PromptPart) -> Part:
     if isinstance(block, Text):
         return Part(text=block.text)
     return Part.from_bytes(data=block.data, mime_type=block.mime_type)
 
 
-def _response(answer: Answer, media: list[Media | Document]) -> FunctionResponse:
+def _response(answer: CompletedCall, media: list[Media | Document]) -> FunctionResponse:
     key = "error" if answer.result.is_error else "output"
     parts = [FunctionResponsePart.from_bytes(data=block.data, mime_type=block.mime_type) for block in media]
     return FunctionResponse(
@@ -122,6 +133,6 @@ def _response(answer: Answer, media: list[Media | Document]) -> FunctionResponse
 
 
 def _either(value: object, snake: str, camel: str) -> JSON:
-    """A field of a record of the package, or of the JSON that the interface speaks."""
-    found = got(value, snake)
-    return got(value, camel) if found is None else found
+    """A field of one of the package's objects, or of the API's JSON."""
+    found = field_of(value, snake)
+    return field_of(value, camel) if found is None else found

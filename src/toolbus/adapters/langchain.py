@@ -1,23 +1,23 @@
-"""The tools and prompts of a bus for LangChain and LangGraph: `create_agent(model, tools(bus))`."""
+"""Tools and prompts for LangChain and LangGraph: `create_agent(model, tools(bus))`."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 from pydantic import PrivateAttr
 
-from toolbus.adapters.calls import facts, parsed, unseen
-from toolbus.adapters.declared import declared
-from toolbus.adapters.extra import needs
-from toolbus.adapters.langchain_pictures import with_pictures_beside
-from toolbus.adapters.media import Document, encoded, taken
-from toolbus.adapters.prompts import Part, Turn, turns
-from toolbus.adapters.tool_list import Bus, Offer, Servers, Source
+from toolbus.adapters.definition import definition_of
+from toolbus.adapters.extra import require_extra
+from toolbus.adapters.langchain_images import with_images_moved
+from toolbus.adapters.media import Document, base64_data, model_blocks
+from toolbus.adapters.prompts import Part, PromptTurn, prompt_turns
+from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
+from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource
 from toolbus.bus.tool import Tool
 from toolbus.core.errors import ToolNotFound
 from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
-with needs("langchain"):
+with require_extra("langchain"):
     from langchain.agents.middleware import (
         AgentMiddleware,
         AgentState,
@@ -31,83 +31,83 @@ with needs("langchain"):
     from langgraph.types import Command
 
 Content: TypeAlias = str | list[str | dict[Any, JSON]]
-Answer: TypeAlias = ToolMessage | Command[Any]
-# Forms that LangChain's models hand on as they are.
-_FORMS: tuple[Dialect, ...] = ("openai", "openai-strict", "openai-responses", "anthropic")
+ToolOutput: TypeAlias = ToolMessage | Command[Any]
+# Dialects that LangChain's models pass on unchanged.
+_NATIVE_DIALECTS: tuple[Dialect, ...] = ("openai", "openai-strict", "openai-responses", "anthropic")
 
 
-def tools(source: Source, servers: Servers = None, *, dialect: Dialect = "openai") -> Offer["BusTool"]:
-    """The tools, for `ainvoke` and `invoke`; the artifact of a message holds what the model is not told.
+def tools(source: ToolSource, servers: Servers = None, *, dialect: Dialect = "openai") -> ToolList["BusTool"]:
+    """The tools, for `ainvoke` and `invoke`; a message's artifact holds what the model does not see.
 
-    LangChain gives a schema to its model nearly as it is: `dialect` is the one of the model's provider.
-    An agent is built once for its tools; `live` is for a catalog that changes.
+    LangChain passes a schema to its model nearly unchanged, so `dialect` is that of the model's provider.
+    An agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
-    return Offer(source, lambda tool: structured_tool(tool, dialect=dialect), servers)
+    return ToolList(source, lambda tool: structured_tool(tool, dialect=dialect), servers)
 
 
 def live(bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> "LiveTools":
-    """A middleware, `create_agent(model, middleware=[live(bus)])`: the tools as they are at every turn."""
-    return LiveTools(Offer(bus, lambda tool: structured_tool(tool, dialect=dialect), servers, live=True))
+    """Middleware that updates the tools every turn: `create_agent(model, middleware=[live(bus)])`."""
+    return LiveTools(ToolList(bus, lambda tool: structured_tool(tool, dialect=dialect), servers, live=True))
 
 
 def messages(prompt: PromptResult) -> list[AnyMessage]:
-    """The messages of a prompt; pictures and PDFs are content blocks, sound is described in words."""
-    return [*map(_message, turns(prompt.messages))]
+    """The messages of a prompt; images and PDFs are content blocks, audio is described in text."""
+    return [*map(_message, prompt_turns(prompt.messages))]
 
 
 def structured_tool(tool: Tool, *, dialect: Dialect = "openai") -> "BusTool":
     """One tool."""
-    said = declared(tool, dialect)
-    made = BusTool(
-        name=said.name,
-        description=said.description,
-        args_schema=said.parameters,
+    definition = definition_of(tool, dialect)
+    converted = BusTool(
+        name=definition.name,
+        description=definition.description,
+        args_schema=definition.parameters,
         coroutine=tool.execute,
         response_format="content_and_artifact",
-        metadata=facts(tool),
-        extras=said.options or None,
-        handle_tool_error=_told,
+        metadata=tool_metadata(tool),
+        extras=definition.options or None,
+        handle_tool_error=_error_content,
     )
-    return made.bound(tool, dialect)
+    return converted.bind_tool(tool, dialect)
 
 
 class BusTool(StructuredTool):
-    """A structured tool whose arguments may have any name: LangChain's own would take `config` for itself."""
+    """A structured tool with arguments of any name: LangChain's own would keep `config` for itself."""
 
     _tool: Tool = PrivateAttr()
     _dialect: Dialect = PrivateAttr()
 
-    def bound(self, tool: Tool, dialect: Dialect) -> "BusTool":
-        """The same, which runs that tool."""
+    def bind_tool(self, tool: Tool, dialect: Dialect) -> "BusTool":
+        """Set the tool to run, and return self."""
         self._tool, self._dialect = tool, dialect
         return self
 
     def for_request(self) -> "BusTool | dict[str, JSON]":
-        """The tool, or the provider's own form of it if that says more: LangChain drops most options."""
-        if self.extras is None or self._dialect not in _FORMS:
+        """The tool, or its provider definition if it has options: LangChain drops most of them."""
+        if self.extras is None or self._dialect not in _NATIVE_DIALECTS:
             return self
         return self._tool.definition(self._dialect)
 
     async def _arun(self, /, *args: Any, **kwargs: Any) -> tuple[Content, dict[str, JSON]]:
-        return _answer(self._tool, await self._tool.execute(**kwargs))
+        return _content_and_artifact(self._tool, await self._tool.execute(**kwargs))
 
     def _run(self, /, *args: Any, **kwargs: Any) -> tuple[Content, dict[str, JSON]]:
-        return _answer(self._tool, self._tool.execute_sync(**kwargs))
+        return _content_and_artifact(self._tool, self._tool.execute_sync(**kwargs))
 
 
 class LiveTools(AgentMiddleware[Any, Any, Any]):
-    """Offers the tools of a catalog that may change while the agent runs, and runs those that are called."""
+    """Offers and runs the tools of a catalog that may change while the agent runs."""
 
-    def __init__(self, offer: Offer[BusTool]) -> None:
+    def __init__(self, tools: ToolList[BusTool]) -> None:
         super().__init__()
-        self._offer = offer
-        self._own: list[str] = []
+        self._tools = tools
+        self._agent_tools: list[str] = []
         """The names of the agent's own tools."""
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Let the model see what there is now."""
+        """Offer the current tools to the model."""
         return handler(self._with_tools(request))
 
     async def awrap_model_call(
@@ -115,86 +115,86 @@ class LiveTools(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Let the model see what there is now."""
+        """Offer the current tools to the model."""
         return await handler(self._with_tools(request))
 
     @hook_config(can_jump_to=["model"])
     def after_model(self, state: AgentState[Any], runtime: Any) -> dict[str, Any] | None:
-        """Tell the model of calls whose arguments are no JSON; LangChain would end the run without a word."""
-        called = state["messages"][-1]
-        if not isinstance(called, AIMessage) or not called.invalid_tool_calls:
+        """Report calls with invalid JSON to the model; LangChain would silently end the run."""
+        message = state["messages"][-1]
+        if not isinstance(message, AIMessage) or not message.invalid_tool_calls:
             return None
-        told: dict[str, Any] = {"messages": [*map(_refused, called.invalid_tool_calls)]}
-        return told if called.tool_calls else {**told, "jump_to": "model"}
+        update: dict[str, Any] = {"messages": [*map(_invalid_call_message, message.invalid_tool_calls)]}
+        return update if message.tool_calls else {**update, "jump_to": "model"}
 
     def wrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Answer]
-    ) -> Answer:
-        """Run the tool, which the agent itself does not know."""
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], ToolOutput]
+    ) -> ToolOutput:
+        """Run a tool that the agent itself does not know."""
         found = self._with_tool(request)
         return found if isinstance(found, ToolMessage) else handler(found)
 
     async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Answer]]
-    ) -> Answer:
-        """Run the tool, which the agent itself does not know."""
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[ToolOutput]]
+    ) -> ToolOutput:
+        """Run a tool that the agent itself does not know."""
         found = self._with_tool(request)
         return found if isinstance(found, ToolMessage) else await handler(found)
 
     def _with_tools(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        self._offer.refresh()
-        # What the agent was built with comes first: a tool of its own may bear the name of one of these.
+        self._tools.refresh()
+        # The agent's own tools win where names are the same.
         own = {tool.get("name") if isinstance(tool, dict) else tool.name for tool in request.tools}
-        self._own = sorted(filter(None, own))
+        self._agent_tools = sorted(filter(None, own))
         return request.override(
-            messages=with_pictures_beside(request.model, request.messages),
-            tools=[*request.tools, *(tool.for_request() for tool in self._offer if tool.name not in own)],
+            messages=with_images_moved(request.model, request.messages),
+            tools=[*request.tools, *(tool.for_request() for tool in self._tools if tool.name not in own)],
         )
 
     def _with_tool(self, request: ToolCallRequest) -> ToolCallRequest | ToolMessage:
-        """The request with its tool, or what the model is told if there is none."""
+        """The request with its tool, or an error message for the model if there is none."""
         if request.tool is not None:
             return request
         name = request.tool_call["name"]
-        found = next((tool for tool in self._offer if tool.name == name), None)
+        found = next((tool for tool in self._tools if tool.name == name), None)
         if found is not None:
             return request.override(tool=found)
-        unknown = ToolNotFound(name, [*self._own, *(tool.name for tool in self._offer)])
-        return _failed(request.tool_call["id"], name, ToolResult.failure(str(unknown)))
+        unknown = ToolNotFound(name, [*self._agent_tools, *(tool.name for tool in self._tools)])
+        return _error_message(request.tool_call["id"], name, ToolResult.failure(str(unknown)))
 
 
-class Failed(ToolException):
-    """A tool said that it failed; the model gets what it said."""
+class ToolCallFailed(ToolException):
+    """A tool reported an error; the model gets its content."""
 
     def __init__(self, content: Content) -> None:
         self.content = content
         super().__init__(str(content))
 
 
-def _told(error: ToolException) -> Content:
-    return error.content if isinstance(error, Failed) else str(error)
+def _error_content(error: ToolException) -> Content:
+    return error.content if isinstance(error, ToolCallFailed) else str(error)
 
 
-def _refused(call: InvalidToolCall) -> ToolMessage:
-    given = parsed(call["args"])
-    if not isinstance(given, ToolResult):  # LangChain has another reason
-        given = ToolResult.failure(call["error"] or "the call cannot be read")
-    return _failed(call["id"], call["name"], given)
+def _invalid_call_message(call: InvalidToolCall) -> ToolMessage:
+    result = parse_arguments(call["args"])
+    if not isinstance(result, ToolResult):  # LangChain has another reason
+        result = ToolResult.failure(call["error"] or "the call cannot be parse_arguments")
+    return _error_message(call["id"], call["name"], result)
 
 
-def _failed(call: str | None, name: str | None, result: ToolResult) -> ToolMessage:
+def _error_message(call: str | None, name: str | None, result: ToolResult) -> ToolMessage:
     return ToolMessage(rendered_text(result), tool_call_id=call or "", name=name, status="error")
 
 
-def _answer(tool: Tool, result: ToolResult) -> tuple[Content, dict[str, JSON]]:
-    content = _blocks(taken(result))
+def _content_and_artifact(tool: Tool, result: ToolResult) -> tuple[Content, dict[str, JSON]]:
+    content = _blocks(model_blocks(result))
     if result.is_error:
-        raise Failed(content)
-    # Plain values, which every checkpointer takes; what the message shows is not kept twice.
-    return content, {**facts(tool, result), "content": unseen(result)}
+        raise ToolCallFailed(content)
+    # JSON values, which every checkpointer can store; content in the message is not repeated.
+    return content, {**tool_metadata(tool, result), "content": hidden_blocks(result)}
 
 
-def _message(turn: Turn) -> AnyMessage:
+def _message(turn: PromptTurn) -> AnyMessage:
     if turn.role == "assistant":
         return AIMessage(turn.text)
     return HumanMessage(_blocks(turn.parts))
@@ -213,7 +213,7 @@ def _block(part: Part) -> dict[Any, JSON]:
         case Text():
             return {"type": "text", "text": part.text}
         case Document():
-            name = {"filename": part.name}  # which OpenAI asks for
-            return {"type": "file", "base64": encoded(part), "mime_type": part.mime_type, "extras": name}
+            name = {"filename": part.name}  # required by OpenAI
+            return {"type": "file", "base64": base64_data(part), "mime_type": part.mime_type, "extras": name}
         case _:
-            return {"type": "image", "base64": encoded(part), "mime_type": part.mime_type}
+            return {"type": "image", "base64": base64_data(part), "mime_type": part.mime_type}

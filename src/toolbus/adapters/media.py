@@ -1,4 +1,4 @@
-"""Pictures, sound and files in the spellings that frameworks share."""
+"""Images, audio and PDFs in the types and encodings that providers accept."""
 
 import base64
 import mimetypes
@@ -10,19 +10,19 @@ from toolbus.core.records import Audio, Embedded, Image, Text, ToolResult
 from toolbus.shape import rendered
 
 Media: TypeAlias = Image | Audio
-PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""What every provider takes whose models see."""
-SOUNDS = frozenset({"audio/wav", "audio/mpeg"})
-"""What every provider takes whose models hear."""
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Accepted by every provider with vision models."""
+AUDIO_TYPES = frozenset({"audio/wav", "audio/mpeg"})
+"""Accepted by every provider with audio models."""
 PDF = "application/pdf"
-_BEGINNINGS = {
+_SIGNATURES = {
     "image/png": b"\x89PNG\r\n\x1a\n",
     "image/jpeg": b"\xff\xd8\xff",
     "image/gif": b"GIF8",
     "image/webp": b"RIFF",
 }
-# Names that servers use, for the one that providers know.
-_SPELT = {
+# Other names that servers use, and the one that providers know.
+_ALIASES = {
     "audio/mp3": "audio/mpeg",
     "audio/vnd.wave": "audio/wav",
     "audio/wave": "audio/wav",
@@ -40,35 +40,35 @@ class Document:
     mime_type: str = PDF
 
 
-def taken(result: ToolResult, types: Collection[str] = PICTURES) -> tuple[Text | Media, ...]:
-    """The blocks for a model that takes media of these types; any other medium is described in one line.
+def model_blocks(result: ToolResult, types: Collection[str] = IMAGE_TYPES) -> tuple[Text | Media, ...]:
+    """The blocks for a model that accepts media of these types; other media become one line of text.
 
-    A provider refuses the whole request, and with it the run, for one picture of a type it does not know.
+    A provider rejects the whole request, and with it the run, if one image has a type it does not know.
     """
-    shown: list[Text | Media] = []
+    blocks: list[Text | Media] = []
     for block in rendered(result, images=True, audio=True):
         if not isinstance(block, Text):
-            block = replace(block, mime_type=_true_type(block))
+            block = replace(block, mime_type=_actual_type(block))
             if block.mime_type not in types:
-                block = told(block)
-        shown.append(block)
-    return tuple(shown)
+                block = described(block)
+        blocks.append(block)
+    return tuple(blocks)
 
 
-def told(block: Media) -> Text:
-    """The line that stands for a medium: `[image: image/png, 4.2 kB]`."""
+def described(block: Media) -> Text:
+    """The line that replaces an image or audio: `[image: image/png, 4.2 kB]`."""
     [line] = rendered(ToolResult(content=(block,)))
-    assert isinstance(line, Text), f"{type(line).__name__} where none was asked for"
+    assert isinstance(line, Text), f"unexpected {type(line).__name__}"
     return line
 
 
-def is_picture(block: Image) -> bool:
-    """Whether every model that sees takes it."""
-    return _true_type(block) in PICTURES
+def is_common_image(block: Image) -> bool:
+    """Whether every vision model accepts it."""
+    return _actual_type(block) in IMAGE_TYPES
 
 
-def documents(result: ToolResult) -> list[Document]:
-    """The PDFs that came along: the one kind of file that all of OpenAI, Anthropic and Google take."""
+def pdf_documents(result: ToolResult) -> list[Document]:
+    """The embedded PDFs: the only kind of file that OpenAI, Anthropic and Google all accept."""
     found: list[Document] = []
     for block in result.content:
         if isinstance(block, Embedded) and block.data and (block.mime_type or "").lower() == PDF:
@@ -77,36 +77,36 @@ def documents(result: ToolResult) -> list[Document]:
     return found
 
 
-def attached(result: ToolResult, types: Collection[str] = PICTURES) -> list[Media | Document]:
-    """What a text beside it can only describe: the media of these types, and the PDFs."""
-    media = [block for block in taken(result, types) if not isinstance(block, Text)]
-    return [*media, *documents(result)]
+def attachments(result: ToolResult, types: Collection[str] = IMAGE_TYPES) -> list[Media | Document]:
+    """The media of these types, and the PDFs; text can only describe them."""
+    media = [block for block in model_blocks(result, types) if not isinstance(block, Text)]
+    return [*media, *pdf_documents(result)]
 
 
-def encoded(block: Media | Document) -> str:
+def base64_data(block: Media | Document) -> str:
     """The data as base64."""
     return base64.b64encode(block.data).decode("ascii")
 
 
 def data_url(block: Media | Document) -> str:
-    """The data as an address that holds it."""
-    return f"data:{block.mime_type};base64,{encoded(block)}"
+    """The data as a `data:` URL."""
+    return f"data:{block.mime_type};base64,{base64_data(block)}"
 
 
 def audio_format(block: Audio) -> str:
-    """The short name providers use: `wav`, `mp3`."""
+    """The short name that providers use: `wav`, `mp3`."""
     known = {"audio/mpeg": "mp3", "audio/x-wav": "wav", "audio/wave": "wav"}
     guessed = (mimetypes.guess_extension(block.mime_type) or "").removeprefix(".")
     return known.get(block.mime_type) or guessed or block.mime_type.partition("/")[2]
 
 
-def _true_type(block: Media) -> str:
-    """What the data is; a server may name it otherwise, and a provider refuses what is not what it says."""
-    said = block.mime_type.lower()
-    said = _SPELT.get(said, said)
-    if said not in PICTURES:
-        return said
-    for kind, beginning in _BEGINNINGS.items():
-        if block.data.startswith(beginning) and (kind != "image/webp" or block.data[8:12] == b"WEBP"):
-            return kind
+def _actual_type(block: Media) -> str:
+    """The type of the data. Servers may name it wrong, and providers reject data of another type."""
+    named = block.mime_type.lower()
+    named = _ALIASES.get(named, named)
+    if named not in IMAGE_TYPES:
+        return named
+    for mime_type, signature in _SIGNATURES.items():
+        if block.data.startswith(signature) and (mime_type != "image/webp" or block.data[8:12] == b"WEBP"):
+            return mime_type
     return "application/octet-stream"

@@ -1,17 +1,23 @@
-"""The tools and prompts of a bus for OpenAI's own package, over Chat Completions or Responses.
+"""Tools and prompts for the `openai` package, with the Chat Completions or Responses API.
 
-`offer = tools(bus)` is the `tools` of a request; `await offer.replies(completion)` runs what the model called
-and gives the messages that come next. `messages(prompt)` is what a prompt of a server says.
+Pass `toolbox = tools(bus)` as the `tools` of a request. `await toolbox.replies(completion)` runs the calls of
+the response and returns the next messages. `messages(prompt)` converts a prompt of a server.
 """
 
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
-from toolbus.adapters.exchange import Answer, Called, Exchange, Form, got
-from toolbus.adapters.media import Document, attached, data_url, documents, taken
-from toolbus.adapters.prompts import SHOWN, Part, Turn, turns
-from toolbus.adapters.tool_list import Servers, Source
+from toolbus.adapters.media import Document, attachments, data_url, model_blocks, pdf_documents
+from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, prompt_turns
+from toolbus.adapters.provider_tools import (
+    CompletedCall,
+    ProviderFormat,
+    ProviderTools,
+    RequestedCall,
+    field_of,
+)
+from toolbus.adapters.tool_list import Servers, ToolSource
 from toolbus.bus.tool import Tool
 from toolbus.core.records import PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
@@ -31,32 +37,37 @@ Responses: TypeAlias = Literal["openai-responses"]
 
 @overload
 def tools(
-    source: Source,
+    source: ToolSource,
     servers: Servers = None,
     *,
     dialect: Chat = "openai",
     media: bool = True,
     follow: bool = True,
-) -> "Exchange[ChatTool, ChatMessage]": ...
+) -> "ProviderTools[ChatTool, ChatMessage]": ...
 @overload
 def tools(
-    source: Source, servers: Servers = None, *, dialect: Responses, media: bool = True, follow: bool = True
-) -> "Exchange[ResponsesTool, InputItem]": ...
+    source: ToolSource,
+    servers: Servers = None,
+    *,
+    dialect: Responses,
+    media: bool = True,
+    follow: bool = True,
+) -> "ProviderTools[ResponsesTool, InputItem]": ...
 def tools(
-    source: Source,
+    source: ToolSource,
     servers: Servers = None,
     *,
     dialect: Chat | Responses = "openai",
     media: bool = True,
     follow: bool = True,
-) -> Exchange[Any, Any]:
-    """The tools for Chat Completions, strict ones (`openai-strict`), or for Responses (`openai-responses`).
+) -> ProviderTools[Any, Any]:
+    """The tools for Chat Completions, optionally strict (`openai-strict`), or Responses (`openai-responses`).
 
-    Without `media`, pictures and PDFs are described in words, for a model that takes only text. Without
-    `follow`, the list stays as it is until `refresh()`.
+    Without `media`, images and PDFs are described in text, for models that accept only text. Without
+    `follow`, the list changes only with `refresh()`.
     """
-    form = _responses(media=media) if dialect == "openai-responses" else _chat(dialect, media=media)
-    return Exchange(source, servers, form, follow=follow)
+    provider = _responses(media=media) if dialect == "openai-responses" else _chat(dialect, media=media)
+    return ProviderTools(source, servers, provider, follow=follow)
 
 
 @overload
@@ -70,62 +81,62 @@ def messages(
 ) -> "list[ChatMessage] | list[InputItem]":
     """The messages of a prompt for Chat Completions, or the input for Responses (`openai-responses`).
 
-    Without `media`, pictures and PDFs are described in words, as sound always is.
+    Without `media`, images and PDFs are described in text. Audio always is.
     """
-    said = turns(prompt.messages, SHOWN if media else ())
-    return [*map(_item, said)] if dialect == "openai-responses" else [*map(_message, said)]
+    turns = prompt_turns(prompt.messages, PROMPT_TYPES if media else ())
+    return [*map(_item, turns)] if dialect == "openai-responses" else [*map(_message, turns)]
 
 
-def _chat(dialect: Chat, *, media: bool) -> "Form[ChatTool, ChatMessage]":
-    def declared(tool: Tool) -> "ChatTool":
+def _chat(dialect: Chat, *, media: bool) -> "ProviderFormat[ChatTool, ChatMessage]":
+    def definition(tool: Tool) -> "ChatTool":
         return cast("ChatTool", tool.definition(dialect))
 
-    return Form(
-        tool=declared,
+    return ProviderFormat(
+        tool=definition,
         name=lambda tool: tool["function"]["name"],
         calls=_chat_calls,
         replies=partial(_messages, media=media),
     )
 
 
-def _chat_calls(response: object) -> list[Called]:
-    """Of the first choice of a completion, or of its message."""
-    choice = next(iter(got(response, "choices") or ()), None)
-    message = response if choice is None else got(choice, "message")
-    if got(message, "role") != "assistant":
+def _chat_calls(response: object) -> list[RequestedCall]:
+    """The calls of the first choice of a completion, or of its message."""
+    choice = next(iter(field_of(response, "choices") or ()), None)
+    message = response if choice is None else field_of(choice, "message")
+    if field_of(message, "role") != "assistant":
         raise TypeError(
             f"{type(response).__name__} is neither a chat completion nor its message; "
-            "for Responses, the tools are tools(bus, dialect='openai-responses')"
+            "for Responses, use tools(bus, dialect='openai-responses')"
         )
-    calls = [call for call in got(message, "tool_calls") or () if got(call, "function") is not None]
-    cut = got(choice, "finish_reason") == "length"
+    calls = [call for call in field_of(message, "tool_calls") or () if field_of(call, "function") is not None]
+    cut_off = field_of(choice, "finish_reason") == "length"
     return [
-        Called(
-            id=got(call, "id"),
-            name=got(got(call, "function"), "name"),
-            arguments=got(got(call, "function"), "arguments"),
-            whole=not cut or call is not calls[-1],
+        RequestedCall(
+            id=field_of(call, "id"),
+            name=field_of(field_of(call, "function"), "name"),
+            arguments=field_of(field_of(call, "function"), "arguments"),
+            complete=not cut_off or call is not calls[-1],
         )
         for call in calls
     ]
 
 
-def _messages(answers: Sequence[Answer], _: object, *, media: bool) -> "list[ChatMessage]":
-    """A message for each call. Such a one holds only text: what there is to see follows as a user's."""
+def _messages(answers: Sequence[CompletedCall], _: object, *, media: bool) -> "list[ChatMessage]":
+    """One message per call. Tool messages hold only text, so images and PDFs follow in a user message."""
     messages: list[ChatMessage] = []
-    seen: list[ChatPart] = []
+    files: list[ChatPart] = []
     for answer in answers:
         call, result = answer.call, answer.result
         messages.append({"role": "tool", "tool_call_id": call.id, "content": rendered_text(result)})
-        if media and (parts := attached(result)):
-            seen.append({"type": "text", "text": f"From the result of {call.name} ({call.id}):"})
-            seen += map(_chat_part, parts)
-    if seen:
-        messages.append({"role": "user", "content": seen})
+        if media and (parts := attachments(result)):
+            files.append({"type": "text", "text": f"From the result of {call.name} ({call.id}):"})
+            files += map(_chat_part, parts)
+    if files:
+        messages.append({"role": "user", "content": files})
     return messages
 
 
-def _message(turn: Turn) -> "ChatMessage":
+def _message(turn: PromptTurn) -> "ChatMessage":
     if turn.role == "assistant":
         return {"role": "assistant", "content": turn.text}
     return {"role": "user", "content": turn.text if turn.is_text else [*map(_chat_part, turn.parts)]}
@@ -141,38 +152,37 @@ def _chat_part(block: Part) -> "ChatPart":
             return {"type": "image_url", "image_url": {"url": data_url(block)}}
 
 
-def _responses(*, media: bool) -> "Form[ResponsesTool, InputItem]":
-    def declared(tool: Tool) -> "ResponsesTool":
+def _responses(*, media: bool) -> "ProviderFormat[ResponsesTool, InputItem]":
+    def definition(tool: Tool) -> "ResponsesTool":
         return cast("ResponsesTool", tool.definition("openai-responses"))
 
-    return Form(
-        tool=declared,
+    return ProviderFormat(
+        tool=definition,
         name=lambda tool: tool["name"],
         calls=_responses_calls,
         replies=partial(_items, media=media),
     )
 
 
-def _responses_calls(response: object) -> list[Called]:
-    output = got(response, "output")
+def _responses_calls(response: object) -> list[RequestedCall]:
+    output = field_of(response, "output")
     if not isinstance(output, list):
         raise TypeError(
-            f"{type(response).__name__} is no response of the Responses interface; "
-            "for Chat Completions, the tools are tools(bus)"
+            f"{type(response).__name__} is not a Responses API response; for Chat Completions, use tools(bus)"
         )
     return [
-        Called(
-            id=got(item, "call_id"),
-            name=got(item, "name"),
-            arguments=got(item, "arguments"),
-            whole=got(item, "status") != "incomplete",
+        RequestedCall(
+            id=field_of(item, "call_id"),
+            name=field_of(item, "name"),
+            arguments=field_of(item, "arguments"),
+            complete=field_of(item, "status") != "incomplete",
         )
         for item in cast(list[object], output)
-        if got(item, "type") == "function_call"
+        if field_of(item, "type") == "function_call"
     ]
 
 
-def _items(answers: Sequence[Answer], _: object, *, media: bool) -> "list[InputItem]":
+def _items(answers: Sequence[CompletedCall], _: object, *, media: bool) -> "list[InputItem]":
     return [
         {
             "type": "function_call_output",
@@ -184,12 +194,14 @@ def _items(answers: Sequence[Answer], _: object, *, media: bool) -> "list[InputI
 
 
 def _output(result: ToolResult) -> "str | list[OutputPart]":
-    if not attached(result):
+    if not attachments(result):
         return rendered_text(result)
-    return cast("list[OutputPart]", [_part(block) for block in (*taken(result), *documents(result))])
+    return cast(
+        "list[OutputPart]", [_part(block) for block in (*model_blocks(result), *pdf_documents(result))]
+    )
 
 
-def _item(turn: Turn) -> "InputItem":
+def _item(turn: PromptTurn) -> "InputItem":
     return {"role": turn.role, "content": turn.text if turn.is_text else [*map(_part, turn.parts)]}
 
 

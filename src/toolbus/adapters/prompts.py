@@ -1,4 +1,4 @@
-"""What a prompt says, turn by turn: where `messages` of every adapter begins."""
+"""The turns of an MCP prompt, which every adapter's `messages` converts."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -6,18 +6,18 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Literal, TypeAlias
 
-from toolbus.adapters.media import PDF, PICTURES, Document, Media, documents, taken
+from toolbus.adapters.media import IMAGE_TYPES, PDF, Document, Media, model_blocks, pdf_documents
 from toolbus.core.records import Block, Embedded, PromptMessage, Text, ToolResult
 
 Role: TypeAlias = Literal["user", "assistant"]
 Part: TypeAlias = Text | Media | Document
-SHOWN = PICTURES | {PDF}
-"""What a user may show to every model that sees."""
+PROMPT_TYPES = IMAGE_TYPES | {PDF}
+"""Files that every vision model accepts in a user message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Turn:
-    """What one side says: at least one part, and of the assistant nothing but text."""
+class PromptTurn:
+    """One message: at least one part, and only text if it is the assistant's."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -29,35 +29,39 @@ class Turn:
 
     @property
     def is_text(self) -> bool:
-        """Whether there is nothing to see or to hear."""
+        """Whether all parts are text."""
         return all(isinstance(part, Text) for part in self.parts)
 
 
-def turns(messages: Iterable[PromptMessage], types: Collection[str] = SHOWN) -> list[Turn]:
-    """A turn for every message that says anything.
+def prompt_turns(
+    messages: Iterable[PromptMessage], types: Collection[str] = PROMPT_TYPES
+) -> list[PromptTurn]:
+    """One turn for every message that is not blank.
 
-    Models do not say pictures, and providers refuse those that do: what the assistant shows is described.
+    Providers reject media in assistant messages, so those are described in text.
     """
-    said = [
-        Turn(role=message.role, parts=parts(message.content, types if message.role == "user" else ()))
+    turns = [
+        PromptTurn(
+            role=message.role, parts=message_parts(message.content, types if message.role == "user" else ())
+        )
         for message in messages
     ]
-    return [turn for turn in said if turn.parts]
+    return [turn for turn in turns if turn.parts]
 
 
-def merged(turns: Iterable[Turn]) -> list[Turn]:
-    """The same, in which the sides take turns."""
-    sides = groupby(turns, key=attrgetter("role"))
+def merged_turns(turns: Iterable[PromptTurn]) -> list[PromptTurn]:
+    """The same turns with consecutive ones of the same role merged."""
     return [
-        Turn(role=role, parts=tuple(part for turn in said for part in turn.parts)) for role, said in sides
+        PromptTurn(role=role, parts=tuple(part for turn in group for part in turn.parts))
+        for role, group in groupby(turns, key=attrgetter("role"))
     ]
 
 
-def parts(block: Block, types: Collection[str] = SHOWN) -> tuple[Part, ...]:
-    """A block as a model takes it: files of these types as they are, all else in words, and nothing blank."""
+def message_parts(block: Block, types: Collection[str] = PROMPT_TYPES) -> tuple[Part, ...]:
+    """A block as a model accepts it: files of these types unchanged, the rest as text; () if blank."""
     if isinstance(block, Text) and not block.text.strip():
         return ()
     result = ToolResult(content=(block,))
-    if isinstance(block, Embedded) and PDF in types and (files := documents(result)):
+    if isinstance(block, Embedded) and PDF in types and (files := pdf_documents(result)):
         return (Text(text=f"[{block.uri}]"), *files)
-    return taken(result, {*types} - {PDF})
+    return model_blocks(result, {*types} - {PDF})

@@ -1,22 +1,23 @@
-"""The tools and prompts of a bus for Pydantic AI: `Agent(model, toolsets=[toolset(bus)])`."""
+"""Tools and prompts for Pydantic AI: `Agent(model, toolsets=[toolset(bus)])`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from toolbus.adapters.approval import Approve, asks, checked
-from toolbus.adapters.calls import facts, parsed, unseen
-from toolbus.adapters.declared import declared, json_schema
-from toolbus.adapters.extra import needs
-from toolbus.adapters.media import PICTURES, SOUNDS, Document, documents, taken
-from toolbus.adapters.prompts import SHOWN, Part, Turn, merged, turns
-from toolbus.adapters.pydantic_ai_options import KEY, dialect_of, options_of, send_options
-from toolbus.adapters.tool_list import Bus, Offer, Servers, Source, tools_of
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval, check_rule, needs_approval
+from toolbus.adapters.definition import definition_of, json_schema
+from toolbus.adapters.extra import require_extra
+from toolbus.adapters.media import AUDIO_TYPES, Document, model_blocks
+from toolbus.adapters.options import AdapterOptions
+from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, merged_turns, prompt_turns
+from toolbus.adapters.pydantic_ai_options import OPTIONS_KEY, dialect_of, options_of, send_options
+from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
+from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, current_tools
 from toolbus.bus.tool import Tool
 from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
-with needs("pydantic-ai"):
+with require_extra("pydantic-ai"):
     from pydantic_ai import ApprovalRequired, BinaryContent, RunContext, ToolDefinition, ToolReturn
     from pydantic_ai.exceptions import ToolFailed
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
@@ -27,135 +28,134 @@ Partial: TypeAlias = bool | Literal["off", "on", "trailing-strings"]
 
 
 def toolset(
-    source: Source,
+    source: ToolSource,
     servers: Servers = None,
     *,
     dialect: Dialect | None = None,
-    approve: Approve = "never",
+    approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
 ) -> "BusToolset":
-    """The tools as they are at every step of a run, in the dialect of the run's model if none is given.
+    """A toolset that updates its tools every step of a run; the default dialect is that of the run's model.
 
-    `approve` says which calls end the run with `DeferredToolRequests` until a person agrees. Pictures are
-    given to the model; `audio`, and `files` for PDFs, are for a model that takes these too.
+    `approve` says which calls end the run with `DeferredToolRequests` until approved. The model gets images;
+    set `audio`, and `files` for PDFs, if it accepts those too.
     """
-    return BusToolset(
-        source, servers, dialect, ToolsetOptions(approve=checked(approve), audio=audio, files=files)
-    )
+    check_rule(approve)
+    return BusToolset(source, servers, dialect, AdapterOptions(approve=approve, audio=audio, files=files))
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[ModelMessage]:
-    """The messages of a prompt as the history of a run; `audio` is for a model that takes sound too."""
-    return [*map(_message, merged(turns(prompt.messages, SHOWN | SOUNDS if audio else SHOWN)))]
+    """The messages of a prompt, as the history of a run; set `audio` if the model accepts audio."""
+    return [
+        *map(
+            _message,
+            merged_turns(
+                prompt_turns(prompt.messages, PROMPT_TYPES | AUDIO_TYPES if audio else PROMPT_TYPES)
+            ),
+        )
+    ]
 
 
-def shown(part: Part) -> str | BinaryContent:
-    """A part as a user's prompt holds it."""
+def user_content(part: Part) -> str | BinaryContent:
+    """A part as content of a user prompt."""
     if isinstance(part, Text):
         return part.text
     name = part.name if isinstance(part, Document) else None
     return BinaryContent(part.data, media_type=part.mime_type, identifier=name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolsetOptions:
-    """Whom to ask before a call, and what of its result to show."""
-
-    approve: Approve = "never"
-    audio: bool = False
-    files: bool = False
-
-
 @dataclass(kw_only=True)
 class BusTool(ToolsetTool[Any]):
-    """A tool of one step of a run, with ours inside: wrappers may rename it on the way."""
+    """A tool in one step of a run. It holds the bus's tool, because wrappers may rename this one."""
 
     tool: Tool
 
 
 class BusToolset(AbstractToolset[Any]):
-    """A live catalog: the agent asks it for tools before every request to the model."""
+    """A live catalog: the agent gets its tools before every model request."""
 
     def __init__(
-        self, source: Source, servers: Servers, dialect: Dialect | None, options: ToolsetOptions
+        self, source: ToolSource, servers: Servers, dialect: Dialect | None, options: AdapterOptions
     ) -> None:
-        self._source: Source = source if isinstance(source, Bus) else list(source)
+        self._source: ToolSource = source if isinstance(source, Bus) else list(source)
         self._servers = servers
-        tools_of(self._source, servers)  # refuses a server that is not there
+        current_tools(self._source, servers)  # raises for an unknown server
         self._dialect: Dialect | None = dialect
         self._options = options
-        self._offers: dict[Dialect, Offer[tuple[Tool, ToolDefinition]]] = {}
+        self._tool_lists: dict[Dialect, ToolList[tuple[Tool, ToolDefinition]]] = {}
 
     @property
     def id(self) -> str:
-        """The same on every run, and other for other servers."""
-        chosen = [self._servers] if isinstance(self._servers, str) else self._servers or ()
-        return "-".join(["toolbus", *chosen])
+        """The same on every run, and different for different servers."""
+        selected = [self._servers] if isinstance(self._servers, str) else self._servers or ()
+        return "-".join(["toolbus", *selected])
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """What the catalog has now."""
+        """The current tools of the catalog."""
         dialect: Dialect = self._dialect or dialect_of(ctx.model)
-        if dialect not in self._offers:
-            made = Offer(
-                self._source, lambda tool: (tool, definition(tool, dialect)), self._servers, live=True
+        if dialect not in self._tool_lists:
+            self._tool_lists[dialect] = ToolList(
+                self._source, lambda tool: (tool, tool_definition(tool, dialect)), self._servers, live=True
             )
-            self._offers[dialect] = made
-        self._offers[dialect].refresh()
-        if any((said.metadata or {}).get(KEY) for _, said in self._offers[dialect]):
+        tools = self._tool_lists[dialect]
+        tools.refresh()
+        if any((definition.metadata or {}).get(OPTIONS_KEY) for _, definition in tools):
             send_options(ctx.model)
         return {
-            said.name: BusTool(
+            definition.name: BusTool(
                 toolset=self,
-                tool_def=said,
+                tool_def=definition,
                 max_retries=ctx.max_retries,
-                args_validator=Arguments(tool),
+                args_validator=ArgumentsValidator(tool),
                 tool=tool,
             )
-            for tool, said in self._offers[dialect]
+            for tool, definition in tools
         }
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> ToolReturn[Any]:
-        """Run the tool. What goes wrong is a failed result, which costs none of the tool's retries."""
+        """Run the tool. Failures are failed results, which do not use up the tool's retries."""
         assert isinstance(tool, BusTool), f"{name!r} is not a tool of this toolset"
-        ours = tool.tool
-        if not ctx.tool_call_approved and asks(ours.spec, self._options.approve):
-            raise ApprovalRequired(metadata=facts(ours))
-        result = await self.executed(ours, tool_args, ctx)
-        return returned(result, facts(ours, result), self._options)
+        bus_tool = tool.tool
+        if not ctx.tool_call_approved and needs_approval(bus_tool.spec, self._options.approve):
+            raise ApprovalRequired(metadata=tool_metadata(bus_tool))
+        result = await self.run_tool(bus_tool, tool_args, ctx)
+        return tool_return(result, tool_metadata(bus_tool, result), self._options)
 
-    async def executed(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
-        """The result of one call."""
+    async def run_tool(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
+        """Run one call."""
         return await tool.run(arguments)
 
 
-def definition(tool: Tool, dialect: Dialect) -> ToolDefinition:
-    """One tool as the framework declares it to a model."""
-    said = declared(tool, dialect)
-    # Where nothing is said, the framework would make the schema strict for OpenAI by rewriting it.
-    loose = False if dialect.startswith("openai") else None
+def tool_definition(tool: Tool, dialect: Dialect) -> ToolDefinition:
+    """One tool as the framework defines it for a model."""
+    definition = definition_of(tool, dialect)
+    # If unset, the framework would rewrite the schema to make it strict for OpenAI.
+    default = False if dialect.startswith("openai") else None
     return ToolDefinition(
-        name=said.name,
-        description=said.description,
-        # The framework sends it to Google as JSON Schema, not as the `parameters` that the dialect is for.
-        parameters_json_schema=json_schema(said.parameters) if dialect == "google" else said.parameters,
-        strict=said.options.get("strict", loose),
-        defer_loading=said.options.get("defer_loading") is True,
-        metadata={**facts(tool), KEY: options_of(tool)},
+        name=definition.name,
+        description=definition.description,
+        # The framework sends JSON Schema to Google, not the `parameters` that the dialect is for.
+        parameters_json_schema=json_schema(definition.parameters)
+        if dialect == "google"
+        else definition.parameters,
+        strict=definition.options.get("strict", default),
+        defer_loading=definition.options.get("defer_loading") is True,
+        metadata={**tool_metadata(tool), OPTIONS_KEY: options_of(tool)},
     )
 
 
-def returned(result: ToolResult, about: Mapping[str, JSON], options: ToolsetOptions) -> ToolReturn[Any]:
-    """A result as the framework takes it; raises `ToolFailed` for one that is an error."""
+def tool_return(result: ToolResult, metadata: Mapping[str, JSON], options: AdapterOptions) -> ToolReturn[Any]:
+    """A result in the framework's type; raises `ToolFailed` if it is an error."""
     if result.is_error:
         raise ToolFailed(rendered_text(result))
-    return ToolReturn(_content(result, options), metadata={**about, "content": unseen(result)})
+    return ToolReturn(_content(result, options), metadata={**metadata, "content": hidden_blocks(result)})
 
 
-class Arguments:
-    """Takes whatever is an object: the bus mends and checks arguments, and says what is wrong with them."""
+class ArgumentsValidator:
+    """Accepts any object: the bus repairs and validates arguments, and reports what is wrong."""
 
     def __init__(self, tool: Tool) -> None:
         self._tool = tool
@@ -167,8 +167,8 @@ class Arguments:
         allow_partial: Partial = False,
         **_: Any,
     ) -> dict[str, JSON]:
-        """The object; ToolFailed for what is none, since a ValidationError would cost a retry."""
-        given = parsed(input if isinstance(input, str) else input.decode(), self._tool)
+        """The object; ToolFailed for anything else, because a ValidationError would use up a retry."""
+        given = parse_arguments(input if isinstance(input, str) else input.decode(), self._tool)
         if isinstance(given, ToolResult):
             raise ToolFailed(rendered_text(given))
         return given
@@ -180,18 +180,17 @@ class Arguments:
         allow_partial: Partial = False,
         **_: Any,
     ) -> dict[str, JSON]:
-        """The object as it is."""
+        """The object, unchanged."""
         return dict(input)
 
 
-def _content(result: ToolResult, options: ToolsetOptions) -> Content:
-    types = PICTURES | SOUNDS if options.audio else PICTURES
-    content = [*map(shown, (*taken(result, types), *(documents(result) if options.files else ())))]
+def _content(result: ToolResult, options: AdapterOptions) -> Content:
+    content = [*map(user_content, (*model_blocks(result, options.media_types), *options.documents(result)))]
     texts = [part for part in content if isinstance(part, str)]
     return "\n".join(texts) if len(texts) == len(content) else content
 
 
-def _message(turn: Turn) -> ModelMessage:
+def _message(turn: PromptTurn) -> ModelMessage:
     if turn.role == "assistant":
         return ModelResponse([TextPart(turn.text)])
-    return ModelRequest([UserPromptPart(turn.text if turn.is_text else [*map(shown, turn.parts)])])
+    return ModelRequest([UserPromptPart(turn.text if turn.is_text else [*map(user_content, turn.parts)])])

@@ -1,37 +1,37 @@
-"""Options of tools for their provider, such as Anthropic's `cache_control`, in the requests of Pydantic AI.
+"""Add tool options for a provider, such as Anthropic's `cache_control`, to the requests of Pydantic AI.
 
-The framework has no place for them. Its models make the provider's form of a tool in a method that subclasses
-may override; here that method of one model is wrapped. The names are the framework's own: the tests read
-from the wire whether they still do it.
+The framework has no field for them. Its models convert a tool for the provider in a method that subclasses
+may override; this module wraps that method of one model. The method names are the framework's own; the tests
+check on the wire that they still work.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from toolbus.adapters.declared import declared
-from toolbus.adapters.extra import needs
+from toolbus.adapters.definition import definition_of
+from toolbus.adapters.extra import require_extra
 from toolbus.bus.tool import Tool
 from toolbus.core.records import JSON
 from toolbus.shape import Dialect
 
-with needs("pydantic-ai"):
+with require_extra("pydantic-ai"):
     from pydantic_ai import ToolDefinition
     from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.models.fallback import FallbackModel
     from pydantic_ai.models.wrapper import WrapperModel
 
-# By the name of the model's provider; all others take what OpenAI takes.
+# By the name of the model's provider; all others use OpenAI's dialect.
 DIALECTS: Mapping[str, Dialect] = {"anthropic": "anthropic", "google": "google", "google-cloud": "google"}
-KEY = "options"
-"""Where the metadata of a definition has them, by dialect: of several models, each takes its own."""
-_OWN = ("strict", "defer_loading")  # for which the framework has a place
-_ONE, _ALL = "_map_tool_definition", "_get_tool_config"
+OPTIONS_KEY = "options"
+"""The metadata key of the options by dialect; with several models, each uses its own."""
+_NATIVE = ("strict", "defer_loading")  # the framework has fields for these
+_MAP_TOOL, _TOOL_CONFIG = "_map_tool_definition", "_get_tool_config"
 
 
 def dialect_of(model: object) -> Dialect:
-    """What the model's provider speaks; of several that differ, OpenAI's, which the framework translates."""
-    spoken: set[Dialect] = {DIALECTS.get(each.system, "openai") for each in _behind(model)}
-    return spoken.pop() if len(spoken) == 1 else "openai"
+    """The dialect of the model's provider; OpenAI's for several providers, as the framework converts it."""
+    dialects: set[Dialect] = {DIALECTS.get(each.system, "openai") for each in _request_models(model)}
+    return dialects.pop() if len(dialects) == 1 else "openai"
 
 
 def options_of(tool: Tool) -> dict[str, JSON]:
@@ -40,54 +40,56 @@ def options_of(tool: Tool) -> dict[str, JSON]:
         return {}
     dialects: set[Dialect] = {"openai", *DIALECTS.values()}
     return {
-        dialect: {key: value for key, value in declared(tool, dialect).options.items() if key not in _OWN}
+        dialect: {
+            key: value for key, value in definition_of(tool, dialect).options.items() if key not in _NATIVE
+        }
         for dialect in dialects
     }
 
 
 def send_options(model: object) -> None:
-    """Let the requests of the model hold the options of its tools. Any number of times."""
-    for each in _behind(model):
+    """Make the model send the options of its tools. Safe to call repeatedly."""
+    for each in _request_models(model):
         dialect = DIALECTS.get(each.system, "openai")
         known = vars(each)
-        if _ONE not in known and hasattr(each, _ONE):
-            setattr(each, _ONE, _with_options(getattr(each, _ONE), dialect))
-        if _ALL not in known and hasattr(each, _ALL):  # Google's
-            setattr(each, _ALL, _all_with_options(getattr(each, _ALL), dialect))
+        if _MAP_TOOL not in known and hasattr(each, _MAP_TOOL):
+            setattr(each, _MAP_TOOL, _with_options(getattr(each, _MAP_TOOL), dialect))
+        if _TOOL_CONFIG not in known and hasattr(each, _TOOL_CONFIG):  # Google's
+            setattr(each, _TOOL_CONFIG, _all_with_options(getattr(each, _TOOL_CONFIG), dialect))
 
 
-def _behind(model: object) -> Iterator[Model]:
-    """The models that make requests, behind those that only pass them on."""
+def _request_models(model: object) -> Iterator[Model]:
+    """The models that send requests, without wrappers and fallbacks."""
     if isinstance(model, WrapperModel):
-        yield from _behind(model.wrapped)
+        yield from _request_models(model.wrapped)
     elif isinstance(model, FallbackModel):
         for each in model.models:
-            yield from _behind(each)
+            yield from _request_models(each)
     elif isinstance(model, Model):
         yield model
 
 
-def _with_options(mapped: Callable[..., Any], dialect: Dialect) -> Callable[..., Any]:
-    def form_of(definition: ToolDefinition, *args: Any, **more: Any) -> Any:
-        form = mapped(definition, *args, **more)
-        _add(form.get("function", form), definition, dialect)
-        return form
+def _with_options(convert: Callable[..., Any], dialect: Dialect) -> Callable[..., Any]:
+    def converted(definition: ToolDefinition, *args: Any, **more: Any) -> Any:
+        tool = convert(definition, *args, **more)
+        _add_options(tool.get("function", tool), definition, dialect)
+        return tool
 
-    return form_of
+    return converted
 
 
-def _all_with_options(made: Callable[..., Any], dialect: Dialect) -> Callable[..., Any]:
-    def forms_of(parameters: ModelRequestParameters, *args: Any, **more: Any) -> Any:
-        tools, *rest = made(parameters, *args, **more)
-        for form in (form for tool in tools or () for form in tool.get("function_declarations") or ()):
-            if form["name"] in parameters.tool_defs:
-                _add(form, parameters.tool_defs[form["name"]], dialect)
+def _all_with_options(convert: Callable[..., Any], dialect: Dialect) -> Callable[..., Any]:
+    def converted(parameters: ModelRequestParameters, *args: Any, **more: Any) -> Any:
+        tools, *rest = convert(parameters, *args, **more)
+        for tool in (each for group in tools or () for each in group.get("function_declarations") or ()):
+            if tool["name"] in parameters.tool_defs:
+                _add_options(tool, parameters.tool_defs[tool["name"]], dialect)
         return (tools, *rest)
 
-    return forms_of
+    return converted
 
 
-def _add(form: dict[str, JSON], definition: ToolDefinition, dialect: Dialect) -> None:
-    options: JSON = (definition.metadata or {}).get(KEY) or {}
+def _add_options(tool: dict[str, JSON], definition: ToolDefinition, dialect: Dialect) -> None:
+    options: JSON = (definition.metadata or {}).get(OPTIONS_KEY) or {}
     for key, value in options.get(dialect, {}).items():
-        form.setdefault(key, value)
+        tool.setdefault(key, value)

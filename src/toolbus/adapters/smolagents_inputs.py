@@ -1,7 +1,7 @@
-"""The arguments of a tool for smolagents: it sends their whole schema, and checks none of them.
+"""Tool inputs for smolagents that send the whole schema and accept any arguments.
 
-Left alone, smolagents sends of a schema what it knows, and refuses what the bus would mend. What it does
-with `Tool.inputs` is pinned by the tests of the adapter.
+By default, smolagents sends only the parts of a schema that it knows, and rejects arguments that the bus
+would repair. The tests of the adapter check how it uses `Tool.inputs`.
 """
 
 import json
@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from toolbus.adapters.declared import Declared
+from toolbus.adapters.definition import Definition
 from toolbus.core.records import JSON
 
 
 class Inputs(dict[str, dict[str, JSON]]):
-    """The arguments as smolagents checks them: everything passes, for the bus itself mends and checks.
+    """The arguments as smolagents validates them: it accepts anything, and the bus validates.
 
-    A copy of it, which smolagents makes to send it to a model, is the real schema.
+    A deep copy, which smolagents makes to send it to a model, is the real schema.
     """
 
     def __init__(self, parameters: dict[str, JSON]) -> None:
@@ -29,17 +29,17 @@ class Inputs(dict[str, dict[str, JSON]]):
         return True
 
     def __missing__(self, name: str) -> dict[str, JSON]:
-        about = self.properties.get(name, {}).get("description", "")
-        return {"type": "any", "description": about, "nullable": True}
+        description = self.properties.get(name, {}).get("description", "")
+        return {"type": "any", "description": description, "nullable": True}
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "dict[str, Sent]":
-        return {name: Sent(schema, name in self._required) for name, schema in self.properties.items()}
+    def __deepcopy__(self, memo: dict[int, Any]) -> "dict[str, FullSchema]":
+        return {name: FullSchema(schema, name in self._required) for name, schema in self.properties.items()}
 
 
-class Sent(dict[str, JSON]):
-    """A schema that goes out as it is: smolagents takes `anyOf` apart where it sees one.
+class FullSchema(dict[str, JSON]):
+    """A schema that is sent unchanged: smolagents would rewrite `anyOf` if it saw one.
 
-    What is not `nullable` is required, by its rules; that is answered, and not sent.
+    smolagents treats what is not `nullable` as required, so `nullable` can be read but is not sent.
     """
 
     def __init__(self, schema: dict[str, JSON], required: bool) -> None:
@@ -54,36 +54,38 @@ class Sent(dict[str, JSON]):
 
 
 def identifier(name: str) -> str:
-    """The name as Python takes it, and so smolagents."""
+    """The name as a Python identifier, which smolagents requires."""
     legal = re.sub(r"\W", "_", name, flags=re.ASCII)
     return legal if legal.isidentifier() and not keyword.iskeyword(legal) else f"_{legal}"
 
 
-def description(said: Declared) -> str:
-    """With what smolagents does not send: of the arguments as a whole it tells properties and required."""
-    told = {"type", "properties", "required", "title", "description", "$schema"}
-    rest = {key: value for key, value in said.parameters.items() if key not in told}
-    untold = {key: value for key, value in rest.items() if not isinstance(value, bool)}
-    return f"{said.description}\n(all arguments: {as_json(untold)})" if untold else said.description
+def full_description(definition: Definition) -> str:
+    """The description, with schema keywords of the arguments as a whole that smolagents does not send."""
+    sent = {"type", "properties", "required", "title", "description", "$schema"}
+    rest = {key: value for key, value in definition.parameters.items() if key not in sent}
+    unsent = {key: value for key, value in rest.items() if not isinstance(value, bool)}
+    if not unsent:
+        return definition.description
+    return f"{definition.description}\n(all arguments: {as_json(unsent)})"
 
 
-def as_function(name: str, about: str, inputs: Inputs, output_schema: dict[str, JSON] | None) -> str:
-    """The head of a function, with the whole schema of every argument, for an agent that writes code."""
+def as_function(name: str, description: str, inputs: Inputs, output_schema: dict[str, JSON] | None) -> str:
+    """A function signature with the whole schema of every argument, for agents that write code."""
     properties = inputs.properties
     named = [argument for argument in properties if identifier(argument) == argument]
     signature = [f"{argument}: {properties[argument].get('type', 'any')}" for argument in named]
     signature += ["**others"] if len(named) < len(properties) else []
-    said = [about, "", *(f"{argument}: {as_json(schema)}" for argument, schema in properties.items())]
+    lines = [description, "", *(f"{argument}: {as_json(schema)}" for argument, schema in properties.items())]
     if output_schema is not None:
-        said += [
+        lines += [
             "",
             f"JSON output schema of the dict that it returns (it prints as text): {as_json(output_schema)}",
         ]
-    body = "\n    ".join("\n".join(said).splitlines())
-    gives = "string" if output_schema is None else "dict"
-    return f'def {name}({", ".join(signature)}) -> {gives}:\n    """{body}\n    """'
+    body = "\n    ".join("\n".join(lines).splitlines())
+    returns = "string" if output_schema is None else "dict"
+    return f'def {name}({", ".join(signature)}) -> {returns}:\n    """{body}\n    """'
 
 
 def as_json(value: JSON) -> str:
-    """The value in one line."""
+    """The value as one line of JSON."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Runs of frameworks that block, each in a thread: who cancels the wait for one also ends its calls."""
+"""Run a blocking framework in a thread, so that cancelling the wait also cancels its calls."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,56 +14,56 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Run:
-    """What one thread does for one that waits."""
+class ThreadCalls:
+    """The calls that one thread makes."""
 
     def __init__(self) -> None:
         self.cancelled = False
-        self._calls: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
 
-    async def made(self, tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
-        """The result of a call of this run."""
-        call = asyncio.current_task()
-        assert call is not None
-        self._calls.add(call)
+    async def run(self, tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
+        """Run a call that `cancel` can cancel."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
         try:
             return await tool.run(arguments)
         finally:
-            self._calls.discard(call)
+            self._tasks.discard(task)
 
     def cancel(self) -> None:
-        """End the calls under way."""
+        """Cancel the calls in flight."""
         self.cancelled = True
-        for call in list(self._calls):
-            call.get_loop().call_soon_threadsafe(call.cancel)
+        for task in list(self._tasks):
+            task.get_loop().call_soon_threadsafe(task.cancel)
 
 
-_RUN: ContextVar[Run | None] = ContextVar("toolbus_run", default=None)
+_CALLS: ContextVar[ThreadCalls | None] = ContextVar("toolbus_thread_calls", default=None)
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` gives, in a thread. Cancelling this cancels the calls it makes, and it ends at the next."""
-    run = Run()
-    before = _RUN.set(run)
+    """Run `work` in a thread. Cancelling this cancels the calls in flight; `work` ends at its next call."""
+    calls = ThreadCalls()
+    token = _CALLS.set(calls)
     try:
         return await asyncio.to_thread(work, *args, **kwargs)
     except asyncio.CancelledError:
-        run.cancel()
+        calls.cancel()
         raise
     finally:
-        _RUN.reset(before)
+        _CALLS.reset(token)
 
 
-def waited(tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
-    """As `Tool.execute_sync`; raises `asyncio.CancelledError` once the run is cancelled.
+def run_tool_sync(tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
+    """Like `Tool.execute_sync`, but raises `asyncio.CancelledError` once `in_thread` is cancelled.
 
-    That is no `Exception`, which a framework would tell to the model and go on.
+    It is not an `Exception`, which a framework would report to the model and continue.
     """
-    run = _RUN.get()
-    if run is not None and run.cancelled:
+    calls = _CALLS.get()
+    if calls is not None and calls.cancelled:
         raise asyncio.CancelledError
     try:
-        return tool.runner.wait(tool.run(arguments) if run is None else run.made(tool, arguments))
+        return tool.runner.wait(tool.run(arguments) if calls is None else calls.run(tool, arguments))
     except ToolbusError as error:
         return ToolResult.failure(str(error))
     except CancelledError:

@@ -1,4 +1,4 @@
-"""The tools of a bus, each made into the type of a framework."""
+"""The tools of a bus, each converted to a framework's type."""
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,121 +15,121 @@ from toolbus.shape import UnknownDialect
 
 T = TypeVar("T")
 Bus: TypeAlias = Toolbus | SyncToolbus | McpConnection
-Source: TypeAlias = Bus | Iterable[Tool | SyncTool]
-"""Where an adapter takes its tools from: a bus, or tools that were chosen from one."""
+ToolSource: TypeAlias = Bus | Iterable[Tool | SyncTool]
+"""Where an adapter gets its tools: a bus, or a list of its tools."""
 Servers: TypeAlias = Sequence[str] | str | None
-"""The aliases of the servers whose tools are wanted; None for all."""
+"""The aliases of the servers to take tools from; None for all."""
 
 
-def the_bus(source: Bus) -> Toolbus:
-    """The bus itself, whichever face of it was given."""
+def bus_of(source: Bus) -> Toolbus:
+    """The Toolbus itself."""
     return source if isinstance(source, Toolbus) else source.bus
 
 
-def tools_of(source: Source, servers: Servers = None, *, live: bool = False) -> list[Tool]:
-    """The tools, as they are now; `live` if the model gets `read_result` once there is something to read."""
+def current_tools(source: ToolSource, servers: Servers = None, *, live: bool = False) -> list[Tool]:
+    """The tools the source has now. `live` offers the model `read_result` once a result was cut."""
     if isinstance(source, Toolbus | SyncToolbus | McpConnection):
-        tools = the_bus(source).tools(servers)
+        tools = bus_of(source).tools(servers)
         return tools if live else [Tool(tool.spec, tool.runner, reads_on=False) for tool in tools]
-    wanted = {servers} if isinstance(servers, str) else set(servers or ())
+    selected = {servers} if isinstance(servers, str) else set(servers or ())
     return [
         Tool(tool.spec, tool.runner, reads_on=False)
-        for tool in chosen(source)
-        if tool.offered and (servers is None or tool.server in wanted)
+        for tool in checked_tools(source)
+        if tool.offered and (servers is None or tool.server in selected)
     ]
 
 
-def chosen(source: Any) -> list[Tool]:
-    """Tools that were chosen one by one; TypeError says what else can be given."""
+def checked_tools(source: Any) -> list[Tool]:
+    """The tools of a list; TypeError if it is not a list of tools, ValueError if two have the same name."""
     if isinstance(source, str | bytes | Path | Mapping) or not isinstance(source, Iterable):
         given = cast(object, source)
-        kind, way = type(given).__name__, _ways(given)
-        raise TypeError(f"an adapter takes a Toolbus or a list of its tools, not a {kind}; {way}")
+        kind = type(given).__name__
+        raise TypeError(f"adapters take a Toolbus or a list of its tools, not a {kind}; {_next_step(given)}")
     tools: list[Tool] = []
-    for tool in cast(Iterable[object], source):
-        one = tool.tool if isinstance(tool, SyncTool) else tool
-        if not isinstance(one, Tool):
-            raise TypeError(f"an adapter takes tools of a bus, not a {type(one).__name__}")
-        tools.append(one)
+    for item in cast(Iterable[object], source):
+        tool = item.tool if isinstance(item, SyncTool) else item
+        if not isinstance(tool, Tool):
+            raise TypeError(f"adapters take tools of a bus, not a {type(tool).__name__}")
+        tools.append(tool)
     named: dict[str, Tool] = {}
     for tool in tools:
         other = named.setdefault(tool.name, tool)
         if other.origin != tool.origin or other.runner is not tool.runner:
             both = f"{other.origin} and {tool.origin}"
-            raise ValueError(f"two tools are called {tool.name!r}: {both}; list one of them with a prefix")
+            raise ValueError(f"two tools are named {tool.name!r}: {both}; list one of them with a prefix")
     return tools
 
 
-def _ways(source: object) -> str:
+def _next_step(source: object) -> str:
     if isinstance(source, Connecting):
         return "await it first: `await connect_mcp(...)`"
     return 'open a bus first: `async with Toolbus("toolbus.yaml") as bus`'
 
 
-class Offer(list[T]):
-    """A framework's tools in the order of the catalog: a plain list, with a way to bring it up to date."""
+class ToolList(list[T]):
+    """A framework's tools in catalog order: a plain list that can be refreshed."""
 
     def __init__(
         self,
-        source: Source,
-        made: Callable[[Tool], T],
+        source: ToolSource,
+        convert: Callable[[Tool], T],
         servers: Servers = None,
         *,
         follow: bool = False,
         live: bool = False,
     ) -> None:
-        """With `follow` the list changes with the catalog; `live` says that it is refreshed at every turn."""
-        self._source: Source = source if isinstance(source, Bus) else chosen(source)
+        """With `follow` the list changes with the catalog; with `live` its owner refreshes it every turn."""
+        self._source: ToolSource = source if isinstance(source, Bus) else checked_tools(source)
         self._live = live or follow
-        self._made = made
+        self._convert = convert
         self._servers = servers
-        self._known: dict[str, tuple[Tool, T]] = {}
-        tools_of(self._source, servers)  # refuses a server that is not there; one may leave later
+        self._converted: dict[str, tuple[Tool, T]] = {}
+        current_tools(self._source, servers)  # raises for an unknown server; a known one may leave later
         self.refresh()
         if follow and isinstance(source, Bus):
-            _follow(self, the_bus(source))
+            _follow(self, bus_of(source))
 
     def refresh(self) -> None:
-        """Take over what the catalog has now, in place; a tool that did not change stays the same object."""
-        now: dict[str, tuple[Tool, T]] = {}
+        """Update the list in place; an unchanged tool stays the same object."""
+        converted: dict[str, tuple[Tool, T]] = {}
         failures: list[Exception] = []
-        for tool in tools_of(self._source, self._still_there(), live=self._live):
-            known = self._known.get(tool.name)
+        for tool in current_tools(self._source, self._connected_servers(), live=self._live):
+            known = self._converted.get(tool.name)
             if known is not None and known[0].spec == tool.spec:
-                now[tool.name] = known
+                converted[tool.name] = known
                 continue
             try:
-                now[tool.name] = (tool, self._made(tool))
+                converted[tool.name] = (tool, self._convert(tool))
             except UnknownDialect:
                 raise
             except Exception as error:  # a dialect or a framework: one tool must not cost the others
                 failures.append(error)
                 _warn(tool, error)
-        if len(failures) > 1 and not (now or self._known):
-            raise failures[0]  # it takes none at all: not the fault of a tool
-        self._known = now
-        self[:] = [made for _, made in now.values()]
+        if len(failures) > 1 and not (converted or self._converted):
+            raise failures[0]  # every tool failed: the cause is not one tool
+        self._converted = converted
+        self[:] = [item for _, item in converted.values()]
 
-    def _still_there(self) -> Servers:
-        """The chosen servers that the bus has now; one that left may come back."""
+    def _connected_servers(self) -> Servers:
+        """The selected servers that the bus has now; one that was removed may come back."""
         if self._servers is None or not isinstance(self._source, Bus):
             return self._servers
-        chosen = [self._servers] if isinstance(self._servers, str) else self._servers
-        there = the_bus(self._source).servers
-        return [alias for alias in chosen if alias in there]
+        selected = [self._servers] if isinstance(self._servers, str) else self._servers
+        known = bus_of(self._source).servers
+        return [alias for alias in selected if alias in known]
 
 
 def _warn(tool: Tool, error: Exception) -> None:
     reason = cleaned(f"{type(error).__name__}: {error}")
-    tool.runner.warn(tool.server, tool.origin.tool, f"left out of a framework's tools: {reason}")
+    tool.runner.warn(tool.server, tool.origin.tool, f"not offered to the framework: {reason}")
 
 
-def _follow(offer: Offer[T], bus: Toolbus) -> None:
-    """Refresh the list when the catalog changes, for as long as somebody holds it."""
-    held = weakref.ref(offer)
+def _follow(tools: ToolList[T], bus: Toolbus) -> None:
+    """Refresh the list whenever the catalog changes, until the list is garbage collected."""
+    reference = weakref.ref(tools)
 
-    def changed(event: Event) -> None:
-        if isinstance(event, CatalogChanged) and (still := held()) is not None:
-            still.refresh()
+    def on_event(event: Event) -> None:
+        if isinstance(event, CatalogChanged) and (alive := reference()) is not None:
+            alive.refresh()
 
-    weakref.finalize(offer, bus.on_event(changed)).atexit = False
+    weakref.finalize(tools, bus.on_event(on_event)).atexit = False

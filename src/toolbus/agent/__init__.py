@@ -1,16 +1,16 @@
-"""A small agent: MCP tools beside functions of yours, on any model that pydantic-ai knows."""
+"""A small agent with MCP tools and your own functions, for any model that Pydantic AI supports."""
 
 from toolbus.core.errors import ExtraMissing
 
 try:
     import pydantic_ai
 
-    del pydantic_ai  # only to say what to install, before anything else is tried
+    del pydantic_ai  # only checks that it is installed, for a clear error
 except ImportError as error:
     raise ExtraMissing("toolbus.agent", "agent", str(error)) from error
 
+from toolbus.adapters.approval import Request
 from toolbus.agent.agent import Agent
-from toolbus.agent.approval import Request
 from toolbus.agent.events import (
     ApprovalAsked,
     RunEvent,

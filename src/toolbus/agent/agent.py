@@ -1,4 +1,4 @@
-"""The agent: a model, tools, and a conversation that goes on."""
+"""The agent: a model, tools, and a conversation."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -16,28 +16,28 @@ from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import UsageLimits
 
-from toolbus.agent.approval import Approve, checked
+from toolbus.adapters.approval import ApprovalRule, Approver, check_rule
 from toolbus.agent.conversation import Conversation, File, Outgoing
 from toolbus.agent.event_mapper import EventMapper
-from toolbus.agent.limits import LimitReached, Limits, reached
-from toolbus.agent.models import failed, model_of
+from toolbus.agent.limits import LimitReached, Limits, limit_error
+from toolbus.agent.models import model_error, model_of
 from toolbus.agent.run import Run, RunResult
-from toolbus.agent.tools import TRIES, AgentTool, Toolbox
+from toolbus.agent.tools import MAX_RETRIES, AgentTool, Toolbox
 from toolbus.bus.context import ContextProvider
 from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.core.errors import BusClosed, ServerNotFound
 from toolbus.core.interactions import NOBODY, Interactions
 
 T = TypeVar("T")
-# A call of a tool that is not there costs a try; what bounds a run are its limits.
-RETRIES: AgentRetries = {"tools": TRIES, "output": 3}
+# A call of an unknown tool uses up a retry; a run is bounded by its limits instead.
+REMAX_RETRIES: AgentRetries = {"tools": MAX_RETRIES, "output": 3}
 
 
 class Agent:
-    """Runs a model with tools, and remembers what was said.
+    """Runs a model with tools, and keeps the conversation.
 
-    `tools` are functions, `Tool`s, or a whole bus; `mcp_servers` is a config whose servers belong to the
-    agent: connected when its first run starts, closed with it.
+    `tools` are functions, `Tool`s, or a whole bus. `mcp_servers` is a config whose servers the agent owns: it
+    connects them when its first run starts, and closes them with itself.
     """
 
     def __init__(
@@ -47,35 +47,36 @@ class Agent:
         tools: Iterable[AgentTool] = (),
         mcp_servers: ConfigSource | None = None,
         instructions: str | None = None,
-        approve: Approve = "never",
+        approve: ApprovalRule[Approver] = "never",
         limits: Limits | None = None,
         server_instructions: bool = True,
         settings: ModelSettings | None = None,
         interactions: Interactions | None = None,
     ) -> None:
-        """Connects nothing yet; `ModelFailed`, `ConfigError` or `NameClash` if it could never work.
+        """Connect to nothing yet; raise `ModelFailed`, `ConfigError` or `NameClash` for wrong settings.
 
-        `interactions` answer what its own servers ask; a bus of yours has its own.
+        `interactions` handle requests of the agent's own servers; your own bus has its own.
         """
+        check_rule(approve)
         if interactions is not None and mcp_servers is None:
             raise ValueError(
-                "interactions are for mcp_servers; a bus takes them itself: Toolbus(interactions=...)"
+                "interactions apply only to mcp_servers; pass them to your bus: Toolbus(interactions=...)"
             )
         self.model = model_of(model)
-        self._made_model = isinstance(model, str)
+        self._owns_model = isinstance(model, str)
         self._bus = None
         if mcp_servers is not None:
             self._bus = Toolbus(mcp_servers, interactions=interactions or NOBODY)
         self._toolbox = Toolbox(tools, self._bus)
-        self._approve: Approve = checked(approve)
+        self._approve: ApprovalRule[Approver] = approve
         self._limits = limits or Limits()
         self._server_instructions = server_instructions
         self._agent = PydanticAgent(
-            self.model, instructions=instructions, model_settings=settings, retries=RETRIES
+            self.model, instructions=instructions, model_settings=settings, retries=REMAX_RETRIES
         )
-        self._contexts = [ContextProvider(bus) for bus in self._toolbox.known]
+        self._contexts = [ContextProvider(bus) for bus in self._toolbox.all_buses]
         self._conversation = Conversation()
-        self._turn = asyncio.Lock()
+        self._run_lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runs: set[Run[Any]] = set()
         self._closed = False
@@ -91,56 +92,58 @@ class Agent:
     def send(
         self, prompt: str | None = None, *, output: type[Any] = str, limits: Limits | None = None
     ) -> Run[Any]:
-        """Say something; runs of one agent follow each other. With `output`, the answer is such an object.
+        """Start a run; runs of one agent are sequential. With `output`, the result is an object of that type.
 
-        Without a prompt the agent goes on from what was added: a file, a resource, a prompt of a server.
+        Without a prompt, the agent continues from what you added: a file, a resource, or a server's prompt.
         """
         if self._closed:
             raise BusClosed("the agent")
-        said = self._conversation.outgoing(prompt)
-        bounds = limits or self._limits
-        run: Run[Any] = Run(self._approve, bounds)
+        outgoing = self._conversation.take(prompt)
+        limits = limits or self._limits
+        run: Run[Any] = Run(self._approve, limits)
         self._runs.add(run)
 
-        def ended() -> None:
+        def on_end() -> None:
             self._runs.discard(run)
-            self._conversation.back(said)
+            self._conversation.restore(outgoing)
 
-        return run.begin(self._run(run, said, output, bounds), ended)
+        return run.start(self._run(run, outgoing, output, limits), on_end)
 
-    async def _run(self, run: Run[Any], said: Outgoing, output: type[Any], limits: Limits) -> RunResult[Any]:
-        try:
-            async with self._one_at_a_time():
-                return await self._in_time(run, said, output, limits)
-        except UsageLimitExceeded as error:
-            raise reached(str(error), limits) from error
-        except (AgentRunError, FallbackExceptionGroup) as error:
-            raise failed(self.model, error) from error
-
-    async def _in_time(
-        self, run: Run[Any], said: Outgoing, output: type[Any], limits: Limits
+    async def _run(
+        self, run: Run[Any], outgoing: Outgoing, output: type[Any], limits: Limits
     ) -> RunResult[Any]:
-        bound = asyncio.timeout(limits.seconds)  # counts from here: the turn of others is not ours
         try:
-            async with bound:
-                await self._ready()
-                return await self._answered(run, said, output, limits, await self._preface())
+            async with self._current_lock():
+                return await self._run_in_time(run, outgoing, output, limits)
+        except UsageLimitExceeded as error:
+            raise limit_error(str(error), limits) from error
+        except (AgentRunError, FallbackExceptionGroup) as error:
+            raise model_error(self.model, error) from error
+
+    async def _run_in_time(
+        self, run: Run[Any], outgoing: Outgoing, output: type[Any], limits: Limits
+    ) -> RunResult[Any]:
+        timeout = asyncio.timeout(limits.seconds)  # starts here: waiting for other runs does not count
+        try:
+            async with timeout:
+                await self._start_servers()
+                return await self._stream(run, outgoing, output, limits, await self._instructions())
         except TimeoutError:
-            if limits.seconds is None or not bound.expired():
+            if limits.seconds is None or not timeout.expired():
                 raise
             raise LimitReached("seconds", limits.seconds) from None
 
-    async def _answered(
-        self, run: Run[Any], said: Outgoing, output: type[Any], limits: Limits, preface: str
+    async def _stream(
+        self, run: Run[Any], outgoing: Outgoing, output: type[Any], limits: Limits, instructions: str
     ) -> RunResult[Any]:
         tools = self._toolbox.for_run(run)
         events: AgentRunEvents[Any] | None = None
         try:
             async with self._agent.run_stream_events(
-                said.message,
-                output_type=None if output is str else output,  # its own for text: it need not be made anew
+                outgoing.message,
+                output_type=None if output is str else output,  # None reuses the agent's own text output
                 message_history=self.history,
-                instructions=preface or None,
+                instructions=instructions or None,
                 usage_limits=UsageLimits(
                     request_limit=limits.turns,
                     tool_calls_limit=limits.tool_calls,
@@ -149,57 +152,58 @@ class Agent:
                 toolsets=[tools],
                 deps=run,
             ) as events:
-                return await self._heard(run, said, EventMapper(tools.servers, tools.report_unknown), events)
+                mapper = EventMapper(tools.servers, tools.report_unknown)
+                return await self._emit_events(run, outgoing, mapper, events)
         except BaseException:  # a cancellation too
-            with suppress(UserError):  # raised where nothing had begun
+            with suppress(UserError):  # raised if nothing had started
                 if events is not None:
-                    self._conversation.broke_off(said, events.all_messages(), events.new_messages())
+                    self._conversation.keep_partial(outgoing, events.all_messages(), events.new_messages())
             raise
 
-    async def _heard(
-        self, run: Run[Any], said: Outgoing, hearing: EventMapper, events: AgentRunEvents[Any]
+    async def _emit_events(
+        self, run: Run[Any], outgoing: Outgoing, mapper: EventMapper, events: AgentRunEvents[Any]
     ) -> RunResult[Any]:
         async for event in events:
             if isinstance(event, AgentRunResultEvent):
-                done = event.result
-                self._conversation.went(said, done.all_messages())
+                result = event.result
+                self._conversation.commit(outgoing, result.all_messages())
                 return RunResult(
-                    output=done.output,
-                    messages=done.new_messages(),
-                    usage=done.usage,
-                    calls=tuple(hearing.calls),
+                    output=result.output,
+                    messages=result.new_messages(),
+                    usage=result.usage,
+                    calls=tuple(mapper.calls),
                 )
-            for heard in hearing.said(event):
-                run.emit(heard)
+            for mapped in mapper.map(event):
+                run.emit(mapped)
         raise AssertionError("pydantic-ai ended a run without a result")
 
-    def _one_at_a_time(self) -> asyncio.Lock:
-        """Held by a run; belongs to the loop of the first that waited for it, so another loop has its own."""
+    def _current_lock(self) -> asyncio.Lock:
+        """The lock that a run holds. A lock belongs to one event loop, so a new loop gets a new lock."""
         loop = asyncio.get_running_loop()
         if loop is not self._loop:
-            self._loop, self._turn = loop, asyncio.Lock()
-        return self._turn
+            self._loop, self._run_lock = loop, asyncio.Lock()
+        return self._run_lock
 
-    async def _ready(self) -> None:
+    async def _start_servers(self) -> None:
         if self._bus is not None:
             await self._bus.start()
             if not self._bus.running:
-                raise BusClosed("the agent's servers live on a loop that has ended: the agent")
+                raise BusClosed("the event loop of the agent's servers has ended; the agent")
 
-    async def _preface(self) -> str:
-        """What servers say about themselves, and the context, as it is now.
+    async def _instructions(self) -> str:
+        """The instructions of the servers, and the current context.
 
-        The same to the letter as long as nothing changes, for the caches of providers.
+        Identical as long as nothing changes, for the providers' prompt caches.
         """
-        said = self._toolbox.instructions() if self._server_instructions else []
+        instructions = self._toolbox.instructions() if self._server_instructions else []
         contexts = await asyncio.gather(*(context.text() for context in self._contexts))
-        return "\n\n".join([*said, *filter(None, contexts)])
+        return "\n\n".join([*instructions, *filter(None, contexts)])
 
-    # What was said, and what goes along
+    # The conversation
 
     @property
     def history(self) -> list[ModelMessage]:
-        """The messages so far, in pydantic-ai's types; assign to it to go on from others."""
+        """The messages so far, in Pydantic AI's types; assign other messages to continue from those."""
         return self._conversation.messages
 
     @history.setter
@@ -207,58 +211,59 @@ class Agent:
         self._conversation.messages = list(messages)
 
     def save(self, path: str | Path) -> None:
-        """Write the messages to a file, as JSON."""
-        Path(path).write_bytes(self._conversation.saved())
+        """Write the messages to a JSON file."""
+        Path(path).write_bytes(self._conversation.to_json())
 
     def load(self, path: str | Path) -> None:
-        """Go on from a saved conversation; ValueError if the file holds none."""
+        """Continue a saved conversation; ValueError if the file does not hold one."""
         self._conversation.load(Path(path).read_bytes())
 
     def clear(self) -> None:
-        """Forget what was said, and what was to go along with the next message."""
+        """Clear the conversation, and everything added to the next message."""
         self._conversation = Conversation()
 
     def add_file(self, file: File, *, name: str | None = None, mime_type: str | None = None) -> None:
-        """Let a file go along with the next message: a path, bytes, or what `read_resource` returned."""
+        """Add a file to the next message: a path, bytes, or the return value of `read_resource`."""
         self._conversation.add_file(file, name, mime_type)
 
     async def add_resource(self, server: str, uri: str) -> None:
-        """Let a resource of a server go along with the next message."""
+        """Add a resource of a server to the next message."""
         bus = await self._bus_of(server)
         self._conversation.add(await bus.read_resource(server, uri))
 
     async def use_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None = None) -> None:
-        """Take over a prompt of a server; what it lets the user say goes along with the next message."""
+        """Add a server's prompt to the conversation; its last user messages go with the next one."""
         bus = await self._bus_of(server)
         prompt = await bus.get_prompt(server, name, arguments)
-        async with self._one_at_a_time():  # a run puts its own messages in place when it ends
-            self._conversation.use(prompt.messages)
+        async with self._current_lock():  # a run replaces the messages when it ends
+            self._conversation.add_prompt(prompt.messages)
 
     async def _bus_of(self, server: str) -> Toolbus:
-        await self._ready()
-        for bus in self._toolbox.known:
+        await self._start_servers()
+        for bus in self._toolbox.all_buses:
             if server in bus.servers:
                 return bus
-        raise ServerNotFound(server, [alias for bus in self._toolbox.known for alias in bus.servers])
+        raise ServerNotFound(server, [alias for bus in self._toolbox.all_buses for alias in bus.servers])
 
     # Lifetime
 
     async def close(self) -> None:
-        """Stop what runs, and close what belongs to the agent: servers, and the client of a model that you
-        gave by name. Any number of times.
+        """Stop all runs and close what the agent owns: its servers, and the client of a model given by name.
+
+        Safe to call repeatedly.
         """
         self._closed = True
-        async with AsyncExitStack() as closing:  # the next also when one fails
-            if self._made_model:
-                # Not entered while runs are under way, so that one may go on in the next event loop.
-                await closing.enter_async_context(self.model)
+        async with AsyncExitStack() as stack:  # closes the rest even if one fails
+            if self._owns_model:
+                # Entered only now, so that runs in different event loops can use the model.
+                await stack.enter_async_context(self.model)
             if self._bus is not None:
-                closing.push_async_callback(self._bus.stop)
+                stack.push_async_callback(self._bus.stop)
             for context in self._contexts:
-                closing.push_async_callback(context.close)
+                stack.push_async_callback(context.close)
             for run in tuple(self._runs):
                 run.cancel()
-                closing.push_async_callback(run.stop)
+                stack.push_async_callback(run.stop)
 
     async def __aenter__(self) -> Self:
         return self

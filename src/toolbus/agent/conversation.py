@@ -1,4 +1,4 @@
-"""What was said so far, and what goes along with the next message."""
+"""The messages so far, and the content waiting for the next message."""
 
 import mimetypes
 from collections.abc import Sequence
@@ -16,109 +16,109 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from toolbus.adapters.media import SOUNDS
-from toolbus.adapters.prompts import SHOWN, parts, turns
-from toolbus.adapters.pydantic_ai import shown
+from toolbus.adapters.media import AUDIO_TYPES
+from toolbus.adapters.prompts import PROMPT_TYPES, message_parts, prompt_turns
+from toolbus.adapters.pydantic_ai import user_content
 from toolbus.core.records import Block, Embedded, PromptMessage
 
-# Bytes of these types are given as they are, also where they could be read as text.
-_FILES = SHOWN | SOUNDS
+# Files of these types are sent unchanged, even if they could be decoded as text.
+_FILE_TYPES = PROMPT_TYPES | AUDIO_TYPES
 
 File: TypeAlias = str | Path | bytes | Embedded | Sequence[Embedded]
-"""A path, what a file holds, or what a resource holds, as `read_resource` returns it."""
+"""A path, the bytes of a file, or a resource as `read_resource` returns it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Outgoing:
-    """What the user says in one run: a prompt, and what waited to go along with it."""
+    """The user message of one run: a prompt, and the content that was added to it."""
 
     prompt: str | None
-    along: list[UserContent] = field(default_factory=list[UserContent])
-    kept: bool = False
-    """Whether it is a part of the conversation by now."""
+    attached: list[UserContent] = field(default_factory=list[UserContent])
+    committed: bool = False
+    """Whether it is part of the conversation."""
 
     @property
     def message(self) -> str | list[UserContent] | None:
-        """As pydantic-ai takes it."""
-        if not self.along:
+        """In Pydantic AI's type."""
+        if not self.attached:
             return self.prompt
-        return [*self.along, self.prompt] if self.prompt else self.along
+        return [*self.attached, self.prompt] if self.prompt else self.attached
 
 
 class Conversation:
-    """The messages, in pydantic-ai's own types, and the parts that wait for the next one."""
+    """The messages, in Pydantic AI's types, and the content waiting for the next one."""
 
     def __init__(self) -> None:
         self.messages: list[ModelMessage] = []
-        self._waiting: list[UserContent] = []
+        self._pending: list[UserContent] = []
 
-    def outgoing(self, prompt: str | None) -> Outgoing:
-        """The prompt with all that waited; ValueError if there is nothing to say or to go on from."""
-        if prompt is None and not self._waiting and not self.messages:
-            raise ValueError("nothing to send: give a prompt, or add a file, a resource or a prompt first")
-        said = Outgoing(prompt=prompt, along=self._waiting)
-        self._waiting = []
-        return said
+    def take(self, prompt: str | None) -> Outgoing:
+        """Take the prompt and all pending content; ValueError if there is nothing to send."""
+        if prompt is None and not self._pending and not self.messages:
+            raise ValueError("nothing to send; pass a prompt, or add a file, a resource or a prompt first")
+        outgoing = Outgoing(prompt=prompt, attached=self._pending)
+        self._pending = []
+        return outgoing
 
-    def went(self, said: Outgoing, messages: list[ModelMessage]) -> None:
-        """Take over the messages of a run that came to its end."""
+    def commit(self, outgoing: Outgoing, messages: list[ModelMessage]) -> None:
+        """Keep the messages of a completed run."""
         self.messages = messages
-        said.kept = True
+        outgoing.committed = True
 
-    def broke_off(self, said: Outgoing, messages: list[ModelMessage], new: list[ModelMessage]) -> None:
-        """Keep what was done in a run that failed: whole messages, if the model had answered at all.
+    def keep_partial(self, outgoing: Outgoing, messages: list[ModelMessage], new: list[ModelMessage]) -> None:
+        """Keep the complete messages of a failed run, if the model had responded at all.
 
-        What a tool has changed must not be forgotten. But a prompt without an answer would be there twice
-        when it is sent again, and half an answer would pass for a whole one.
+        Changes made by tools must not be forgotten. But a prompt without a response would be there twice once
+        it is sent again, and a partial response would look like a complete one.
         """
         while messages and _is_partial(messages[-1]):
             messages, new = messages[:-1], new[:-1]
         if any(isinstance(message, ModelResponse) for message in new):
-            self.went(said, messages)
+            self.commit(outgoing, messages)
 
-    def back(self, said: Outgoing) -> None:
-        """Let what was not said wait again."""
-        if not said.kept:
-            self._waiting = [*said.along, *self._waiting]
+    def restore(self, outgoing: Outgoing) -> None:
+        """Put content that was not sent back for the next message."""
+        if not outgoing.committed:
+            self._pending = [*outgoing.attached, *self._pending]
 
     def add_file(self, file: File, name: str | None, mime_type: str | None) -> None:
-        """Let a file go along: text as text, anything else as what it is."""
+        """Add a file to the next message: text as text, other files unchanged."""
         if not isinstance(file, str | Path | bytes):
             blocks = [file] if isinstance(file, Embedded) else file
             self.add([_renamed(block, name, mime_type) for block in blocks])
             return
         data = file if isinstance(file, bytes) else Path(file).read_bytes()
-        called = name or ("file" if isinstance(file, bytes) else Path(file).name)
-        kind = mime_type or mimetypes.guess_type(called)[0]
-        text = None if kind in _FILES else _text(data, kind)
+        file_name = name or ("file" if isinstance(file, bytes) else Path(file).name)
+        file_type = mime_type or mimetypes.guess_type(file_name)[0]
+        text = None if file_type in _FILE_TYPES else _decoded(data, file_type)
         if text is None:
-            block = Embedded(uri=called, data=data, mime_type=kind or "application/octet-stream")
+            block = Embedded(uri=file_name, data=data, mime_type=file_type or "application/octet-stream")
         else:
-            block = Embedded(uri=called, text=text, mime_type=kind or "text/plain")
+            block = Embedded(uri=file_name, text=text, mime_type=file_type or "text/plain")
         self.add([block])
 
     def add(self, blocks: Sequence[Block]) -> None:
-        """Let blocks go along."""
+        """Add blocks to the next message."""
         for block in blocks:
-            self._waiting += map(shown, parts(block, _FILES))
+            self._pending += map(user_content, message_parts(block, _FILE_TYPES))
 
-    def use(self, messages: Sequence[PromptMessage]) -> None:
-        """Take over the messages of a prompt; those of the user at its end wait for the next `send`."""
-        for turn in turns(messages, _FILES):
+    def add_prompt(self, messages: Sequence[PromptMessage]) -> None:
+        """Add the messages of a prompt; its last user messages wait for the next `send`."""
+        for turn in prompt_turns(messages, _FILE_TYPES):
             if turn.role == "user":
-                self._waiting += map(shown, turn.parts)
+                self._pending += map(user_content, turn.parts)
                 continue
-            if self._waiting:
-                self.messages.append(ModelRequest([UserPromptPart(self._waiting)]))
-                self._waiting = []
+            if self._pending:
+                self.messages.append(ModelRequest([UserPromptPart(self._pending)]))
+                self._pending = []
             self.messages.append(ModelResponse([TextPart(turn.text)]))
 
-    def saved(self) -> bytes:
+    def to_json(self) -> bytes:
         """The messages as JSON."""
         return ModelMessagesTypeAdapter.dump_json(self.messages, indent=2)
 
     def load(self, data: bytes) -> None:
-        """Go on from saved messages; ValueError if they are none."""
+        """Continue from saved messages; ValueError if they are invalid."""
         self.messages = ModelMessagesTypeAdapter.validate_json(data)
 
 
@@ -130,10 +130,10 @@ def _is_partial(message: ModelMessage) -> bool:
     return isinstance(message, ModelResponse) and message.state != "complete"
 
 
-def _text(data: bytes, kind: str | None) -> str | None:
-    """What the bytes say; None if they are no text."""
+def _decoded(data: bytes, mime_type: str | None) -> str | None:
+    """The bytes as text; None if they are not text."""
     try:
         return data.decode()
     except UnicodeDecodeError:
-        # Called a text, but in some other encoding: most of it can be read.
-        return data.decode(errors="replace") if kind and kind.startswith("text/") else None
+        # Text in some other encoding: most of it is readable.
+        return data.decode(errors="replace") if mime_type and mime_type.startswith("text/") else None

@@ -1,4 +1,4 @@
-"""pydantic-ai's events in our words, with the server and the time of every call."""
+"""Convert Pydantic AI's events to run events, with the server and duration of every call."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -23,18 +23,18 @@ from toolbus.core.records import Image
 
 
 class EventMapper:
-    """Listens to one run."""
+    """Converts the events of one run."""
 
     def __init__(self, servers: Mapping[str, str], on_call: Callable[[str], None]) -> None:
-        """`servers` says which server a name leads to; `on_call` is told the name of every call."""
+        """`servers` maps tool names to servers; `on_call` gets the name of every called tool."""
         self._servers = servers
         self._on_call = on_call
-        self._began: dict[str, float] = {}
+        self._started: dict[str, float] = {}
         self.calls: list[ToolReturned] = []
-        """The calls that came to an end."""
+        """The completed calls."""
 
-    def said(self, event: object) -> Iterator[RunEvent]:
-        """What an event of pydantic-ai means to us: mostly one event, or none."""
+    def map(self, event: object) -> Iterator[RunEvent]:
+        """The run events for an event of Pydantic AI: usually one or none."""
         match event:
             case (
                 PartStartEvent(part=TextPart(content=text))
@@ -54,7 +54,7 @@ class EventMapper:
 
     def _called(self, part: ToolCallPart) -> ToolCalled:
         self._on_call(part.tool_name)
-        self._began[part.tool_call_id] = time.monotonic()
+        self._started[part.tool_call_id] = time.monotonic()
         return ToolCalled(
             id=part.tool_call_id,
             name=part.tool_name,
@@ -63,8 +63,8 @@ class EventMapper:
         )
 
     def _returned(self, part: ToolReturnPart) -> ToolReturned:
-        began = self._began.pop(part.tool_call_id, None)
-        about = cast(Mapping[str, Any], part.metadata or {})
+        started = self._started.pop(part.tool_call_id, None)
+        metadata = cast(Mapping[str, Any], part.metadata or {})
         returned = ToolReturned(
             id=part.tool_call_id,
             name=part.tool_name,
@@ -72,14 +72,14 @@ class EventMapper:
                 item for item in part.content_items(mode="str", wrap_if_error=False) if isinstance(item, str)
             ),
             is_error=part.outcome != "success",
-            seconds=0.0 if began is None else time.monotonic() - began,
+            seconds=0.0 if started is None else time.monotonic() - started,
             server=self._servers.get(part.tool_name),
             images=tuple(
                 Image(data=file.data, mime_type=file.media_type)
                 for file in part.files
                 if isinstance(file, BinaryContent) and file.is_image
             ),
-            structured=about.get("structured"),
+            structured=metadata.get("structured"),
         )
         self.calls.append(returned)
         return returned

@@ -1,41 +1,42 @@
-"""What happens in a run, as it happens."""
+"""The events of a run."""
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from toolbus.adapters.approval import Decision
 from toolbus.core.records import JSON, Image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:
-    """The model said some more."""
+    """More text from the model."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThinkingDelta:
-    """The model thought some more, where its provider shows that."""
+    """More thinking from the model, if its provider shows it."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCalled:
-    """The model wants a tool to be run."""
+    """The model called a tool."""
 
     id: str
     name: str
     arguments: Mapping[str, JSON]
     server: str | None = None
-    """None for a function of yours."""
+    """None for your own function."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolProgressed:
-    """A server told how far a call has come."""
+    """A server reported the progress of a call."""
 
     id: str
     name: str
@@ -46,7 +47,7 @@ class ToolProgressed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReturned:
-    """A call came to its end; what the model is told of it."""
+    """A call ended; `text` is what the model reads."""
 
     id: str
     name: str
@@ -60,25 +61,25 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked:
-    """A call waits for your word: say `approve()` or `deny()`."""
+    """A call waits for your decision: call `approve()` or `deny()`."""
 
     id: str
     name: str
     arguments: Mapping[str, JSON]
     server: str | None = None
-    answer: "asyncio.Future[bool | str]" = field(repr=False, compare=False)
+    answer: "asyncio.Future[Decision]" = field(repr=False, compare=False)
 
     def approve(self) -> None:
-        """Let it run."""
+        """Allow the call."""
         self._settle(True)
 
     def deny(self, reason: str = "") -> None:
-        """Do not run it; the model is told, with the reason."""
+        """Deny the call; the model gets the reason."""
         self._settle(reason or False)
 
-    def _settle(self, word: bool | str) -> None:
+    def _settle(self, decision: Decision) -> None:
         if not self.answer.done():
-            self.answer.set_result(word)
+            self.answer.set_result(decision)
 
 
 RunEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCalled | ToolProgressed | ToolReturned | ApprovalAsked

@@ -1,4 +1,4 @@
-"""How long an agent may go on."""
+"""The limits of a run."""
 
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
@@ -10,41 +10,41 @@ Limit: TypeAlias = Literal["turns", "tool_calls", "tokens", "seconds"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The bounds of one run; None is no bound."""
+    """The limits of one run; None means unlimited."""
 
     turns: int | None = 50
     """Requests to the model."""
     tool_calls: int | None = None
-    """Calls of tools, also of those that fail."""
+    """Tool calls, including failed ones."""
     tokens: int | None = None
-    """Sent and received, together."""
+    """Input and output together."""
     seconds: float | None = None
-    """From its turn on: a run that waits for another one has not begun."""
+    """Without the time that the run waits for earlier runs."""
 
 
 class LimitReached(ToolbusError):
-    """A run came to one of its limits; `limit` says which, `allowed` how much it was."""
+    """A run reached one of its limits; `limit` names it, `allowed` is its value."""
 
     def __init__(self, limit: Limit, allowed: float) -> None:
         self.limit: Limit = limit
         self.allowed = allowed
-        what = {"tool_calls": "tool calls"}.get(limit, limit)
+        unit = {"tool_calls": "tool calls"}.get(limit, limit)
         super().__init__(
-            f"the run ended at its limit of {allowed:g} {what}; give Limits({limit}=...) to raise it"
+            f"the run reached its limit of {allowed:g} {unit}; raise it with Limits({limit}=...)"
         )
 
 
-# What pydantic-ai calls them in its message, which is all that it says.
-_THEIRS: dict[str, Limit] = {
+# Pydantic AI's names; it reports a limit only in its message.
+_PYDANTIC_NAMES: dict[str, Limit] = {
     "request_limit": "turns",
     "tool_calls_limit": "tool_calls",
     "total_tokens_limit": "tokens",
 }
 
 
-def reached(message: str, limits: Limits) -> LimitReached:
-    """The limit that a message of pydantic-ai's is about."""
-    for theirs, limit in _THEIRS.items():
-        if theirs in message:
+def limit_error(message: str, limits: Limits) -> LimitReached:
+    """The limit that Pydantic AI's message names."""
+    for name, limit in _PYDANTIC_NAMES.items():
+        if name in message:
             return LimitReached(limit, getattr(limits, limit))
-    raise AssertionError(f"no limit of ours: {message}")
+    raise AssertionError(f"unknown limit: {message}")

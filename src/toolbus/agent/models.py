@@ -1,4 +1,4 @@
-"""From what a user says to a model: a name that pydantic-ai knows, a model, or the URL of a local server."""
+"""Get a model from a name that Pydantic AI knows, a model object, or the URL of a local server."""
 
 import json
 import os
@@ -21,16 +21,16 @@ from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 from toolbus.agent.failures import ModelFailed
 from toolbus.config.secrets.redact import shown_url
 
-LOOKING = 2.0
-"""Seconds that a local server gets to say which models it has."""
-# What pydantic-ai says to its own users after the reason.
+LIST_TIMEOUT = 2.0
+"""Seconds to wait for a local server to list its models."""
+# Pydantic AI appends this advice for its own users to the reason.
 _ADVICE = " To try Pydantic AI "
 
 
 def model_of(model: str | Model, keys: Mapping[str, str] | None = None) -> Model:
-    """The model; `http://localhost:11434/v1#qwen3` is one on a server that speaks as OpenAI does.
+    """The model; `http://localhost:11434/v1#qwen3` is a model of an OpenAI-compatible server.
 
-    `keys` are by variable, such as `OPENAI_API_KEY`; a variable of the environment goes before them.
+    `keys` are API keys by variable, such as `OPENAI_API_KEY`; environment variables take precedence.
     """
     if isinstance(model, Model):
         return model
@@ -48,37 +48,37 @@ def _provider(name: str, keys: Mapping[str, str]) -> Provider[Any]:
     key = next((keys[variable] for variable in variables if keys.get(variable)), None)
     if key is None or any(os.environ.get(variable) for variable in variables):
         return infer_provider(name)
-    made: Any = infer_provider_class(name)  # they all take the key, but have no common signature
-    return made(api_key=key)
+    provider: Any = infer_provider_class(name)  # all accept a key, but they have no common signature
+    return provider(api_key=key)
 
 
-def served(url: str) -> list[str]:
-    """The models of a server that speaks as OpenAI does; OSError or ValueError if it is none."""
+def served_models(url: str) -> list[str]:
+    """The models of an OpenAI-compatible server; OSError or ValueError if it is not one."""
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=LOOKING) as answer:
-            return [model["id"] for model in json.load(answer)["data"]]
+        with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=LIST_TIMEOUT) as response:
+            return [model["id"] for model in json.load(response)["data"]]
     except HTTPError as error:
         error.close()  # it holds the connection
         raise
 
 
-def failed(model: Model, error: AgentRunError | FallbackExceptionGroup) -> ModelFailed:
-    """The error in our words."""
+def model_error(model: Model, error: AgentRunError | FallbackExceptionGroup) -> ModelFailed:
+    """Convert an error of Pydantic AI to `ModelFailed`."""
     match error:
         case ModelHTTPError():
             status = error.status_code
             return ModelFailed(model.model_name, f"HTTP {status}: {_message(error.body)}", status)
         case ModelConnectionError():
             where = shown_url(model.base_url) if model.base_url else "the provider"
-            return ModelFailed(model.model_name, f"no whole answer from {where}: {_line(_root(error))}")
+            return ModelFailed(model.model_name, f"no complete response from {where}: {_line(_root(error))}")
         case FallbackExceptionGroup():
             return ModelFailed(model.model_name, "; ".join(_line(each) for each in error.exceptions))
         case _:
             return ModelFailed(model.model_name, _line(error))
 
 
-def _at_url(address: str) -> Model:
-    url, name = urldefrag(address)
+def _at_url(model: str) -> Model:
+    url, name = urldefrag(model)
     shown = shown_url(url)
     try:
         from pydantic_ai.models.openai import OpenAIChatModel
@@ -87,25 +87,25 @@ def _at_url(address: str) -> Model:
         raise ModelFailed(shown, 'needs the openai package; pip install "toolbus[agent]"') from error
     if not name:
         try:
-            name = served(url)[0]
+            name = served_models(url)[0]
         except (OSError, ValueError, LookupError, TypeError) as error:
-            reason = f"it does not say which models it has ({error}); add one to the address: {shown}#NAME"
+            reason = f"it does not list its models ({error}); add a model to the URL: {shown}#NAME"
             raise ModelFailed(shown, reason) from error
-    # Not the user's key for OpenAI: that is nobody else's.
+    # Never the user's OpenAI key: other servers must not get it.
     return OpenAIChatModel(name, provider=OpenAIProvider(base_url=url, api_key="none"))
 
 
 def _message(body: object) -> str:
-    """What a provider says went wrong: all of them have a message somewhere in the body."""
-    said: Any = body
-    while isinstance(said, Mapping):
-        fields = cast(Mapping[str, Any], said)
-        said = fields.get("error") or fields.get("message") or str(dict(fields))
-    return " ".join(str(said or "no message").split())
+    """A provider's error message: all of them put it somewhere in the body."""
+    message: Any = body
+    while isinstance(message, Mapping):
+        fields = cast(Mapping[str, Any], message)
+        message = fields.get("error") or fields.get("message") or str(dict(fields))
+    return " ".join(str(message or "no message").split())
 
 
 def _root(error: BaseException) -> BaseException:
-    """The first cause: what is raised on top of it says less."""
+    """The first cause, which is the most specific."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -1,4 +1,4 @@
-"""One question, one answer: an agent that lives just as long."""
+"""Answer a single prompt with an agent that is closed afterwards."""
 
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any, TypedDict, TypeVar, Unpack, overload
@@ -6,8 +6,8 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
+from toolbus.adapters.approval import ApprovalRule, Approver
 from toolbus.agent.agent import Agent
-from toolbus.agent.approval import Approve
 from toolbus.agent.events import TextDelta, ToolCalled
 from toolbus.agent.limits import Limits
 from toolbus.agent.tools import AgentTool
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 
 class Options(TypedDict, total=False):
-    """What `Agent` takes besides its model."""
+    """The arguments of `Agent`, except its model."""
 
     tools: Iterable[AgentTool]
     mcp_servers: ConfigSource | None
     instructions: str | None
-    approve: Approve
+    approve: ApprovalRule[Approver]
     limits: Limits | None
     server_instructions: bool
     settings: ModelSettings | None
@@ -41,24 +41,24 @@ async def generate(model: str | Model, prompt: str, *, output: type[T], **option
 async def generate(
     model: str | Model, prompt: str, *, output: type[Any] = str, **options: Unpack[Options]
 ) -> Any:
-    """The answer to one prompt; takes what `Agent` takes."""
+    """The response to one prompt; takes the same options as `Agent`."""
     async with Agent(model, **options) as agent:
         return await agent.send(prompt, output=output).final
 
 
 async def stream(model: str | Model, prompt: str, **options: Unpack[Options]) -> AsyncGenerator[str]:
-    """All that is said on one prompt, piece by piece; takes what `Agent` takes.
+    """Stream the text of the response to one prompt; takes the same options as `Agent`.
 
-    What a model says before it calls a tool is followed by an empty line.
+    A blank line follows the text that a model writes before it calls a tool.
     """
-    parted, said = "", False
+    separator, has_text = "", False
     async with Agent(model, **options) as agent:
         async for event in agent.send(prompt):
             match event:
                 case TextDelta(text=text):
-                    yield parted + text
-                    parted, said = "", True
-                case ToolCalled() if said:
-                    parted = "\n\n"
+                    yield separator + text
+                    separator, has_text = "", True
+                case ToolCalled() if has_text:
+                    separator = "\n\n"
                 case _:
                     pass

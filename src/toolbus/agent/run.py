@@ -1,4 +1,4 @@
-"""One run of an agent: what happens in it, and what comes out."""
+"""One run of an agent: its events and its result."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
@@ -8,25 +8,25 @@ from typing import Any, Generic, TypeVar
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from toolbus.agent.approval import Approve, Request, Word, refusal
+from toolbus.adapters.approval import ApprovalRule, Approver, Decision, Request, denial
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
 from toolbus.core.records import JSON, ToolSpec
 
 T = TypeVar("T")
-NOBODY = "it needs a person's word, and nobody listens to the events of this run"
-ENDING = 10.0
-"""Seconds that a run gets to end once it was told to."""
+NO_LISTENER = "it needs approval, and nothing is reading the events of this run"
+STOP_TIMEOUT = 10.0
+"""Seconds to wait for a cancelled run to end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResult(Generic[T]):
-    """What came out of a run."""
+    """The result of a run."""
 
     output: T
-    """The text, or the object that was asked for."""
+    """The text, or an object of the requested type."""
     messages: list[ModelMessage]
-    """What this run added to the conversation."""
+    """The messages that this run added to the conversation."""
     usage: RunUsage
     calls: tuple[ToolReturned, ...]
 
@@ -37,99 +37,99 @@ class RunResult(Generic[T]):
 
 
 class Run(Generic[T]):
-    """Under way from the moment it is made. Go through its events, or just wait for `final`."""
+    """A run, started when created. Iterate over its events, or just await `final`."""
 
-    def __init__(self, approve: Approve, limits: Limits) -> None:
-        self._approve: Approve = approve
+    def __init__(self, approve: ApprovalRule[Approver], limits: Limits) -> None:
+        self._approve: ApprovalRule[Approver] = approve
         self._limits = limits
         self._calls = 0
         self._events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-        self._asked: set[asyncio.Future[Word]] = set()
-        self._listened = False
+        self._pending: set[asyncio.Future[Decision]] = set()
+        self._has_listener = False
         self._task: asyncio.Task[RunResult[T]] | None = None
 
-    def begin(self, work: Coroutine[Any, Any, RunResult[T]], ended: Callable[[], None]) -> "Run[T]":
-        """Start the work that this run is; its agent does that, and hears of the end."""
+    def start(self, work: Coroutine[Any, Any, RunResult[T]], on_end: Callable[[], None]) -> "Run[T]":
+        """Start the run's work; the agent calls this. `on_end` is called when it ends."""
         self._task = asyncio.create_task(work)
-        self._task.add_done_callback(lambda _: ended())
+        self._task.add_done_callback(lambda _: on_end())
         self._task.add_done_callback(lambda _: self._events.put_nowait(None))
         return self
 
     @property
     def final(self) -> Awaitable[T]:
-        """The output, once it is there; raises what ended the run. Cancelling the wait cancels the run."""
+        """Awaits the output; raises the error that ended the run. Cancelling the wait cancels the run."""
         return self._final()
 
     @property
     def result(self) -> RunResult[T] | None:
-        """Output, messages, usage and calls of a run that is done; None before, and if it failed."""
+        """The result of a completed run; None before that, and if the run failed."""
         task = self._task
         if task is None or not task.done() or task.cancelled() or task.exception():
             return None
         return task.result()
 
     def cancel(self) -> None:
-        """Stop; calls under way are cancelled on their servers."""
+        """Stop the run; calls in flight are cancelled on their servers."""
         if self._task is not None:
             self._task.cancel()
 
     async def stop(self) -> None:
-        """Cancel, and wait for the end; not for long."""
+        """Cancel the run, and wait for its end up to `STOP_TIMEOUT`."""
         self.cancel()
-        await asyncio.wait([self._work()], timeout=ENDING)
+        await asyncio.wait([self._started_task()], timeout=STOP_TIMEOUT)
 
     async def _final(self) -> T:
-        return (await self._work()).output
+        return (await self._started_task()).output
 
     async def __aiter__(self) -> AsyncGenerator[RunEvent]:
-        """What happens, from the beginning, for one listener; raises what ended the run."""
-        self._listened = True
+        """All events, for one listener; raises the error that ended the run."""
+        self._has_listener = True
         try:
             while (event := await self._events.get()) is not None:
                 yield event
-            self._events.put_nowait(None)  # for whoever listens once more
+            self._events.put_nowait(None)  # for another iteration
         except asyncio.CancelledError:
             self.cancel()
             raise
         finally:
-            self._listened = False
-            for answer in self._asked:
+            self._has_listener = False
+            for answer in self._pending:
                 if not answer.done():
-                    answer.set_result(NOBODY)
-        await self._work()
+                    answer.set_result(NO_LISTENER)
+        await self._started_task()
 
-    def _work(self) -> "asyncio.Task[RunResult[T]]":
-        assert self._task is not None, "a run is begun by its agent"
+    def _started_task(self) -> "asyncio.Task[RunResult[T]]":
+        assert self._task is not None, "the agent starts a run"
         return self._task
 
-    # The port, where calls are made
+    # Callbacks for the tools
 
     def emit(self, event: RunEvent) -> None:
-        """Tell the listener."""
+        """Send an event to the listener."""
         self._events.put_nowait(event)
 
-    async def refused(
+    async def deny_reason(
         self, call: str, name: str, arguments: Mapping[str, JSON], spec: ToolSpec | None
     ) -> str | None:
-        """Why a call must not be made; None if it may. Raises `LimitReached` for one too many."""
+        """Why a call is denied; None if it is allowed. Raises `LimitReached` above the limit of calls."""
         self._calls += 1
         allowed = self._limits.tool_calls
         if allowed is not None and self._calls > allowed:
             raise LimitReached("tool_calls", allowed)
         request = Request(id=call, name=name, arguments=arguments, spec=spec)
-        return await refusal(request, self._approve, self._ask)
+        return await denial(request, self._approve, self._ask)
 
-    def progressed(
+    def report_progress(
         self, call: str, name: str, progress: float, total: float | None, message: str | None
     ) -> None:
-        """A call came further."""
+        """Emit the progress of a call."""
         self.emit(ToolProgressed(id=call, name=name, progress=progress, total=total, message=message))
 
-    async def _ask(self, request: Request) -> Word:
-        if not self._listened:
-            return NOBODY
-        answer: asyncio.Future[Word] = asyncio.get_running_loop().create_future()
-        self._asked.add(answer)
+    async def _ask(self, request: Request) -> Decision:
+        if not self._has_listener:
+            return NO_LISTENER
+        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        self._pending.add(answer)
         self.emit(
             ApprovalAsked(
                 id=request.id,
@@ -142,4 +142,4 @@ class Run(Generic[T]):
         try:
             return await answer
         finally:
-            self._asked.discard(answer)
+            self._pending.discard(answer)

@@ -1,10 +1,9 @@
-"""A model of yours for servers that want one to write something: with your word, and within a budget.
+"""Answer sampling requests of servers with your model, with your consent and within a budget.
 
-It costs your money, so nobody has it unless it is written down, and somebody has to agree. Nothing is
-raised: what must not or cannot be done is declined, and logged without what the provider said.
+Sampling costs you money, so it is off by default and needs consent. Nothing raises: a request that is not
+allowed or fails is declined, and logged without the provider's message.
 """
 
-import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -17,7 +16,8 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
-from toolbus.adapters.pydantic_ai import messages
+from toolbus.adapters.approval import decided
+from toolbus.adapters.pydantic_ai import messages as prompt_messages
 from toolbus.agent.models import model_of
 from toolbus.core.interactions import Sampled, Sampling
 from toolbus.core.records import Block, Image, PromptResult, Text
@@ -27,16 +27,16 @@ from toolbus.shape.budget import estimated_tokens
 logger = logging.getLogger("toolbus")
 
 Consent: TypeAlias = Literal["always"] | Callable[[Sampling], bool | Awaitable[bool]]
-"""Who agrees to a request: a function, plain or async, by returning True; `always` asks nobody."""
-MEDIUM = 1_500
-"""What a picture or a sound is taken to cost, in tokens, before a provider has counted it."""
-_STOPPED = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
+"""A function, plain or async, that returns True to allow a request; `always` allows all of them."""
+MEDIA_TOKENS = 1_500
+"""The estimated tokens of an image or audio, before the provider counts them."""
+_STOP_REASONS = {"stop": "endTurn", "length": "maxTokens", "tool_call": "toolUse"}
 
 
 class Sampler:
-    """Has a model write what servers ask for: `Interactions(sample=Sampler("openai:gpt-5.1", consent=ask))`.
+    """Answers sampling requests: `Interactions(sample=Sampler("openai:gpt-5.1", consent=ask))`.
 
-    Which models a server would like does not matter: it is yours that writes.
+    It always uses your model, whatever models the server prefers.
     """
 
     def __init__(
@@ -48,47 +48,47 @@ class Sampler:
         budget: int = 20_000,
         settings: ModelSettings | None = None,
     ) -> None:
-        """`ModelFailed` if there is no such model.
+        """Raise `ModelFailed` for an unknown model.
 
-        `max_tokens` is the most for one answer, whatever a server asks for; `budget` is for all requests
-        of its life, with what the model reads.
+        `max_tokens` is the maximum for one response, whatever the server requests; `budget` is for all
+        requests together, input included.
         """
         if not callable(consent) and consent != "always":
-            raise ValueError(f"consent is a function or 'always', not {consent!r}")
+            raise ValueError(f"consent must be a function or 'always', not {consent!r}")
         for name, count in (("max_tokens", max_tokens), ("budget", budget)):
             if count < 1:
-                raise ValueError(f"{name} is a number of tokens, of at least 1, not {count!r}")
+                raise ValueError(f"{name} must be at least 1 token, not {count!r}")
         self.model = model_of(model)
         self.used = 0
-        """Tokens so far, as the provider counted them."""
-        self._made_model = isinstance(model, str)
+        """Tokens used so far, as counted by the provider."""
+        self._owns_model = isinstance(model, str)
         self._consent: Consent = consent
         self._max_tokens = max_tokens
         self._budget = budget
         self._settings = settings or ModelSettings()
         self._reserved = 0
-        """What the requests under way may cost yet."""
+        """Tokens that requests in flight may still use."""
 
-    async def __call__(self, wanted: Sampling) -> Sampled | None:
-        """What the model wrote; None is a no."""
-        wanted = _visible(wanted)
-        asked = _asked(wanted)
-        cost = _cost(wanted)
-        if not asked:
-            return _declined(wanted, "there is nothing for a model to answer")
-        if self._room(wanted, cost) < 1:
-            return _declined(wanted, self._spent)
-        if not await self._is_allowed(wanted):
+    async def __call__(self, request: Sampling) -> Sampled | None:
+        """The model's response; None if the request is declined."""
+        request = _visible(request)
+        messages = _messages(request)
+        cost = _cost(request)
+        if not messages:
+            return _declined(request, "there is no user message to answer")
+        if self._max_output(request, cost) < 1:
+            return _declined(request, self._over_budget)
+        if not await self._is_allowed(request):
             return None
-        room = self._room(wanted, cost)  # others may have written while somebody thought
+        room = self._max_output(request, cost)  # other requests may have used tokens in the meantime
         if room < 1:
-            return _declined(wanted, self._spent)
-        response = await self._written(wanted, asked, cost, room)
-        return None if response is None else self._sampled(wanted, response)
+            return _declined(request, self._over_budget)
+        response = await self._generate(request, messages, cost, room)
+        return None if response is None else self._sampled(request, response)
 
     async def close(self) -> None:
-        """Close the client of a model that was given by name. Any number of times."""
-        if self._made_model:
+        """Close the client of a model given by name. Safe to call repeatedly."""
+        if self._owns_model:
             async with self.model:
                 pass
 
@@ -101,76 +101,74 @@ class Sampler:
         await self.close()
 
     @property
-    def _spent(self) -> str:
-        return f"that is more than is left of its budget: {self.used:,} of {self._budget:,} tokens are used"
+    def _over_budget(self) -> str:
+        return f"it exceeds the remaining budget: {self.used:,} of {self._budget:,} tokens are used"
 
-    def _room(self, wanted: Sampling, cost: int) -> int:
-        """How many tokens the answer may have."""
+    def _max_output(self, request: Sampling, cost: int) -> int:
+        """The maximum number of tokens for the response."""
         left = self._budget - self.used - self._reserved - cost
-        return min(wanted.max_tokens, self._max_tokens, left)
+        return min(request.max_tokens, self._max_tokens, left)
 
-    async def _is_allowed(self, wanted: Sampling) -> bool:
+    async def _is_allowed(self, request: Sampling) -> bool:
         if not callable(self._consent):
             return True
         try:
-            word = self._consent(wanted)
-            said = await word if inspect.isawaitable(word) else word
-        except Exception as error:  # a user's function: its failure is no consent
-            _declined(wanted, f"the function for consent raised {type(error).__name__}")
+            return await decided(self._consent, request) is True
+        except Exception as error:  # a user's function: if it fails, there is no consent
+            _declined(request, f"the consent function raised {type(error).__name__}")
             return False
-        return said is True
 
-    async def _written(
-        self, wanted: Sampling, asked: list[ModelMessage], cost: int, room: int
+    async def _generate(
+        self, request: Sampling, messages: list[ModelMessage], cost: int, room: int
     ) -> ModelResponse | None:
         settings = ModelSettings(**self._settings)
         settings["max_tokens"] = room
-        if wanted.temperature is not None:
-            settings["temperature"] = wanted.temperature
-        if wanted.stop:
-            settings["stop_sequences"] = list(wanted.stop)
+        if request.temperature is not None:
+            settings["temperature"] = request.temperature
+        if request.stop:
+            settings["stop_sequences"] = list(request.stop)
         self._reserved += cost + room
-        used = cost  # also of what failed: a provider may have counted it
+        used = cost  # also if it fails: the provider may charge for it
         try:
-            response = await model_request(self.model, asked, model_settings=settings)
+            response = await model_request(self.model, messages, model_settings=settings)
             used = response.usage.total_tokens or cost + estimated_tokens(response.text or "")
-        except (
-            Exception
-        ) as error:  # clients of providers raise what they like; the server waits for an answer
-            about = f"HTTP {error.status_code}" if isinstance(error, ModelHTTPError) else type(error).__name__
-            _declined(wanted, f"model {self.model.model_name!r} failed: {about}")
+        except Exception as error:  # provider clients raise anything; the server waits for a reply
+            reason = (
+                f"HTTP {error.status_code}" if isinstance(error, ModelHTTPError) else type(error).__name__
+            )
+            _declined(request, f"model {self.model.model_name!r} failed: {reason}")
             return None
         finally:
             self._reserved -= cost + room
             self.used += used
         return response
 
-    def _sampled(self, wanted: Sampling, response: ModelResponse) -> Sampled | None:
+    def _sampled(self, request: Sampling, response: ModelResponse) -> Sampled | None:
         content: Text | Image | None = None
         if response.text:
             content = Text(text=response.text)
         elif response.images:
             content = Image(data=response.images[0].data, mime_type=response.images[0].media_type)
         if content is None:
-            return _declined(wanted, f"model {self.model.model_name!r} wrote nothing")
-        why = response.finish_reason
+            return _declined(request, f"model {self.model.model_name!r} returned no content")
+        finish = response.finish_reason
         return Sampled(
             content=content,
             model=response.model_name or self.model.model_name,
-            stop_reason=None if why is None else _STOPPED.get(why, why),
+            stop_reason=None if finish is None else _STOP_REASONS.get(finish, finish),
         )
 
 
-def _declined(wanted: Sampling, reason: str) -> None:
-    logger.warning("server %r: sampling was declined: %s", wanted.server, reason)
+def _declined(request: Sampling, reason: str) -> None:
+    logger.warning("server %r: sampling was declined: %s", request.server, reason)
 
 
-def _visible(wanted: Sampling) -> Sampling:
-    """The same without what a person who is asked could not see."""
+def _visible(request: Sampling) -> Sampling:
+    """The same without invisible characters, which a person asked for consent could not see."""
     return replace(
-        wanted,
-        system=None if wanted.system is None else cleaned(wanted.system),
-        messages=tuple(replace(said, content=_clean(said.content)) for said in wanted.messages),
+        request,
+        system=None if request.system is None else cleaned(request.system),
+        messages=tuple(replace(message, content=_clean(message.content)) for message in request.messages),
     )
 
 
@@ -178,16 +176,16 @@ def _clean(block: Block) -> Block:
     return replace(block, text=cleaned(block.text)) if isinstance(block, Text) else block
 
 
-def _asked(wanted: Sampling) -> list[ModelMessage]:
-    """The messages in pydantic-ai's types; none unless it is for the model to speak."""
-    asked = messages(PromptResult(messages=wanted.messages), audio=True)
-    if not asked or not isinstance(asked[-1], ModelRequest):
+def _messages(request: Sampling) -> list[ModelMessage]:
+    """The messages in Pydantic AI's types; none unless the last one is from the user."""
+    messages = prompt_messages(PromptResult(messages=request.messages), audio=True)
+    if not messages or not isinstance(messages[-1], ModelRequest):
         return []
-    return [*asked[:-1], replace(asked[-1], instructions=wanted.system or None)]
+    return [*messages[:-1], replace(messages[-1], instructions=request.system or None)]
 
 
-def _cost(wanted: Sampling) -> int:
-    """About how many tokens there are to read."""
-    texts = [said.content.text for said in wanted.messages if isinstance(said.content, Text)]
-    media = len(wanted.messages) - len(texts)
-    return estimated_tokens("\n".join([wanted.system or "", *texts])) + MEDIUM * media
+def _cost(request: Sampling) -> int:
+    """The estimated input tokens."""
+    texts = [message.content.text for message in request.messages if isinstance(message.content, Text)]
+    media = len(request.messages) - len(texts)
+    return estimated_tokens("\n".join([request.system or "", *texts])) + MEDIA_TOKENS * media

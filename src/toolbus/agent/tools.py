@@ -1,4 +1,4 @@
-"""What an agent can do: functions of its user beside MCP tools, under one rule of approval."""
+"""The tools of an agent: MCP tools and the user's functions, with one approval rule."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,9 +11,10 @@ from pydantic_ai import Tool as FunctionTool
 from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
-from toolbus.adapters.calls import outcome
-from toolbus.adapters.pydantic_ai import BusTool, BusToolset, ToolsetOptions, returned
-from toolbus.adapters.tool_list import Bus, Source, the_bus
+from toolbus.adapters.options import AdapterOptions
+from toolbus.adapters.pydantic_ai import BusTool, BusToolset, tool_return
+from toolbus.adapters.tool_calls import result_metadata
+from toolbus.adapters.tool_list import Bus, ToolSource, bus_of
 from toolbus.agent.failures import NameClash
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.tool import Tool
@@ -26,7 +27,7 @@ logger = logging.getLogger("toolbus")
 
 
 class ToolLike(Protocol):
-    """A tool of another program; what `execute` returns may be a `ToolResult`."""
+    """A tool of another library; `execute` may return a `ToolResult`."""
 
     @property
     def name(self) -> str: ...
@@ -44,98 +45,98 @@ class ToolLike(Protocol):
 
 
 AgentTool: TypeAlias = Callable[..., Any] | FunctionTool[Any] | Tool | SyncTool | Bus | ToolLike
-"""A function, a tool, or a bus whose tools are taken as they are at every turn."""
-# Wrong arguments to a function cost a try of that function; what bounds a run are its limits.
-TRIES = 1000
-INSTRUCTIONS = 2_000
-"""Characters of what one server says about itself; a model reads it in every request."""
+"""A function, a tool, or a bus whose tools are updated every turn."""
+# Wrong arguments use up a retry of that function; a run is bounded by its limits instead.
+MAX_RETRIES = 1000
+MAX_INSTRUCTIONS = 2_000
+"""Characters of one server's instructions; the model reads them in every request."""
 
 
-class RunPort(Protocol):
-    """The run that calls are made for."""
+class RunCallbacks(Protocol):
+    """The run that the calls belong to."""
 
-    async def refused(
+    async def deny_reason(
         self, call: str, name: str, arguments: Mapping[str, JSON], spec: ToolSpec | None
     ) -> str | None:
-        """Why the call must not be made; None if it may."""
+        """Why the call is denied; None if it is allowed."""
         ...
 
-    def progressed(
+    def report_progress(
         self, call: str, name: str, progress: float, total: float | None, message: str | None
     ) -> None:
-        """A call came further."""
+        """Report the progress of a call."""
         ...
 
 
 class Toolbox:
-    """The tools that an agent was given."""
+    """All tools of an agent."""
 
     def __init__(self, tools: Iterable[AgentTool], own: Bus | None = None) -> None:
-        """Raises `NameClash` for two tools of one name; what a bus has is looked at when a run begins."""
+        """Raise `NameClash` for two tools of the same name; a run checks those of a bus when it starts."""
         given = [tool.tool if isinstance(tool, SyncTool) else tool for tool in tools]
-        self.buses = [the_bus(tool) for tool in given if isinstance(tool, Bus)]
+        self.buses = [bus_of(tool) for tool in given if isinstance(tool, Bus)]
         if own is not None:
-            self.buses.append(the_bus(own))
+            self.buses.append(bus_of(own))
         self.chosen = [tool for tool in given if isinstance(tool, Tool)]
-        behind = (tool.runner for tool in self.chosen if isinstance(tool.runner, Toolbus))
-        self.known = list(dict.fromkeys([*self.buses, *behind]))
-        """Every bus there is, also behind tools that were given one by one."""
+        owners = (tool.runner for tool in self.chosen if isinstance(tool.runner, Toolbus))
+        self.all_buses = list(dict.fromkeys([*self.buses, *owners]))
+        """Every bus, including the buses of individual tools."""
         functions = [_function(tool) for tool in given if not isinstance(tool, Tool | Bus)]
         named: dict[str, Tool | FunctionTool[Any]] = {}
         for tool in (*functions, *self.chosen):
             other = named.setdefault(tool.name, tool)
             if other is not tool:
                 raise NameClash(tool.name, _described(other), _described(tool))
-        sources: list[Source] = [*self.buses, *([self.chosen] if self.chosen else [])]
-        # Made once, so that a tool is declared once and not in every run.
-        self._parts: list[AbstractToolset[Any]] = [
-            FunctionToolset[Any](functions, max_retries=TRIES),
+        sources: list[ToolSource] = [*self.buses, *([self.chosen] if self.chosen else [])]
+        # Created once, so that tools are not converted again in every run.
+        self._toolsets: list[AbstractToolset[Any]] = [
+            FunctionToolset[Any](functions, max_retries=MAX_RETRIES),
             *(McpTools(source) for source in sources),
         ]
 
-    def for_run(self, port: RunPort) -> "RunTools":
-        """As the model of one run gets them; the run has the port as its `deps`."""
-        return RunTools(self._parts, port, self.known)
+    def for_run(self, callbacks: RunCallbacks) -> "RunTools":
+        """The tools for one run; the run passes the callbacks as its `deps`."""
+        return RunTools(self._toolsets, callbacks, self.all_buses)
 
     def instructions(self) -> list[str]:
-        """What the servers say about how to use them, each in bounds, in the order of the config."""
+        """The instructions of the servers, in config order, each cut to a maximum length."""
         return [
-            f"How to use the tools of {alias!r}:\n{fitted(said, INSTRUCTIONS, None)}"
-            for bus in self.known
-            for alias, said in bus.instructions.items()
-            if bus in self.buses or self._chose_from(bus, alias)
+            f"How to use the tools of {alias!r}:\n{fitted(instructions, MAX_INSTRUCTIONS, None)}"
+            for bus in self.all_buses
+            for alias, instructions in bus.instructions.items()
+            if bus in self.buses or self._has_tools_of(bus, alias)
         ]
 
-    def _chose_from(self, bus: Toolbus, server: str) -> bool:
+    def _has_tools_of(self, bus: Toolbus, server: str) -> bool:
         return any(tool.runner is bus and tool.server == server for tool in self.chosen)
 
 
 class McpTools(BusToolset):
-    """MCP tools; the run that calls one hears of its progress."""
+    """MCP tools that report progress to the run that calls them."""
 
-    def __init__(self, source: Source) -> None:
-        super().__init__(source, None, None, ToolsetOptions())
+    def __init__(self, source: ToolSource) -> None:
+        super().__init__(source, None, None, AdapterOptions())
 
-    async def executed(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
-        """The result of one call."""
-        port: RunPort = ctx.deps
-        told = partial(port.progressed, ctx.tool_call_id or "", tool.name)
-        return await tool.run(arguments, on_progress=told)
+    async def run_tool(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
+        """Run one call."""
+        callbacks: RunCallbacks = ctx.deps
+        on_progress = partial(callbacks.report_progress, ctx.tool_call_id or "", tool.name)
+        return await tool.run(arguments, on_progress=on_progress)
 
 
 class RunTools(AbstractToolset[Any]):
-    """All tools of one run: what there is at every turn, and one way to call it."""
+    """All tools of one run: the current ones at every turn, with approval before every call."""
 
     def __init__(
-        self, parts: list[AbstractToolset[Any]], port: RunPort, known: Sequence[Toolbus] = ()
+        self, toolsets: list[AbstractToolset[Any]], callbacks: RunCallbacks, buses: Sequence[Toolbus] = ()
     ) -> None:
-        self._parts = parts
-        self._port = port
-        self._known = known
+        self._toolsets = toolsets
+        self._callbacks = callbacks
+        self._buses = buses
         self._names: frozenset[str] = frozenset()
-        self._began = False
+        self._started = False
         self.servers: dict[str, str] = {}
-        """Which server a name leads to."""
+        """The server of each tool name."""
 
     @property
     def id(self) -> str:
@@ -143,18 +144,18 @@ class RunTools(AbstractToolset[Any]):
         return "toolbus-agent"
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
-        """What there is now. Raises `NameClash` at the first turn; later the newcomer is left out."""
+        """The current tools. Raises `NameClash` on the first turn; later the new tool is skipped."""
         found: dict[str, ToolsetTool[Any]] = {}
-        for part in self._parts:
-            for name, tool in (await part.get_tools(ctx)).items():
+        for toolset in self._toolsets:
+            for name, tool in (await toolset.get_tools(ctx)).items():
                 if name not in found:
                     found[name] = tool
                     continue
                 clash = NameClash(name, _described(found[name]), _described(tool))
-                if not self._began:
+                if not self._started:
                     raise clash
-                logger.warning("%s; the newcomer is left out", clash)
-        self._began = True
+                logger.warning("%s; the new one is skipped", clash)
+        self._started = True
         self._names = frozenset(found)
         self.servers.clear()
         for name, tool in found.items():
@@ -163,27 +164,27 @@ class RunTools(AbstractToolset[Any]):
         return found
 
     def report_unknown(self, name: str) -> None:
-        """Report a call of a name that nothing has: pydantic-ai answers it by itself."""
-        if name not in self._names and self._known:
-            with suppress(BusClosed):  # nobody listens any more
+        """Report a call of an unknown tool, which Pydantic AI answers itself."""
+        if name not in self._names and self._buses:
+            with suppress(BusClosed):  # no one to report to
                 error = str(ToolNotFound(name, list(self._names)))
-                self._known[0].report_unsent(name, "unknown_tool", error)
+                self._buses[0].report_unsent(name, "unknown_tool", error)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        """Ask if that is wanted, and run it; what goes wrong is told to the model."""
+        """Run the tool after approval, if needed; the model gets the errors."""
         spec = tool.tool.spec if isinstance(tool, BusTool) else None
-        refusal = await self._port.refused(ctx.tool_call_id or "", name, tool_args, spec)
-        if refusal is not None:
+        denial = await self._callbacks.deny_reason(ctx.tool_call_id or "", name, tool_args, spec)
+        if denial is not None:
             if isinstance(tool, BusTool):
                 tool.tool.report_unsent("refused", "not approved")
-            raise ToolFailed(refusal)
+            raise ToolFailed(denial)
         try:
-            return _passed_on(await tool.toolset.call_tool(name, tool_args, ctx, tool))
+            return _converted(await tool.toolset.call_tool(name, tool_args, ctx, tool))
         except (ModelRetry, ToolFailed, ToolFailedError, ToolRetryError):
             raise
-        except Exception as error:  # of the user's function: the model can act on it, the run goes on
+        except Exception as error:  # from the user's function: the model can act on it, the run continues
             logger.debug("the tool %r raised", name, exc_info=True)
             raise ToolFailed(f"{type(error).__name__}: {error}") from error
 
@@ -192,29 +193,29 @@ def _function(tool: Callable[..., Any] | FunctionTool[Any] | ToolLike) -> Functi
     if isinstance(tool, FunctionTool):
         return cast(FunctionTool[Any], tool)
     if callable(getattr(tool, "execute", None)):
-        return _adopted(cast(ToolLike, tool))
+        return _from_tool_like(cast(ToolLike, tool))
     if not callable(tool):
-        fields = "name, description, parameters and execute"
         raise TypeError(
-            f"a tool is a function, a tool or a bus, or has {fields}; not a {type(tool).__name__}"
+            f"a tool must be a function, a Tool, a bus, or an object with name, description, parameters and "
+            f"execute; not a {type(tool).__name__}"
         )
     return FunctionTool[Any](tool)
 
 
-def _adopted(tool: ToolLike) -> FunctionTool[Any]:
-    made = FunctionTool[Any].from_schema(
+def _from_tool_like(tool: ToolLike) -> FunctionTool[Any]:
+    converted = FunctionTool[Any].from_schema(
         tool.execute, tool.name, tool.description, json_schema=dict(tool.parameters)
     )
-    # Where nothing is said, the framework would make the schema strict for OpenAI by rewriting it.
-    made.strict = False
-    return made
+    # If unset, the framework would rewrite the schema to make it strict for OpenAI.
+    converted.strict = False
+    return converted
 
 
-def _passed_on(value: Any) -> Any:
-    """What a tool returned, as the framework takes it; raises `ToolFailed` for a result that is an error."""
+def _converted(value: Any) -> Any:
+    """A return value in the framework's type; raises `ToolFailed` for a result that is an error."""
     if isinstance(value, ToolResult):
-        return returned(value, outcome(value), ToolsetOptions())
-    # Other programs have results of their own: a text, and whether it says what went wrong.
+        return tool_return(value, result_metadata(value), AdapterOptions())
+    # Other libraries have their own results: a text, and whether it is an error.
     text, failed = getattr(value, "content", None), getattr(value, "is_error", None)
     if isinstance(text, str) and isinstance(failed, bool):
         if failed:

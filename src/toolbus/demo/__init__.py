@@ -1,5 +1,5 @@
 """Four small MCP servers to try toolbus on, each run as `python -m toolbus.demo.NAME`.
 
-`notes` keeps notes in SQLite, `files` shows one folder, `worker` takes its time and says how far it is,
-`pictures` draws. All speak stdio, or streamable HTTP on loopback with `--http PORT`.
+`notes` stores notes in SQLite, `files` serves one folder, `worker` works slowly and reports progress, and
+`pictures` draws images. All use stdio, or streamable HTTP on localhost with `--http PORT`.
 """

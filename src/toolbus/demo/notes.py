@@ -1,4 +1,4 @@
-"""Notes, kept in an SQLite file or in memory. Shows structured results, and a tool that appears later."""
+"""Notes in an SQLite file or in memory. Shows structured results, and a tool that appears later."""
 
 import json
 import os
@@ -38,18 +38,18 @@ class Note(BaseModel):
     id: int
     text: str
     tags: list[str]
-    created: str = Field(description="UTC, as 2026-01-31T12:00:00+00:00")
+    created: str = Field(description="UTC, such as 2026-01-31T12:00:00+00:00")
 
 
 class Found(BaseModel):
-    """What a search found, the newest first."""
+    """The notes that a search found, newest first."""
 
     notes: list[Note]
 
 
-def opened(path: str) -> sqlite3.Connection:
-    """The notes in this file (":memory:" for none); raises sqlite3.Error if it cannot hold any."""
-    # The loop that serves may run in another thread than the one that opens.
+def open_notes(path: str) -> sqlite3.Connection:
+    """Open the notes in this file (":memory:" for none); raises sqlite3.Error if it cannot store notes."""
+    # The server's event loop may run in another thread than this one.
     db = sqlite3.connect(path, check_same_thread=False)
     try:
         db.execute(TABLE)
@@ -60,48 +60,52 @@ def opened(path: str) -> sqlite3.Connection:
 
 
 def notes_server(db: sqlite3.Connection) -> MCPServer:
-    """A server on these notes; whoever opened them closes them."""
+    """A server for these notes; the caller closes the connection."""
     server: MCPServer = MCPServer(
         "notes",
-        instructions="Keeps short notes. Search before you add, so that nothing is kept twice.",
+        instructions="Stores short notes. Search before you add, to avoid duplicates.",
         log_level="WARNING",
     )
-    _keeping_tools(server, db)
+    _note_tools(server, db)
     _archive_tools(server, db)
     return server
 
 
-def _keeping_tools(server: MCPServer, db: sqlite3.Connection) -> None:
-    # Async, though nothing is awaited: so all use of the connection stays in one thread, one at a time.
+def _note_tools(server: MCPServer, db: sqlite3.Connection) -> None:
+    # Async, although nothing is awaited: all use of the connection stays in one thread, one at a time.
     @server.tool(annotations=ADDS, structured_output=False)
     async def add(
         text: Annotated[str, Field(min_length=1, description="What to remember.")],
-        tags: Annotated[Sequence[str], Field(description="Words to find it by, beside its text.")] = (),
+        tags: Annotated[
+            Sequence[str], Field(description="Words to find it by, in addition to its text.")
+        ] = (),
     ) -> str:
-        """Keep a note. Says under which id."""
+        """Store a note and return its id."""
         created = datetime.now(UTC).isoformat(timespec="seconds")
         with db:
             row = (text, json.dumps(list(tags)), created)
-            kept = db.execute("INSERT INTO notes (text, tags, created) VALUES (?, ?, ?)", row)
-        return f"kept as note {kept.lastrowid}"
+            inserted = db.execute("INSERT INTO notes (text, tags, created) VALUES (?, ?, ?)", row)
+        return f"kept as note {inserted.lastrowid}"
 
     @server.tool(annotations=READS)
     async def search(
-        words: Annotated[str, Field(description="Words that all occur in text or tags; empty for any note.")],
-        limit: Annotated[int, Field(ge=1, le=100, description="The most notes to give.")] = 10,
+        words: Annotated[
+            str, Field(description="Words that must all occur in the text or tags; empty for all notes.")
+        ],
+        limit: Annotated[int, Field(ge=1, le=100, description="Maximum number of notes to return.")] = 10,
     ) -> Found:
-        """Find notes, the newest first. Archived ones are left out unless "archived" is among the words."""
+        """Find notes, newest first. Skips archived notes unless "archived" is among the words."""
         return Found(notes=list(islice(_matching(db, words), limit)))
 
     @server.tool(annotations=FORGETS, structured_output=False)
     async def forget(
-        id: Annotated[int, Field(ge=1, lt=2**53, description="The id of the note, as search gives it.")],  # noqa: A002 - its public name
+        id: Annotated[int, Field(ge=1, lt=2**53, description="The id of the note, as returned by search.")],  # noqa: A002 - its public name
     ) -> str:
-        """Delete a note for good."""
+        """Delete a note permanently."""
         with db:
-            gone = db.execute("DELETE FROM notes WHERE id = ?", (id,)).rowcount
-        if not gone:
-            raise ToolError(f"there is no note {id} (any more); search gives the ids there are")
+            deleted = db.execute("DELETE FROM notes WHERE id = ?", (id,)).rowcount
+        if not deleted:
+            raise ToolError(f"there is no note {id}; call search to find existing ids")
         return f"forgot note {id}"
 
 
@@ -109,25 +113,25 @@ def _archive_tools(server: MCPServer, db: sqlite3.Connection) -> None:
     is_open = False
 
     async def archive(
-        before: Annotated[str, Field(description="An ISO date or time; UTC unless it says otherwise.")],
+        before: Annotated[str, Field(description="An ISO date or time; UTC unless it has an offset.")],
     ) -> str:
-        """Put away all notes made before a date: search no longer gives them unless asked for "archived"."""
+        """Archive all notes created before a date: search skips them unless asked for "archived"."""
         with db:
-            put_away = db.execute(
-                "UPDATE notes SET archived = 1 WHERE archived = 0 AND created < ?", (_moment(before),)
+            updated = db.execute(
+                "UPDATE notes SET archived = 1 WHERE archived = 0 AND created < ?", (_utc(before),)
             )
-        return f"archived {put_away.rowcount} notes"
+        return f"archived {updated.rowcount} notes"
 
     @server.tool(annotations=REPEATABLE, structured_output=False)
     async def open_archive(ctx: Context) -> str:
         """Open the archive: a new tool, archive, appears."""
         nonlocal is_open
         if is_open:
-            return "the archive is open already"
+            return "the archive is already open"
         is_open = True
         server.add_tool(archive, annotations=REPEATABLE, structured_output=False)
-        await ctx.notify_tools_changed()  # the modern era: to whoever listens
-        await ctx.session.send_tool_list_changed()  # the legacy era: to whoever called
+        await ctx.notify_tools_changed()  # the modern protocol: to all subscribers
+        await ctx.session.send_tool_list_changed()  # the legacy protocol: to the caller
         return "the archive is open: there is a new tool, archive"
 
 
@@ -136,35 +140,35 @@ def _matching(db: sqlite3.Connection, words: str) -> Iterator[Note]:
     rows = db.execute("SELECT id, text, tags, created, archived FROM notes ORDER BY id DESC")
     for key, text, tags, created, archived in rows:
         note = Note(id=key, text=text, tags=json.loads(tags) + [ARCHIVED] * archived, created=created)
-        hay = " ".join([text, *note.tags]).casefold()
-        if all(word in hay for word in wanted) and (not archived or ARCHIVED in wanted):
+        haystack = " ".join([text, *note.tags]).casefold()
+        if all(word in haystack for word in wanted) and (not archived or ARCHIVED in wanted):
             yield note
 
 
-def _moment(text: str) -> str:
-    """The time as notes carry it, so that the two compare as texts."""
+def _utc(text: str) -> str:
+    """The time in the format of stored notes, so that they compare as strings."""
     try:
         moment = datetime.fromisoformat(text)
         moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ToolError(f"{text!r} is no ISO date or time; give it like 2026-01-31") from None
+        raise ToolError(f"{text!r} is not an ISO date or time; use a format like 2026-01-31") from None
     return moment.isoformat(timespec="seconds")
 
 
 def main() -> None:
-    """Serve the notes that the command line names."""
+    """Serve the notes given on the command line."""
     parser = command_line("notes", __doc__)
     parser.add_argument(
         "--db",
         metavar="PATH",
         default=os.environ.get("NOTES_DB") or ":memory:",
-        help="the file that keeps the notes (default: $NOTES_DB, else memory)",
+        help="the file to store notes in (default: $NOTES_DB, otherwise memory)",
     )
     options = parser.parse_args()
     try:
-        db = opened(options.db)
+        db = open_notes(options.db)
     except sqlite3.Error as error:
-        parser.error(f"cannot keep notes in {options.db!r}: {error}")
+        parser.error(f"cannot store notes in {options.db!r}: {error}")
     with closing(db):
         serve(notes_server(db), options.http)
 

@@ -1,4 +1,4 @@
-"""Pictures: bar charts and swatches as PNG, drawn with nothing but the standard library."""
+"""Bar charts and color swatches as PNG images, drawn with the standard library only."""
 
 import struct
 import zlib
@@ -26,19 +26,19 @@ Side = Annotated[int, Field(ge=32, le=2000, description="In pixels.")]
 
 
 class Canvas:
-    """A picture of one color, to draw on."""
+    """An image of one color, to draw on."""
 
     def __init__(self, width: int, height: int, color: Color) -> None:
         self._width = width
         self._rows = [bytearray(bytes(color) * width) for _ in range(height)]
 
     def fill(self, columns: range, rows: range, color: Color) -> None:
-        """Color a rectangle."""
+        """Fill a rectangle."""
         for row in rows:
             self._rows[row][columns.start * 3 : columns.stop * 3] = bytes(color) * len(columns)
 
     def png(self) -> bytes:
-        """The picture as a PNG file: 8 bits a channel, RGB, no row filter."""
+        """The image as a PNG file: 8 bits per channel, RGB, no row filter."""
         header = struct.pack(">IIBBBBB", self._width, len(self._rows), 8, 2, 0, 0, 0)
         pixels = zlib.compress(b"".join(b"\0" + row for row in self._rows))
         chunks = (_chunk(b"IHDR", header), _chunk(b"IDAT", pixels), _chunk(b"IEND", b""))
@@ -50,7 +50,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def bar_chart(values: Sequence[float], width: int, height: int) -> bytes:
-    """Bars from left to right, those below zero in red; the grey line is zero. As PNG."""
+    """A PNG of bars from left to right, negative ones in red; the gray line is zero."""
     canvas = Canvas(width, height, PAPER)
     top, bottom = max(0.0, *values), min(0.0, *values)
     inner_width, inner_height = width - 2 * MARGIN, height - 2 * MARGIN
@@ -67,7 +67,7 @@ def bar_chart(values: Sequence[float], width: int, height: int) -> bytes:
 
 
 def pictures_server() -> MCPServer:
-    """A server that draws."""
+    """A server that draws images."""
     server: MCPServer = MCPServer("pictures", instructions="Draws PNG images.", log_level="WARNING")
 
     @server.tool(annotations=READS, structured_output=False)
@@ -76,29 +76,29 @@ def pictures_server() -> MCPServer:
         width: Side = 480,
         height: Side = 240,
     ) -> list[Image | str]:
-        """Draw numbers as a bar chart: a PNG image, and a line that says what it shows."""
+        """Draw numbers as a bar chart: a PNG image, and a line that describes it."""
         if width - 2 * MARGIN < len(values):
             needed = len(values) + 2 * MARGIN
-            raise ToolError(f"{len(values)} bars do not fit in a width of {width}; give {needed} or more")
-        said = f"bar chart of {len(values)} values from {min(values):g} to {max(values):g}"
-        picture = Image(data=bar_chart(values, width, height), format="png")
-        return [picture, f"{said}, {width} x {height} pixels"]
+            raise ToolError(f"{len(values)} bars do not fit in a width of {width}; use {needed} or more")
+        description = f"bar chart of {len(values)} values from {min(values):g} to {max(values):g}"
+        image = Image(data=bar_chart(values, width, height), format="png")
+        return [image, f"{description}, {width} x {height} pixels"]
 
     @server.tool(annotations=READS, structured_output=False)
     def swatch(
         color: Annotated[str, Field(pattern="^#[0-9a-fA-F]{6}$", description="As #rrggbb.")],
         size: Side = 64,
     ) -> list[Image | str]:
-        """Draw a square of one color: a PNG image, and a line that says what it shows."""
+        """Draw a square of one color: a PNG image, and a line that describes it."""
         red, green, blue = bytes.fromhex(color[1:])
-        picture = Image(data=Canvas(size, size, (red, green, blue)).png(), format="png")
-        return [picture, f"swatch of {color}, {size} x {size} pixels"]
+        image = Image(data=Canvas(size, size, (red, green, blue)).png(), format="png")
+        return [image, f"swatch of {color}, {size} x {size} pixels"]
 
     return server
 
 
 def main() -> None:
-    """Serve the pictures."""
+    """Serve the images."""
     serve(pictures_server(), command_line("pictures", __doc__).parse_args().http)
 
 

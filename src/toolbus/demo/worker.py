@@ -1,4 +1,4 @@
-"""Work that takes its time and says how far it is, and work that can fail."""
+"""Slow work that reports its progress, and work that can fail."""
 
 import warnings
 from collections import Counter
@@ -26,8 +26,8 @@ class WordCount(BaseModel):
     """How many words a text has."""
 
     words: int
-    distinct: int = Field(description="Different words, no matter their case.")
-    most_frequent: str = Field(description="The word that occurs most often; empty if there is none.")
+    distinct: int = Field(description="Distinct words, ignoring case.")
+    most_frequent: str = Field(description="The most frequent word; empty if there is none.")
 
 
 def worker_server() -> MCPServer:
@@ -39,13 +39,13 @@ def worker_server() -> MCPServer:
     @server.tool(annotations=READS)
     async def count_words(
         ctx: Context,
-        seconds: Annotated[float, Field(ge=0, le=600, description="How long to take over it.")] = 2,
-        text: Annotated[str, Field(description="The text whose words are counted.")] = SAMPLE,
+        seconds: Annotated[float, Field(ge=0, le=600, description="How long to take.")] = 2,
+        text: Annotated[str, Field(description="The text to count words in.")] = SAMPLE,
     ) -> WordCount:
-        """Count the words of a text, slowly, and report the progress on the way."""
+        """Count the words of a text slowly, and report progress."""
         words = [word.strip(".,;:!?\"'()").casefold() for word in text.split()]
         counted: Counter[str] = Counter()
-        await _logged(ctx, f"counting {len(words)} words in {seconds:g} s")
+        await _log(ctx, f"counting {len(words)} words in {seconds:g} s")
         await ctx.report_progress(0, STEPS, f"0 of {len(words)} words")
         for step in range(STEPS):
             await anyio.sleep(seconds / STEPS)
@@ -57,19 +57,19 @@ def worker_server() -> MCPServer:
     @server.tool(annotations=READS, structured_output=False)
     def divide(
         a: Annotated[Number, Field(description="The number to divide.")],
-        b: Annotated[Number, Field(description="What to divide it by; not 0.")],
+        b: Annotated[Number, Field(description="The number to divide by; not 0.")],
     ) -> str:
         """Divide a by b. Fails if b is 0."""
         if b == 0:
-            raise ToolError(f"cannot divide {a:g} by 0; give a b that is not 0")
+            raise ToolError(f"cannot divide {a:g} by 0; pass a b other than 0")
         return f"{a / b:g}"
 
     return server
 
 
-async def _logged(ctx: Context, message: str) -> None:
+async def _log(ctx: Context, message: str) -> None:
     with warnings.catch_warnings():
-        # Deprecated with 2026-07-28, but what clients before it know.
+        # Deprecated since 2026-07-28, but older clients expect it.
         warnings.simplefilter("ignore", MCPDeprecationWarning)
         await ctx.info(message, logger_name="worker")  # pyright: ignore[reportDeprecated] - see above
 

@@ -1,6 +1,6 @@
-"""toolbus inside a host: as an extension with a manifest, or filling the registry of an engine.
+"""toolbus inside a host application: as an extension with a manifest, or filling a tool registry.
 
-Names are loaded when first used: an engine needs none of what the extension needs.
+Names are imported on first use: a registry does not need the dependencies of the extension.
 """
 
 from importlib import import_module
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from toolbus.extension.entrypoint import Extension, load_extension
     from toolbus.extension.manifest import Manifest, load_manifest
 
-_HOMES = {
+_MODULES = {
     "Extension": "entrypoint",
     "Manifest": "manifest",
     "McpBridgeExtension": "bridge",
@@ -32,9 +32,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'toolbus.extension' has no attribute {name!r}")
-    value = getattr(import_module(f"toolbus.extension.{_HOMES[name]}"), name)
+    value = getattr(import_module(f"toolbus.extension.{_MODULES[name]}"), name)
     globals()[name] = value
     return value
 

@@ -1,13 +1,13 @@
-"""An extension that brings MCP servers to a host of the OpenAI Agents SDK: N servers, one manifest, no code.
+"""An extension that adds MCP servers to a host built on the OpenAI Agents SDK, from one manifest.
 
-    initialize(context)   read and check the manifest, look for its secrets; nothing is connected
-    start()               connect to all servers; one that fails hurts only itself
-    get_tools()           what they offer, as function tools; nothing before `start` and after `stop`
-    get_context()         the text of the resources that the manifest chooses
-    health_check()        whether every server that should be up is
-    stop()                disconnect; calls under way end
+    initialize(context)   read and check the manifest and its secrets; connects to nothing
+    start()               connect to all servers; one that fails does not affect the others
+    get_tools()           their tools as function tools; empty before `start` and after `stop`
+    get_context()         the text of the resources that the manifest selects
+    health_check()        whether every server that should be up is up
+    stop()                disconnect; calls in flight end
 
-The host may stop and start it again, and initialise it anew.
+The host may stop and start it again, and initialize it again.
 """
 
 import asyncio
@@ -16,34 +16,36 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from toolbus.adapters.openai_agents import FunctionTool, function_tool
-from toolbus.adapters.tool_list import Offer
+from toolbus.adapters.tool_list import ToolList
 from toolbus.bus.context import ContextProvider
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, resolved
 from toolbus.core.errors import BusClosed, ConfigError, SecretMissing, ToolbusError
 from toolbus.core.interactions import NOBODY, Interactions
 from toolbus.core.records import Health, ServerStatus
-from toolbus.extension.host import HostEvents, get_secret_of, manifest_of, publish_of
-from toolbus.extension.manifest import Source, bridge_config, load_manifest
+from toolbus.extension.host import EventPublisher, get_secret_of, manifest_of, publish_of
+from toolbus.extension.manifest import ManifestSource, bridge_config, load_manifest
 
 logger = logging.getLogger("toolbus")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
-    """What `initialize` settled."""
+    """The result of `initialize`."""
 
     config: BusConfig
     skipped: Mapping[str, ToolbusError] = field(default_factory=dict[str, ToolbusError])
     get_secret: GetSecret | None = None
-    events: HostEvents | None = None
+    events: EventPublisher | None = None
 
 
 class McpBridgeExtension:
-    """MCP servers as an extension, from a manifest: its path, its content, or what the context carries."""
+    """MCP servers as an extension, from a manifest: its path, its content, or the one in the context."""
 
-    def __init__(self, manifest: Source | None = None, *, interactions: Interactions = NOBODY) -> None:
-        """`interactions` answer what the servers ask: a person, a model, folders."""
+    def __init__(
+        self, manifest: ManifestSource | None = None, *, interactions: Interactions = NOBODY
+    ) -> None:
+        """`interactions` handle the requests of servers: questions, sampling, roots."""
         self._source = manifest
         self._interactions = interactions
         self._plan: Plan | None = None
@@ -58,15 +60,15 @@ class McpBridgeExtension:
         manifest = manifest_of(context) if self._source is None else load_manifest(self._source)
         plan = Plan(config=BusConfig())
         if manifest.enabled:
-            wanted = bridge_config(manifest)
+            config = bridge_config(manifest)
             get_secret = get_secret_of(context)
             publish = publish_of(context)
-            skipped = await _without_secret(wanted, Secrets(get_secret, wanted.folder))
+            skipped = await _missing_secrets(config, Secrets(get_secret, config.folder))
             plan = Plan(
-                config=_without(wanted, skipped),
+                config=_without(config, skipped),
                 skipped=skipped,
                 get_secret=get_secret,
-                events=None if publish is None else HostEvents(publish),
+                events=None if publish is None else EventPublisher(publish),
             )
         await self.stop()
         self._plan = plan
@@ -93,45 +95,45 @@ class McpBridgeExtension:
             raise
 
     def get_tools(self, server: str | None = None) -> list[FunctionTool]:
-        """The tools, `mcp_<alias>_<tool>`, as they are now; of one server, or of all."""
+        """The current tools, `mcp_<alias>_<tool>`, of one server or of all."""
         bus = self._running
-        return [] if bus is None else list(Offer(bus, function_tool, server, live=True))
+        return [] if bus is None else list(ToolList(bus, function_tool, server, live=True))
 
     async def get_context(self, *_: object, **__: object) -> str:
-        """The text of the resources under `config.context`; one that cannot be read is a warning.
+        """The text of the resources under `config.context`; one that cannot be read logs a warning.
 
-        What has not changed is not read again. Takes whatever the host hands to its context providers.
+        Unchanged resources are not read again. Accepts any arguments that the host passes.
         """
         return "" if self._running is None or self._context is None else await self._context.text()
 
     async def health_check(self) -> bool:
-        """Whether it runs and no server that should be up is down; one without its secret should not."""
+        """Whether it is running and every server is healthy, except those skipped for a missing secret."""
         health = await self.health()
         return self._running is not None and all(one.ok for one in health.values())
 
     async def health(self) -> dict[str, Health]:
-        """The answer of each server that should be up."""
+        """The health of each server that was not skipped."""
         bus = self._running
         if bus is None or self._plan is None:
             return {}
         try:
-            answers = await bus.health()
+            health = await bus.health()
         except BusClosed:  # stopped in the meantime
             return {}
-        return {alias: one for alias, one in answers.items() if alias not in self._plan.skipped}
+        return {alias: one for alias, one in health.items() if alias not in self._plan.skipped}
 
     @property
     def servers(self) -> dict[str, ServerStatus]:
-        """The state of every server, now; empty unless it runs."""
+        """The current state of every server; empty unless running."""
         return {} if self._running is None else self._running.servers
 
     @property
     def skipped(self) -> dict[str, str]:
-        """The servers that are left out for want of a secret, and which one."""
+        """The servers that were skipped because a secret is missing, and the reason."""
         return {} if self._plan is None else {a: str(error) for a, error in self._plan.skipped.items()}
 
     async def stop(self) -> None:
-        """Disconnect from all servers; calls under way end. Any number of times, also without a start."""
+        """Disconnect from all servers; calls in flight end. Safe to call repeatedly, even before `start`."""
         bus = self._bus
         if bus is None:
             return
@@ -146,19 +148,19 @@ class McpBridgeExtension:
         return self._bus if self._bus is not None and self._bus.running else None
 
 
-async def _without_secret(config: BusConfig, secrets: Secrets) -> dict[str, ToolbusError]:
-    """The servers that cannot be connected because a value they refer to is missing, or cannot be used."""
+async def _missing_secrets(config: BusConfig, secrets: Secrets) -> dict[str, ToolbusError]:
+    """The servers that cannot be connected because a value they refer to is missing or invalid."""
     servers = config.servers.values()
-    found = await asyncio.gather(*(_lacking(server, secrets) for server in servers))
-    lacking = {server.alias: error for server, error in zip(servers, found, strict=True) if error is not None}
-    for alias, error in lacking.items():
+    found = await asyncio.gather(*(_secret_error(server, secrets) for server in servers))
+    missing = {server.alias: error for server, error in zip(servers, found, strict=True) if error is not None}
+    for alias, error in missing.items():
         if config.servers[alias].required:
             raise error
         logger.warning("%s; the server is skipped", error)
-    return lacking
+    return missing
 
 
-async def _lacking(server: ServerConfig, secrets: Secrets) -> ToolbusError | None:
+async def _secret_error(server: ServerConfig, secrets: Secrets) -> ToolbusError | None:
     try:
         await resolved(server, secrets)
     except (SecretMissing, ConfigError) as error:
@@ -167,7 +169,7 @@ async def _lacking(server: ServerConfig, secrets: Secrets) -> ToolbusError | Non
 
 
 def _without(config: BusConfig, skipped: Mapping[str, object]) -> BusConfig:
-    # They stay on the bus, idle: the names of the other tools must not depend on a secret.
+    # They stay on the bus, unconnected: the names of other tools must not depend on a secret.
     servers = {
         alias: server.model_copy(update={"lazy": True}) if alias in skipped else server
         for alias, server in config.servers.items()

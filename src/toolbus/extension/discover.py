@@ -1,4 +1,4 @@
-"""One call for an engine that takes servers as it goes: connect one, and put its tools into a registry."""
+"""Connect one server at run time, and put its tools into a registry."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,13 +17,14 @@ async def discover_and_register(
     select: Callable[[ToolSpec], bool] | None = None,
     transform: Callable[[ToolSpec], ToolSpec | None] | None = None,
 ) -> None:
-    """Connect a server, in any dialect, and keep its tools in anything with `add_tool` until it is removed.
+    """Connect a server, and register its tools until it is removed.
 
-    `select` says which are wanted; `transform` changes one, or drops it by returning None. Raises
-    `ToolbusError` when there is no connection to be had; then the server is not on the bus.
+    The config may be in any dialect; the registry is any object with `add_tool`. `select` filters tools;
+    `transform` changes one, or drops it by returning None. Raises `ToolbusError` if the server cannot be
+    connected; it is not added to the bus then.
     """
 
-    def chosen(spec: ToolSpec) -> ToolSpec | None:
+    def transformed(spec: ToolSpec) -> ToolSpec | None:
         if select is not None and not select(spec):
             return None
         return spec if transform is None else transform(spec)
@@ -33,7 +34,7 @@ async def discover_and_register(
     try:
         if (failure := bus.failures.get(alias)) is not None:
             raise failure
-        bus.register_into(registry, servers=alias, transform=chosen)
+        bus.register_into(registry, servers=alias, transform=transformed)
     except BaseException:
         await bus.remove_server(alias)
         raise

@@ -1,4 +1,4 @@
-"""Make an extension from its manifest alone, or from the class that the manifest names."""
+"""Create an extension from its manifest, or from the class that the manifest names."""
 
 import sys
 from hashlib import sha256
@@ -16,7 +16,7 @@ from toolbus.extension.manifest import load_manifest
 
 @runtime_checkable
 class Extension(Protocol):
-    """What a host does with an extension."""
+    """The methods that a host calls on an extension."""
 
     async def initialize(self, context: Any, /) -> None: ...
 
@@ -30,51 +30,58 @@ class Extension(Protocol):
 
 
 def load_extension(source: str | Path) -> Extension:
-    """The extension of a manifest, or of the folder it is in; without an `entrypoint`, toolbus's own.
+    """Load the extension of a manifest, or of its folder; without an `entrypoint`, the built-in one.
 
-    An entrypoint `module:Class` is a file beside the manifest, else an installed module. Its class is made
-    with the manifest if it is a `McpBridgeExtension`, else without arguments.
+    In an entrypoint `module:Class`, the module is a file next to the manifest, or an installed module. The
+    class gets the manifest if it is a `McpBridgeExtension`, otherwise no arguments.
     """
-    if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+    if not isinstance(source, str | Path):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass anything
         given = type(source).__name__
-        raise TypeError(f"a manifest is loaded from its path, not a {given}; McpBridgeExtension takes others")
+        raise TypeError(
+            f"load_extension takes the path of a manifest, not a {given}; pass it to McpBridgeExtension"
+        )
     manifest = load_manifest(source)
     assert manifest.path is not None, "it was read from a file"
-    kind = McpBridgeExtension if manifest.entrypoint is None else _named(manifest.entrypoint, manifest.path)
-    made = kind(manifest.path) if issubclass(kind, McpBridgeExtension) else kind()
-    if not isinstance(made, Extension):
-        wanted = "initialize, start, stop, health_check and get_tools"
-        raise _wrong(manifest.path, f"{kind.__name__} is no extension: it needs {wanted}")
-    return made
+    extension_class = (
+        McpBridgeExtension if manifest.entrypoint is None else _load_class(manifest.entrypoint, manifest.path)
+    )
+    is_bridge = issubclass(extension_class, McpBridgeExtension)
+    extension = extension_class(manifest.path) if is_bridge else extension_class()
+    if not isinstance(extension, Extension):
+        methods = "initialize, start, stop, health_check and get_tools"
+        raise _entrypoint_error(
+            manifest.path, f"{extension_class.__name__} is not an extension; it needs {methods}"
+        )
+    return extension
 
 
-def _named(entrypoint: str, manifest: Path) -> type[Any]:
+def _load_class(entrypoint: str, manifest: Path) -> type[Any]:
     module_name, colon, class_name = entrypoint.partition(":")
     if not colon or not class_name or not all(map(str.isidentifier, module_name.split("."))):
-        raise _wrong(manifest, "expected 'module:Class'; leave it out to use toolbus's own extension")
-    module = _module(module_name, manifest)
+        raise _entrypoint_error(manifest, "expected 'module:Class'; remove it to use the built-in extension")
+    module = _load_module(module_name, manifest)
     found = getattr(module, class_name, None)
     if not isinstance(found, type):
         hint = near_miss(class_name, dir(module))
-        raise _wrong(manifest, f"module {module_name!r} has no class {class_name!r}{hint}")
+        raise _entrypoint_error(manifest, f"module {module_name!r} has no class {class_name!r}{hint}")
     return found
 
 
-def _module(name: str, manifest: Path) -> ModuleType:
+def _load_module(name: str, manifest: Path) -> ModuleType:
     file = manifest.parent.absolute().joinpath(*name.split(".")).with_suffix(".py")
     if file.is_file():
-        return _from_file(file)
+        return _load_file(file)
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise  # the module is there, and misses something itself
-        problem = f"there is no {file.name} beside the manifest, and no module {name!r} is installed"
-        raise _wrong(manifest, f"{problem}; leave it out to use toolbus's own extension") from error
+            raise  # the module exists, but an import inside it failed
+        problem = f"found neither {file.name} next to the manifest nor an installed module {name!r}"
+        raise _entrypoint_error(manifest, f"{problem}; remove it to use the built-in extension") from error
 
 
-def _from_file(file: Path) -> ModuleType:
-    # By its place: every extension has a `main`, and none may take the other's.
+def _load_file(file: Path) -> ModuleType:
+    # Named by its path: many extensions have a `main`, and they must not share one module.
     name = f"_toolbus_extension_{sha256(str(file).encode()).hexdigest()[:12]}"
     spec = spec_from_file_location(name, file)
     loader = spec and spec.loader
@@ -90,5 +97,5 @@ def _from_file(file: Path) -> ModuleType:
     return module
 
 
-def _wrong(manifest: Path, problem: str) -> ConfigError:
+def _entrypoint_error(manifest: Path, problem: str) -> ConfigError:
     return ConfigError(problem, file=str(manifest), key="entrypoint")

@@ -1,6 +1,6 @@
-"""What a host's context offers an extension: its manifest, secrets and an event bus.
+"""Read a host's context: its manifest, secrets and event bus.
 
-Hosts differ, so each is looked for by name, and each may be missing.
+Hosts differ, so each is looked up by name, and each may be missing.
 """
 
 import asyncio
@@ -18,20 +18,19 @@ from toolbus.core.records import JSON
 from toolbus.extension.manifest import Manifest, load_manifest
 
 Publish: TypeAlias = Callable[[str, Mapping[str, JSON]], Awaitable[object] | object]
-"""The host's way to tell an event: name and payload; plain or async."""
+"""The host's function to publish an event by name and payload; plain or async."""
 
 CALLED = "mcp.tool_called"
 FAILED = "mcp.tool_failed"
-TELLING_SECONDS = 5.0
-"""How long a stop waits for events that the host is still taking."""
+PUBLISH_TIMEOUT = 5.0
+"""Seconds that a stop waits for events that are still being published."""
 logger = logging.getLogger("toolbus")
 
 
 def manifest_of(context: object) -> Manifest:
     """The manifest from `context.manifest`, or from `context.config` alone.
 
-    Of a manifest that the host has read already only `config` and `enabled` are looked at: the rest is the
-    host's.
+    From a manifest that the host has already read, only `config` and `enabled` are used.
     """
     manifest: Any = getattr(context, "manifest", None)
     if isinstance(manifest, str | Path | Manifest):
@@ -44,7 +43,7 @@ def manifest_of(context: object) -> Manifest:
         found = {key: getattr(manifest, key, None) for key in ("config", "enabled")}
     if found["config"] is None:
         raise ConfigError(
-            "no manifest: give the extension a path or a mapping, or the context a `manifest` or `config`"
+            "no manifest; pass a path or a mapping to the extension, or set context.manifest or .config"
         )
     return load_manifest(found)
 
@@ -64,15 +63,15 @@ def publish_of(context: object) -> Publish | None:
     return None
 
 
-class HostEvents:
-    """Tells the host of every call that ended: `mcp.tool_called`, or `mcp.tool_failed` if it failed."""
+class EventPublisher:
+    """Publishes every ended call to the host: `mcp.tool_called`, or `mcp.tool_failed` if it failed."""
 
     def __init__(self, publish: Publish) -> None:
         self._publish = publish
-        self._under_way: set[asyncio.Future[object]] = set()
+        self._pending: set[asyncio.Future[object]] = set()
 
     def __call__(self, event: Event) -> None:
-        """Take an event of the bus; on its loop. A host that raises is logged by the bus."""
+        """Publish an event, on the loop of the bus, which logs an exception of the host."""
         if not isinstance(event, CallEnded):
             return
         payload = {
@@ -80,24 +79,24 @@ class HostEvents:
             "tool": event.tool,
             "name": event.name,
             "ms": round(event.elapsed_ms, 1),
-            # What a tool says of its failure is for the agent; it may quote what it was called with.
+            # Not the tool's own error text, which may quote the arguments.
             "error": (event.error or "the tool reported a failure") if event.is_error else None,
             "reason": event.reason,
         }
-        told = self._publish(FAILED if event.is_error else CALLED, payload)
-        if inspect.isawaitable(told):
-            taking = asyncio.ensure_future(told)
-            self._under_way.add(taking)
-            taking.add_done_callback(self._taken)
+        published = self._publish(FAILED if event.is_error else CALLED, payload)
+        if inspect.isawaitable(published):
+            task = asyncio.ensure_future(published)
+            self._pending.add(task)
+            task.add_done_callback(self._done)
 
     async def finish(self) -> None:
-        """Wait, within bounds, until the host has taken what it was told."""
-        if self._under_way:
-            _, late = await asyncio.wait(self._under_way, timeout=TELLING_SECONDS)
-            for taking in late:
-                taking.cancel()
+        """Wait until the host has received all events, up to `PUBLISH_TIMEOUT`."""
+        if self._pending:
+            _, late = await asyncio.wait(self._pending, timeout=PUBLISH_TIMEOUT)
+            for task in late:
+                task.cancel()
 
-    def _taken(self, taking: "asyncio.Future[object]") -> None:
-        self._under_way.discard(taking)
-        if not taking.cancelled() and (error := taking.exception()) is not None:
+    def _done(self, task: "asyncio.Future[object]") -> None:
+        self._pending.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("the host's event bus raised", exc_info=error)

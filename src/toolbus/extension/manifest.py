@@ -1,14 +1,14 @@
-"""A host's manifest: what an extension says of itself, and the servers under its `config`.
+"""An extension's manifest: its own fields, and the servers under its `config`.
 
     id: mcp
-    entrypoint: main:McpBridgeExtension     # may be left out
+    entrypoint: main:McpBridgeExtension     # optional
     config:
       servers: [{alias: files, transport: stdio, command: ...}]
       context: [{server: files, uri: "file:///today.md"}]
     enabled: true
 
-What is wrong is a ConfigError that names file, server and key; a word that nobody knows, with the nearest
-known one. A key that starts with `x-` is the user's own.
+Errors are ConfigErrors that name file, server and key, and suggest a known name for an unknown one. Keys that
+start with `x-` are ignored.
 """
 
 from collections.abc import Mapping
@@ -27,20 +27,20 @@ from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
 NAMING = "mcp_{server}_{tool}"
-"""How tools are called unless the manifest has a `naming` of its own."""
+"""How tools are named unless the manifest sets `naming`."""
 FILE_NAMES = ("manifest.yaml", "manifest.yml", "manifest.json")
 _CONFIG_KEYS = ("servers", *SETTINGS)
 
 
 class Manifest(ConfigModel):
-    """What a manifest says; its `config` is kept as written, and checked by `bridge_config`."""
+    """A manifest; its `config` is kept as written, and checked by `bridge_config`."""
 
     id: str = "mcp"
     name: str = ""
     version: str = ""
     description: str = ""
     entrypoint: str | None = None
-    """`module:Class`; none for toolbus's own extension."""
+    """`module:Class`; None for the built-in extension."""
     depends_on: Annotated[tuple[str, ...], Strict(False)] = ()
     uses_tools: Annotated[tuple[str, ...], Strict(False)] = ()
     setup_instructions: str = ""
@@ -50,12 +50,12 @@ class Manifest(ConfigModel):
     """The file it was read from."""
 
 
-Source: TypeAlias = str | Path | Mapping[str, JSON] | Manifest
-"""Where a manifest comes from: its file, the folder of that, or what is written in it."""
+ManifestSource: TypeAlias = str | Path | Mapping[str, JSON] | Manifest
+"""The file of a manifest, its folder, or its content."""
 
 
-def load_manifest(source: Source) -> Manifest:
-    """The manifest, its own keys checked; ConfigError says what is wrong."""
+def load_manifest(source: ManifestSource) -> Manifest:
+    """Read a manifest and check its own keys; raises ConfigError."""
     if isinstance(source, Manifest):
         return source
     path = None
@@ -66,7 +66,7 @@ def load_manifest(source: Source) -> Manifest:
 
 
 def bridge_config(manifest: Manifest) -> BusConfig:
-    """What the `config` of the manifest asks for; ConfigError says what is wrong."""
+    """The bus config of the manifest; raises ConfigError."""
     place = Location(file=None if manifest.path is None else str(manifest.path))
     config = manifest.config
     unknown = (key for key in config if key not in _CONFIG_KEYS and not str(key).startswith("x-"))
@@ -79,7 +79,7 @@ def bridge_config(manifest: Manifest) -> BusConfig:
 
 def _file(path: Path) -> Path:
     if not path.exists():
-        raise ConfigError("there is no such file or folder", file=str(path))
+        raise ConfigError("no such file or folder", file=str(path))
     if not path.is_dir():
         return path
     found = next((path / name for name in FILE_NAMES if (path / name).is_file()), None)
@@ -91,14 +91,14 @@ def _file(path: Path) -> Path:
 def _manifest(document: Mapping[JSON, JSON], path: Path | None) -> Manifest:
     place = Location(file=None if path is None else str(path))
     known = [name for name in Manifest.model_fields if name != "path"]
-    # A key that belongs one level lower is the likeliest slip.
-    anywhere = [*known, *(f"config.{key}" for key in _CONFIG_KEYS)]
+    # A common mistake is a key that belongs one level lower.
+    suggestions = [*known, *(f"config.{key}" for key in _CONFIG_KEYS)]
     fields: dict[str, JSON] = {}
     for key, value in document.items():
         if str(key).startswith("x-") or value is None:
             continue
         if key not in known:
-            raise place.unknown_key(key, anywhere)
+            raise place.unknown_key(key, suggestions)
         fields[str(key)] = place.mapping(value, "config") if key == "config" else value
     try:
         return Manifest(**fields, path=path)

@@ -4,6 +4,7 @@ import asyncio
 
 from rich.text import Text
 
+from toolbus.adapters.approval import Decision
 from toolbus.agent import ApprovalAsked
 from toolbus.cli.chat.backstage import Asked
 from toolbus.cli.chat.keyboard import Keyboard
@@ -25,8 +26,8 @@ class Asking:
         self._keyboard = keyboard
         self._always: set[tuple[str | None, str]] = set()
 
-    def word(self, asked: ApprovalAsked) -> bool | str:
-        """True, or why not; KeyboardInterrupt on Ctrl-C, which is a no as well."""
+    def decide(self, asked: ApprovalAsked) -> Decision:
+        """Ask whether the call may run; KeyboardInterrupt on Ctrl-C, which denies it too."""
         if (asked.server, asked.name) in self._always:
             return True
         if self._keyboard is None:

@@ -15,6 +15,7 @@ from threading import Thread
 from types import FrameType
 from typing import Any, TypeVar
 
+from toolbus.adapters.approval import Decision
 from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
 from toolbus.core.elicitation import Answer, Elicitation
 
@@ -205,9 +206,9 @@ class Turn:
         """What came out; raises what ended the run."""
         return _waited(self._work)
 
-    def settle(self, asked: ApprovalAsked, word: bool | str) -> None:
-        """Let a call run (True), or not, with the reason that the model is told."""
-        self._stage.tell(asked.approve if word is True else lambda: asked.deny(word or ""))
+    def settle(self, asked: ApprovalAsked, decision: Decision) -> None:
+        """Allow a call (True), or deny it, with the reason for the model."""
+        self._stage.tell(asked.approve if decision is True else lambda: asked.deny(decision or ""))
 
     def stop(self) -> None:
         """End it; calls under way are cancelled on their servers."""

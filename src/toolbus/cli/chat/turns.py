@@ -74,9 +74,9 @@ class Turns:
             self._view.hear(event)
             if isinstance(event, ApprovalAsked):
                 with turn.interrupts_all():
-                    word = self._asking.word(event)
-                turn.settle(event, word)
-                self._view.settled(event.id, allowed=word is True)
+                    decision = self._asking.decide(event)
+                turn.settle(event, decision)
+                self._view.settled(event.id, allowed=decision is True)
         return turn.result
 
 

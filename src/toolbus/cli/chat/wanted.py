@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
 
-Approval: TypeAlias = Literal["ask", "writes", "never"]
-"""Ask before every call, before all that are not marked read-only, or never."""
+from toolbus.adapters.approval import ApprovalMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,5 +12,5 @@ class Wanted:
 
     prompt: str | None = None
     model: str | None = None
-    approve: Approval = "writes"
+    approve: ApprovalMode = "writes"
     out: Path | None = None

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolbus.config.model import ServerConfig
+from toolbus.config.secrets.literals import literal_secrets
+from toolbus.config.secrets.lookup import Found, Missing, Secrets
 from toolbus.config.secrets.redact import Redactor, names_credential, proxy_secrets, shown_url, url_secrets
 from toolbus.config.secrets.reference import Reference, masked, parsed
 from toolbus.core.errors import ConfigError, SecretMissing

@@ -1,4 +1,4 @@
-"""Run a call as a model spelt it."""
+"""Run a model's tool call, and describe tools and results in a framework's metadata."""
 
 import base64
 import json
@@ -6,61 +6,61 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import cast
 
-from toolbus.adapters.media import is_picture
+from toolbus.adapters.media import is_common_image
 from toolbus.bus.tool import Tool
 from toolbus.core.records import JSON, Image, Text, ToolResult
 
 
-async def executed(tool: Tool, arguments: str | Mapping[str, JSON] | None) -> ToolResult:
-    """The result; also of arguments that are no JSON object, which is told to the model."""
-    given = parsed(arguments, tool)
+async def run_tool(tool: Tool, arguments: str | Mapping[str, JSON] | None) -> ToolResult:
+    """Run the tool; arguments that are not a JSON object return a failed result for the model."""
+    given = parse_arguments(arguments, tool)
     return given if isinstance(given, ToolResult) else await tool.execute(**given)
 
 
-def parsed(
+def parse_arguments(
     arguments: str | Mapping[str, JSON] | None, tool: Tool | None = None
 ) -> dict[str, JSON] | ToolResult:
-    """The arguments as a dict, or the result that tells the model what is wrong with them.
+    """The arguments as a dict, or a failed result that tells the model what is wrong with them.
 
-    With the tool that they are for, the latter is reported as a call that failed.
+    With `tool`, the failure is also reported as a failed call of that tool.
     """
     if not isinstance(arguments, str):
         return dict(arguments or {})
     try:
         given: JSON = json.loads(arguments or "{}") or {}
     except (ValueError, RecursionError) as error:
-        problem = f"the arguments are no valid JSON ({error}): {arguments[:200]}"
+        problem = f"the arguments are not valid JSON ({error}): {arguments[:200]}"
     else:
         if isinstance(given, dict):
             return cast(dict[str, JSON], given)
         problem = f"the arguments must be a JSON object, not {arguments[:200]}"
     if tool is not None:
-        # What the model wrote stays out of the events: it may hold secrets.
+        # Events do not carry the arguments: they may hold secrets.
         tool.report_unsent("not_json", "the arguments are not a JSON object; nothing was sent")
     return ToolResult.failure(problem)
 
 
-def facts(tool: Tool, result: ToolResult | None = None) -> dict[str, JSON]:
-    """What a framework's metadata holds about a tool, or about one result of it."""
-    about: dict[str, JSON] = {
+def tool_metadata(tool: Tool, result: ToolResult | None = None) -> dict[str, JSON]:
+    """Metadata about a tool, and about one of its results if given."""
+    metadata: dict[str, JSON] = {
         "server": tool.server,
         "tool": tool.origin.tool,
         "annotations": dict(tool.spec.annotations),
     }
-    return about if result is None else about | outcome(result)
+    return metadata if result is None else metadata | result_metadata(result)
 
 
-def outcome(result: ToolResult) -> dict[str, JSON]:
-    """What a framework's metadata holds about a result."""
+def result_metadata(result: ToolResult) -> dict[str, JSON]:
+    """Metadata about a result."""
     return {"is_error": result.is_error, "structured": result.structured, "meta": dict(result.meta)}
 
 
-def unseen(result: ToolResult) -> list[dict[str, JSON]]:
-    """The blocks of which a model gets a line at most, as plain values for a framework's metadata."""
+def hidden_blocks(result: ToolResult) -> list[dict[str, JSON]]:
+    """The blocks that a model sees at most as one line of text, as JSON values for metadata."""
     return [
         {"type": type(block).__name__, **{name: _json(value) for name, value in asdict(block).items()}}
         for block in result.content
-        if not isinstance(block, Text) and not (isinstance(block, Image) and is_picture(block))
+        if not isinstance(block, Text) and not (isinstance(block, Image) and is_common_image(block))
     ]
 
 

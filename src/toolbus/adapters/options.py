@@ -1,0 +1,27 @@
+"""Options that several adapters share."""
+
+from dataclasses import dataclass
+
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval
+from toolbus.adapters.media import AUDIO_TYPES, IMAGE_TYPES, Document, pdf_documents
+from toolbus.core.records import ToolResult
+from toolbus.shape import Dialect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdapterOptions:
+    """The dialect of tool definitions, which tools need approval, and which media the model accepts."""
+
+    dialect: Dialect = "openai"
+    approve: ApprovalRule[NeedsApproval] = "never"
+    audio: bool = False
+    files: bool = False
+
+    @property
+    def media_types(self) -> frozenset[str]:
+        """The MIME types of images and audio that the model accepts."""
+        return IMAGE_TYPES | AUDIO_TYPES if self.audio else IMAGE_TYPES
+
+    def documents(self, result: ToolResult) -> list[Document]:
+        """The PDFs of a result, if the model accepts files."""
+        return pdf_documents(result) if self.files else []

@@ -1,0 +1,156 @@
+"""The tools for a request to a model, and the replies to the calls in its response.
+
+For the providers' own packages, whose users write the loop themselves. Nothing here imports them: requests
+and replies are plain dicts, and responses are read field by field, as objects or dicts.
+"""
+
+import asyncio
+import inspect
+import json
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from toolbus.adapters.tool_calls import parse_arguments, run_tool
+from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, bus_of
+from toolbus.bus.tool import Tool
+from toolbus.core.errors import BusClosed, ToolNotFound
+from toolbus.core.records import JSON, Text, ToolResult
+
+T = TypeVar("T")
+R = TypeVar("R")
+Functions: TypeAlias = Mapping[str, Callable[..., Any]]
+"""Your own functions, plain or async, by the names the model knows."""
+logger = logging.getLogger("toolbus")
+_INCOMPLETE = "the response ended before the call was complete; it was not run"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestedCall:
+    """A call as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str | Mapping[str, JSON] | None = field(default=None, repr=False)
+    complete: bool = True
+    """False if the response ended within the call; it is not run then."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedCall:
+    """A call and its result; `tool` is None for your own function and for an unknown name."""
+
+    call: RequestedCall
+    tool: Tool | None
+    result: ToolResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderFormat(Generic[T, R]):
+    """How a provider's API writes tools, calls and replies."""
+
+    tool: Callable[[Tool], T]
+    name: Callable[[T], str]
+    calls: Callable[[object], list[RequestedCall]]
+    """Read the calls of a response; TypeError if it is not a response."""
+    replies: Callable[[Sequence[CompletedCall], object], list[R]]
+    """Write the replies to the calls of that response, at least one."""
+
+
+class Replies(list[R]):
+    """The next messages of the conversation, empty if nothing was called; `answers` holds full results."""
+
+    def __init__(self, replies: Iterable[R] = (), answers: Iterable[CompletedCall] = ()) -> None:
+        super().__init__(replies)
+        self.answers = tuple(answers)
+
+
+class ProviderTools(ToolList[T], Generic[T, R]):
+    """The tools for a request: a list that follows the catalog. `replies` runs the calls of the response."""
+
+    def __init__(
+        self, source: ToolSource, servers: Servers, provider: ProviderFormat[T, R], *, follow: bool
+    ) -> None:
+        self._provider = provider
+        self._by_name: dict[str, Tool] = {}
+        super().__init__(source, provider.tool, servers, follow=follow)
+
+    def refresh(self) -> None:
+        """Update the list in place; an unchanged tool stays the same object."""
+        super().refresh()
+        # A tool whose name the provider does not allow is known to it by another name.
+        self._by_name = {self._provider.name(item): tool for tool, item in self._converted.values()}
+
+    async def replies(self, response: object, own: Functions | None = None) -> Replies[R]:
+        """Run all calls of the response concurrently; failures are replies for the model.
+
+        Cancelling this cancels the calls on their servers. Only the tools of this list and the functions in
+        `own` are run.
+        """
+        calls = self._provider.calls(response)
+        if not calls:
+            return Replies()
+        answers = await asyncio.gather(*(self._run_call(call, own or {}) for call in calls))
+        return Replies(self._provider.replies(answers, response), answers)
+
+    def replies_sync(self, response: object, own: Functions | None = None) -> Replies[R]:
+        """Like `replies`, from a thread without an event loop; RuntimeError where it would deadlock."""
+        work = self.replies(response, own)
+        return bus_of(self._source).wait(work) if isinstance(self._source, Bus) else asyncio.run(work)
+
+    async def _run_call(self, call: RequestedCall, own: Functions) -> CompletedCall:
+        tool = self._by_name.get(call.name)
+        if not call.complete:
+            result = ToolResult.failure(_INCOMPLETE)
+            if tool is not None:
+                tool.report_unsent("not_json", _INCOMPLETE)
+        elif call.name in own:
+            tool, result = None, await _run_function(own[call.name], call)
+        elif tool is None:
+            result = self._unknown_tool(call.name, [*self._by_name, *own])
+        else:
+            result = await run_tool(tool, call.arguments)
+        return CompletedCall(call=call, tool=tool, result=result)
+
+    def _unknown_tool(self, name: str, known: list[str]) -> ToolResult:
+        error = str(ToolNotFound(name, known))
+        if isinstance(self._source, Bus):
+            with suppress(BusClosed):  # no one to report to
+                bus_of(self._source).report_unsent(name, "unknown_tool", error)
+        return ToolResult.failure(error)
+
+
+def field_of(value: object, name: str) -> JSON:
+    """A field of an object or a dict; None if it is missing."""
+    if isinstance(value, Mapping):
+        return value.get(name)  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]  JSON
+    return getattr(value, name, None)
+
+
+async def _run_function(function: Callable[..., Any], call: RequestedCall) -> ToolResult:
+    arguments = parse_arguments(call.arguments)
+    if isinstance(arguments, ToolResult):
+        return arguments
+    try:
+        if inspect.iscoroutinefunction(function):
+            value = await function(**arguments)
+        else:
+            # A plain function may block; in a thread it blocks neither the loop nor the other calls.
+            value = await asyncio.to_thread(_call, function, arguments)
+            value = await value if inspect.isawaitable(value) else value
+    except Exception as error:  # from the user's function: the model can act on it, and the log has the trace
+        logger.exception("%r raised", call.name)
+        return ToolResult(content=(Text(text=f"{type(error).__name__}: {error}"),), is_error=True)
+    if isinstance(value, ToolResult):
+        return value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return ToolResult(content=(Text(text=text),))
+
+
+def _call(function: Callable[..., Any], arguments: dict[str, JSON]) -> Any:
+    try:
+        return function(**arguments)
+    except StopIteration as error:  # a future cannot hold it, and would never be done
+        raise RuntimeError("StopIteration") from error
