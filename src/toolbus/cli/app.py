@@ -69,10 +69,10 @@ def root(
 def demo(
     settings: Settings,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep what the demo makes in this folder.")
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the demo's files in this folder.")
     ] = None,
 ) -> int:
-    """See it at work on servers of its own: no key, no network."""
+    """Run a demo on bundled servers; needs no API key or network."""
     from toolbus.cli.commands.demo import run
 
     return run(settings, out)
@@ -83,10 +83,10 @@ def demo(
 def trust(
     settings: Settings,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The config; by default the one that is found.")
+        Path | None, typer.Argument(metavar="FILE", help="Config file; default: the one toolbus finds.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Trust it without asking.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Do not trust it any more.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting it.")] = False,
 ) -> int:
     """Review a config and allow toolbus to use it."""
     from toolbus.cli.commands.trust import run
@@ -100,13 +100,12 @@ def tools(
     settings: Settings,
     servers: Servers = None,
     search: Annotated[
-        str | None, typer.Option("--search", metavar="WORDS", help="Only tools that have all these words.")
+        str | None,
+        typer.Option("--search", metavar="WORDS", help="Show only tools that match all these words."),
     ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show every argument and annotation, and what was changed.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show arguments, annotations and overrides.")] = False,
     cost: Annotated[
-        bool, typer.Option("--cost", help="Show what each tool costs a model, in tokens, largest first.")
+        bool, typer.Option("--cost", help="Show how many tokens each tool takes, highest first.")
     ] = False,
     wait: Annotated[
         float,
@@ -114,11 +113,11 @@ def tools(
             "--wait",
             metavar="SECONDS",
             show_default=False,
-            help="Keep trying servers that are down for up to this long.",
+            help="Wait up to this long for servers that are down.",
         ),
     ] = 0,
 ) -> int:
-    """List the servers and their tools."""
+    """List servers and their tools."""
     if cost:
         from toolbus.cli.commands.cost import run as run_cost
 
@@ -140,7 +139,7 @@ def call(
     out: Out = None,
     on_input: OnInput = "ask",
 ) -> int:
-    """Call a tool and print what it says; exit 1 if it says error."""
+    """Call a tool and print the result; exit 1 if the tool fails."""
     from toolbus.cli.commands.call import Wanted, run
     from toolbus.cli.input.arguments import given
 
@@ -155,15 +154,15 @@ def resume(
     file: Stored,
     words: ResumeWords = None,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Say yes: to an address, or to a form as it is by default.")
+        bool, typer.Option("--accept", help="Accept the URL, or submit the form with its defaults.")
     ] = False,
-    decline: Annotated[bool, typer.Option("--decline", help="Say no.")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Give no answer.")] = False,
+    decline: Annotated[bool, typer.Option("--decline", help="Decline the request.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel without answering.")] = False,
     timeout: Timeout = None,
     out: Out = None,
     on_input: OnInput = "ask",
 ) -> int:
-    """Go on with a call that waits for an answer.
+    """Resume a call that is waiting for an answer.
 
     \b
     toolbus call inn/book guest=Ann --on-input suspend > call.json
@@ -179,7 +178,7 @@ def resume(
 @app.command()
 @with_settings
 def resources(settings: Settings, servers: Servers = None) -> int:
-    """List what can be read, and the templates of what else can."""
+    """List resources and resource templates."""
     from toolbus.cli.commands.resources import run
 
     return run(settings, servers or [])
@@ -193,7 +192,7 @@ def read(
     words: ReadWords = None,
     out: OutFile = None,
 ) -> int:
-    """Read a resource: text to stdout as it is, a blob to a file.
+    """Read a resource; print text, save binary data with --out.
 
     toolbus read docs 'file:///{path}' path=README.md
     """
@@ -205,7 +204,7 @@ def read(
 @app.command()
 @with_settings
 def prompts(settings: Settings, servers: Servers = None) -> int:
-    """List the prompts and their arguments."""
+    """List prompts and their arguments."""
     from toolbus.cli.commands.prompts import run
 
     return run(settings, servers or [])
@@ -234,29 +233,29 @@ def chat(
     settings: Settings,
     prompt: Annotated[
         str | None,
-        typer.Argument(metavar="PROMPT", help="Answer this and end; text that is piped in comes after it."),
+        typer.Argument(metavar="PROMPT", help="Answer this prompt and exit; piped text is appended."),
     ] = None,
     model: Model = None,
     approve: Annotated[
         Literal["ask", "writes", "never"],
         typer.Option(
             "--approve",
-            help="Ask before every call, before all that are not marked read-only, or never. Without a "
-            "terminal to ask in, and with --json, what would be asked about is not run.",
+            help="Ask before every call, before calls to tools not marked read-only, or never. Without a "
+            "terminal, and with --json, calls that need approval are not run.",
         ),
     ] = "writes",
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Save images there; otherwise in a temporary folder."),
+        typer.Option("--out", metavar="DIR", help="Save images here; default: a temporary folder."),
     ] = None,
 ) -> int:
-    """Talk to a model that has the tools of your servers.
+    """Chat with a model that can use your servers' tools.
 
-    On a terminal a dialog; with PROMPT, or text piped in, one answer. The model's words go to stdout, and
-    only the final ones if that is no terminal. Needs pip install "toolbus[agent]".
+    Starts a dialog on a terminal; with PROMPT or piped text, prints one answer. The model's text goes to
+    stdout; if stdout is not a terminal, only the final answer. Requires pip install "toolbus[agent]".
 
-    With --json a document per line and event, not one in all: text, thinking, tool_called,
-    tool_progressed, tool_returned, approval_asked, and at last result, with text, usage and calls.
+    With --json, prints one document per event, each on its own line: text, thinking, tool_called,
+    tool_progressed, tool_returned, approval_asked, and finally result with text, usage and calls.
     """
     from toolbus.cli.chat.start import run
     from toolbus.cli.chat.wanted import Wanted
@@ -267,7 +266,7 @@ def chat(
 @app.command()
 @with_settings
 def check(settings: Settings, servers: Servers = None) -> int:
-    """Find out what is wrong with a server, and what to do."""
+    """Diagnose servers and suggest fixes."""
     from toolbus.cli.commands.check import run
 
     return run(settings, servers or [])
@@ -276,9 +275,9 @@ def check(settings: Settings, servers: Servers = None) -> int:
 @app.command()
 @with_settings
 def watch(settings: Settings, servers: Servers = None) -> int:
-    """Keep the servers up and show what happens, until Ctrl-C.
+    """Keep servers running and show events until Ctrl-C.
 
-    Follows changes of the config file: save it, and servers come and go.
+    Reloads the config when the file changes.
     """
     from toolbus.cli.commands.watch import run
 
@@ -289,7 +288,7 @@ def watch(settings: Settings, servers: Servers = None) -> int:
 @with_settings
 def init(
     settings: Settings,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> int:
     """Write a commented toolbus.yaml to start from."""
     from toolbus.cli.commands.init import run
@@ -302,12 +301,12 @@ def init(
 def import_(
     settings: Settings,
     source: Source = None,
-    write: Annotated[bool, typer.Option("--write", help="Write it; otherwise only show it.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Write the config; default: only show it.")] = False,
     with_secrets: Annotated[
-        bool, typer.Option("--with-secrets", help="With --write: put literal secrets into .env.")
+        bool, typer.Option("--with-secrets", help="With --write: copy literal secrets to .env.")
     ] = False,
 ) -> int:
-    """Take over the servers of an editor's or agent's config."""
+    """Import servers from an editor's or agent's config."""
     from toolbus.cli.commands.import_ import run
 
     return run(settings, source, write=write, with_secrets=with_secrets)
@@ -321,13 +320,13 @@ register(app)
 def config(
     settings: Settings,
     redacted: Annotated[
-        bool, typer.Option("--redacted", help="Fill in every ${...}, and show secrets as ***.")
+        bool, typer.Option("--redacted", help="Resolve every ${...}; show secrets as ***.")
     ] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of toolbus.yaml, for editors.")
     ] = False,
 ) -> int:
-    """Show the config as toolbus understands it; never a secret."""
+    """Show the config as toolbus reads it, without secrets."""
     from toolbus.cli.commands.config import print_schema, run
 
     return print_schema() if schema else run(settings, expanded=redacted)

@@ -21,28 +21,32 @@ def register(app: typer.Typer) -> None:
 
 def _add(
     settings: Settings,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call the server.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the server.")],
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="URL | -- COMMAND", help="Its URL; or after -- its command, with arguments."),
+        typer.Argument(
+            metavar="URL | -- COMMAND", help="The server's URL; or after --, its command and arguments."
+        ),
     ] = None,
     env: Annotated[
         list[str] | None,
-        typer.Option("--env", metavar="KEY=VALUE", help="A variable for the command; may be repeated."),
+        typer.Option("--env", metavar="KEY=VALUE", help="Environment variable for the command; repeatable."),
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", metavar="KEY=VALUE", help="A header for the URL; may be repeated."),
+        typer.Option("--header", metavar="KEY=VALUE", help="HTTP header for the URL; repeatable."),
     ] = None,
     transport: Annotated[
         str | None,
-        typer.Option("--transport", metavar="NAME", help="streamable-http or sse; by default from the URL."),
+        typer.Option(
+            "--transport", metavar="NAME", help="streamable-http or sse; default: based on the URL."
+        ),
     ] = None,
     cwd: Annotated[
-        str | None, typer.Option("--cwd", metavar="DIR", help="The folder that the command runs in.")
+        str | None, typer.Option("--cwd", metavar="DIR", help="Working directory of the command.")
     ] = None,
 ) -> int:
-    """Add a server to the config; without a config, start one.
+    """Add a server to the config; create the config if needed.
 
     \b
     toolbus add search https://example.com/mcp --header "Authorization=Bearer abc"
@@ -62,14 +66,14 @@ def _remove(settings: Settings, name: _Name) -> int:
 
 
 def _enable(settings: Settings, name: _Name) -> int:
-    """Switch a server of the config on."""
+    """Enable a server in the config."""
     from toolbus.cli.commands.edit import switch
 
     return switch(settings, name, on=True)
 
 
 def _disable(settings: Settings, name: _Name) -> int:
-    """Switch a server of the config off; it stays in the file."""
+    """Disable a server in the config without removing it."""
     from toolbus.cli.commands.edit import switch
 
     return switch(settings, name, on=False)

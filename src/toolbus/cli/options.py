@@ -39,7 +39,7 @@ def _shared(
     ctx: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="The config to use."),
+        typer.Option("--config", metavar="FILE", help="Config file to use."),
     ] = None,
     json: Annotated[
         bool,
@@ -53,11 +53,11 @@ def _shared(
             count=True,
             show_default=False,
             metavar="",
-            help="Show the log, -vv all of it.",
+            help="Show info logs; -vv for debug.",
         ),
     ] = 0,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Print without colours.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Disable colored output.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False,
 ) -> None:
     """Never called: its signature is what `with_settings` adds to a command."""
 

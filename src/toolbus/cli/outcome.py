@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from toolbus.cli.output.screen import escaped_json, visible
+from toolbus.cli.output.screen import escaped_json, visible, wrapped
 from toolbus.core.errors import (
     CallTimeout,
     ConfigError,
@@ -30,8 +30,13 @@ def told(error: BaseException, *, as_json: bool) -> int:
     message, code = _described(error)
     headline, details = message, error.details if isinstance(error, Usage) else ()
     if isinstance(error, ConfigError) and len(error.mistakes) > 1:
-        headline, details = f"{len(error.mistakes)} mistakes in the config:", tuple(map(str, error.mistakes))
-    print("\n".join([f"toolbus: {visible(headline)}", *map(visible, details)]), file=sys.stderr)
+        headline, details = f"{len(error.mistakes)} errors in the config:", tuple(map(str, error.mistakes))
+    print(
+        wrapped(f"toolbus: {visible(headline)}", sys.stderr),
+        *map(visible, details),
+        sep="\n",
+        file=sys.stderr,
+    )
     if as_json:
         kind = (
             "Usage" if code == WRONG_USAGE and not isinstance(error, ToolbusError) else type(error).__name__
@@ -45,15 +50,15 @@ def _described(error: BaseException) -> tuple[str, int]:
         case ConfigError() | Usage() | ServerNotFound():
             return str(error), WRONG_USAGE
         case CallTimeout():
-            option = "--timeout, or " if error.what.startswith("tool ") else ""
-            return f"{error}; give it more time with {option}timeouts.call in the config", FAILED
+            option = "--timeout or " if error.what.startswith("tool ") else ""
+            return f"{error}; raise the limit with {option}timeouts.call in the config", FAILED
         case InputNeeded():
-            later = "; a server of the modern era can be answered later, too: --on-input suspend"
+            later = ", or answer later with --on-input suspend (modern servers only)"
             asked = f"server {error.server!r}: {error.what} {error.asked}; run it on a terminal to answer"
             return asked + (later if error.what.startswith("tool ") else ""), FAILED
         case ToolNotFound(close_matches=[], likely=None):
-            reasons = ", and says why a server is down" if error.down else ""
-            return f"{error}; 'toolbus tools' lists them{reasons}", FAILED
+            reasons = " and see why a server is down" if error.down else ""
+            return f"{error}; run 'toolbus tools' to list them{reasons}", FAILED
         case ToolbusError():
             return str(error), FAILED
         case typer.TyperException():

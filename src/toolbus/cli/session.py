@@ -87,8 +87,8 @@ def _no_config_told() -> Generator[None]:
             raise
         folder = str(Path.cwd())
         raise ConfigError(
-            f"no config in {folder!r} or above; write one with 'toolbus init', take over an editor's with "
-            "'toolbus import', name one with --config, or try 'toolbus demo'"
+            f"no config found in {folder!r} or its parents; create one with 'toolbus init', import an "
+            "editor's with 'toolbus import', pass one with --config, or try 'toolbus demo'"
         ) from None
 
 
@@ -97,9 +97,7 @@ def checked(config: BusConfig, servers: Iterable[str]) -> list[str]:
     wanted = list(dict.fromkeys(servers))
     for alias in wanted:
         if alias in config.disabled:
-            raise ConfigError(
-                f"disabled; 'toolbus enable {alias}' enables it", file=config.file, server=alias
-            )
+            raise ConfigError(f"disabled; run 'toolbus enable {alias}'", file=config.file, server=alias)
         if alias not in config.servers:
             raise ServerNotFound(alias, list(config.servers))
     if not config.servers:
@@ -109,8 +107,8 @@ def checked(config: BusConfig, servers: Iterable[str]) -> list[str]:
 
 def _nothing_in(config: BusConfig) -> str:
     if config.disabled:
-        return f"all its servers are disabled; 'toolbus enable {config.disabled[0]}' enables one"
-    return "it has no servers; add one with 'toolbus add'"
+        return f"all servers are disabled; run 'toolbus enable {config.disabled[0]}'"
+    return "no servers configured; add one with 'toolbus add'"
 
 
 @asynccontextmanager

@@ -13,8 +13,8 @@ from toolbus.cli.output.screen import Screen, escaped_json, one_line
 
 QUESTION = "run it? [y]es, [n]o, [a]lways in this chat: "
 ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
-NOBODY = "there is no terminal to ask the user in"
-STOPS = "Ctrl-C stops the turn"
+NOBODY = "there is no terminal to ask for approval"
+STOPS = "Ctrl-C to stop the turn"
 
 
 class Asking:
@@ -30,7 +30,7 @@ class Asking:
         if (asked.server, asked.name) in self._always:
             return True
         if self._keyboard is None:
-            self._screen.note(f"{asked.name} was not run: {NOBODY}; '--approve never' lets it run unasked")
+            self._screen.note(f"{asked.name} was not run: {NOBODY}; allow it with --approve never")
             return NOBODY
         self._show(asked)
         while True:

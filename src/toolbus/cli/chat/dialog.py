@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
 INTERRUPTED = 130
-HINT = "Ctrl-C again, or /quit, ends the chat"
+HINT = "press Ctrl-C again, or type /quit, to quit"
 
 
 class Quit(Exception):
@@ -50,21 +50,21 @@ class Dialog:
         self._model = ""
         self._own_files: set[Path] = set()
         self._commands: dict[str, tuple[str, Callable[[str], None]]] = {
-            "/tools": ("the servers and their tools", self._tools),
-            "/servers": ("the servers, and how they are", self._servers),
-            "/model": ("NAME: go on with another model", self._other_model),
-            "/clear": ("forget what was said", self._clear),
-            "/save": ("FILE: write the conversation to a file, as JSON", self._save),
-            "/load": ("FILE: go on from a conversation that was saved", self._load),
-            "/help": ("this list", self._help),
-            "/quit": ("end the chat; so does Ctrl-D", self._quit),
+            "/tools": ("list servers and their tools", self._tools),
+            "/servers": ("list servers and their state", self._servers),
+            "/model": ("NAME: switch to another model", self._other_model),
+            "/clear": ("clear the conversation", self._clear),
+            "/save": ("FILE: save the conversation as JSON", self._save),
+            "/load": ("FILE: load a saved conversation", self._load),
+            "/help": ("show this list", self._help),
+            "/quit": ("quit; so does Ctrl-D", self._quit),
         }
 
     def run(self, model: str) -> int:
         """Until the end; gives the exit code."""
         self._model = model
-        tools, servers = len(self._bus.catalog), len(self._bus.servers)
-        self._screen.note(f"{model} with {tools} tools of {servers} servers; /help says what else there is")
+        tools, servers = counted(len(self._bus.catalog), "tool"), counted(len(self._bus.servers), "server")
+        self._screen.note(f"{model} with {tools} on {servers}; /help lists the commands")
         interrupted = False
         while True:
             try:
@@ -82,7 +82,7 @@ class Dialog:
                 interrupted = True
                 self._screen.note(f"\n{HINT}")
             except UnicodeDecodeError:
-                self._screen.note("that is no text in the terminal's encoding")
+                self._screen.note("that is not text in the terminal's encoding")
 
     def _obey(self, line: str) -> None:
         if not line.strip():
@@ -99,7 +99,7 @@ class Dialog:
         else:
             close = get_close_matches(word, [*self._commands, *prompts], n=1)
             meant = f"did you mean {close[0]}? " if close else ""
-            self._screen.note(f"no command {word!r}; {meant}/help lists them")
+            self._screen.note(f"unknown command {word!r}; {meant}/help lists the commands")
 
     def _use(self, prompt: Prompt, rest: str) -> None:
         """A prompt of a server; required arguments that are not given are asked for."""
@@ -117,9 +117,7 @@ class Dialog:
         try:
             take()
         except KeyboardInterrupt:
-            self._screen.note(
-                "stopped; what was said in this turn is forgotten, what tools did is not undone"
-            )
+            self._screen.note("stopped; this turn is forgotten, but what tools did is not undone")
         except BrokenPipeError:
             raise  # nobody reads the answers any more
         except Exception as error:  # the edge of a turn: the person decides how to go on
@@ -137,7 +135,7 @@ class Dialog:
 
     def _other_model(self, rest: str) -> None:
         if not rest:
-            self._screen.note(f"{self._model}; /model NAME goes on with another one")
+            self._screen.note(f"{self._model}; switch with /model NAME")
             return
         try:
             self._change_model(rest)
@@ -145,11 +143,11 @@ class Dialog:
             told(error, as_json=False)
             return
         self._model = shown(rest)
-        self._screen.note(f"going on with {self._model}")
+        self._screen.note(f"switched to {self._model}")
 
     def _clear(self, rest: str) -> None:
         self._turns.agent.clear()
-        self._screen.note("what was said is forgotten; what tools did is not undone")
+        self._screen.note("conversation cleared; what tools did is not undone")
 
     def _named_file(self, command: str, rest: str) -> Path | None:
         try:
@@ -158,7 +156,7 @@ class Dialog:
             words = []
         if len(words) == 1:
             return Path(words[0]).expanduser()
-        self._screen.note(f"{command} FILE: name one file, in quotes if there are spaces in it")
+        self._screen.note(f"{command} FILE: pass one file name, in quotes if it has spaces")
         return None
 
     def _load(self, rest: str) -> None:
@@ -170,18 +168,18 @@ class Dialog:
         except OSError as error:
             self._screen.note(f"not loaded: {error.strerror or error}: {str(path)!r}")
         except ValueError:
-            self._screen.note(f"not loaded: {str(path)!r} holds no conversation; /save writes one")
+            self._screen.note(f"not loaded: {str(path)!r} is not a saved conversation; /save writes one")
         else:
             self._own_files.add(path)
             count = counted(len(self._turns.agent.history), "message")
-            self._screen.note(f"going on from {count} of {path}")
+            self._screen.note(f"loaded {count} from {path}")
 
     def _save(self, rest: str) -> None:
         path = self._named_file("/save", rest)
         if path is None:
             return
         if path.exists() and path not in self._own_files:
-            self._screen.note(f"{str(path)!r} is there already; name another file")
+            self._screen.note(f"{str(path)!r} already exists; pass another file")
             return
         try:
             self._turns.agent.save(path)
@@ -196,7 +194,7 @@ class Dialog:
             self._screen.note(f"  {name:9} {about}")
         for line in described(by_command(self._bus.prompts(), self._commands)):
             self._screen.note(f"  {line}")
-        self._screen.note("Ctrl-C stops a turn. A line that begins with a space is never a command.")
+        self._screen.note("Ctrl-C stops a turn. A line that starts with a space is never a command.")
 
     def _quit(self, rest: str) -> None:
         raise Quit

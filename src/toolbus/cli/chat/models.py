@@ -62,9 +62,9 @@ class NoModel(ToolbusError):
     def __init__(self) -> None:
         places = ", ".join(f"{name} at {urlsplit(url).netloc}" for name, url in LOCAL.items())
         super().__init__(
-            f"no model to chat with: none of {', '.join(KEYS)} is set, and no local server answers "
-            f"({places}); set a key in the environment or in a .env beside the config, start a server, "
-            "or name a model: --model openai:gpt-5.1"
+            f"no model found: none of {', '.join(KEYS)} is set, and no local server responds ({places}); "
+            "set a key in the environment or in a .env beside the config, start a server, "
+            "or pass a model: --model openai:gpt-5.1"
         )
 
 
@@ -131,7 +131,7 @@ def advice(reason: str) -> str | None:
     """
     if missing := re.search(r"[Ss]et the `(\w+)` environment variable", reason):
         where = "in the environment or in a .env beside the config"
-        return f"{missing[1]} is not set; set it {where}, or name another model"
+        return f"{missing[1]} is not set; set it {where}, or pass another model"
     if needed := re.search(r"[Ii]nstall the `([\w-]+)` package.*(pip install \S+)`", reason):
         return f"needs the {needed[1]} package; {needed[2]}"
     if reason.startswith(("Unknown model", "Unknown provider")) and "Did you mean" not in reason:

@@ -17,7 +17,7 @@ def run(settings: Settings, wanted: Wanted) -> int:
     if wanted.out is not None and wanted.out.exists() and not wanted.out.is_dir():
         raise Usage(f"--out {str(wanted.out)!r} is a file; name a folder")
     if wanted.prompt is None and settings.json and _is_terminal():
-        raise Usage("--json is for one answer: give a prompt")
+        raise Usage("--json needs a prompt; pass one, or pipe it in")
     screen, config = Screen(settings), configured(settings)
     checked(config, ())
     prompt = _whole(wanted.prompt)
@@ -46,13 +46,13 @@ def _whole(prompt: str | None) -> str | None:
     """The prompt, and below it what is piped in; None on a terminal without either."""
     if _is_terminal():
         if prompt is not None and not prompt.strip():
-            raise Usage("the prompt is empty")
+            raise Usage("the prompt is empty; write one")
         return prompt
     try:
         piped = "" if sys.stdin is None else sys.stdin.buffer.read().decode()
     except UnicodeDecodeError:
-        raise Usage("what is piped in is no UTF-8 text") from None
+        raise Usage("the piped text is not UTF-8; convert it") from None
     whole = "\n\n".join(part.strip("\r\n") for part in (prompt or "", piped) if part.strip())
     if not whole:
-        raise Usage("nothing to answer: give a prompt, pipe text in, or run it on a terminal")
+        raise Usage("no prompt; pass one, pipe text in, or run it on a terminal")
     return whole

@@ -122,7 +122,7 @@ class Shown:
         """All went well."""
         self._end_line()
         if not result.text:
-            self._screen.note("(the model said nothing)")
+            self._screen.note("(the model returned no text)")
         elif self._words is None:
             print(cleaned(result.text), flush=True)
 

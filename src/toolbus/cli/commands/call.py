@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
@@ -20,8 +21,8 @@ from toolbus.cli.session import UNATTENDED, awaken, configured, opened
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolNotFound
-from toolbus.core.records import Progress, ToolResult, ToolSpec
-from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, may_name
+from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
+from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,7 @@ async def _called(settings: Settings, name: str, given: Given, wanted: Wanted) -
         spec = await bus.find(name)
         if spec.origin.server not in config.servers:
             await awaken(screen, bus, config)  # a tool of the bus itself, about all of them
+        _refuse_unknown(given.whole, spec)
         arguments = read(given, spec)
         began = time.perf_counter()
         with progress(screen, spec.name) as progressed:
@@ -105,10 +107,23 @@ def told(screen: Screen, spec: ToolSpec, result: ToolResult, out: Path | None, s
         )
     elif waiting is not None:
         print(waiting, flush=True)
-        screen.note(f"{result.pending}; go on with: toolbus resume FILE")
+        screen.note(f"{result.pending}; to answer, run: toolbus resume FILE")
     else:
         results.show(screen, result, files)
     return FAILED if result.is_error else 0
+
+
+def _refuse_unknown(arguments: Mapping[str, JSON], spec: ToolSpec) -> None:
+    """Raise `Usage` for a name in the JSON object that the tool's schema forbids."""
+    schema = spec.input_schema
+    if schema.get("additionalProperties") is not False or "patternProperties" in schema:
+        return
+    known, _ = declared(schema)
+    for name in arguments:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known) or 'none'}"
+            raise Usage(f"{name}: no such argument; {hint}")
 
 
 def _facts(spec: ToolSpec) -> dict[str, str]:
@@ -138,7 +153,7 @@ def _refuse_slip(config: BusConfig, name: str, listed: Mapping[str, Listing]) ->
         return
     known = [f"{alias}/{tool}" if "/" in name else public for alias, public, tool in tools]
     alike = [public for _, public, tool in tools if tool == name]
-    error = ToolNotFound(name, known + own, alike=alike, remark=" ('toolbus tools' lists them anew)")
+    error = ToolNotFound(name, known + own, alike=alike, remark=" (run 'toolbus tools' to refresh the list)")
     if error.close_matches:
         raise error
 

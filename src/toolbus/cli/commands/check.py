@@ -34,14 +34,14 @@ STYLES: dict[Severity, tuple[str, str]] = {
 """How each is called on the screen, and in which style: nothing needs to be done about a note."""
 # What to do where the error itself does not say it, by the phase that failed.
 NEXT = {
-    "configure": "correct its entry in the config",
-    "spawn": "correct command, args or cwd in the config",
-    "connect": "is it running, and is the address right?",
-    "handshake": "is it an MCP server? Look at what it says when run by hand",
-    "list": "raise timeouts.list, or tell the author of the server",
-    "call": "try again",
+    "configure": "fix its entry in the config",
+    "spawn": "fix command, args or cwd in the config",
+    "connect": "check that the server is running and the URL is right",
+    "handshake": "check that it is an MCP server: run the command by hand and read its output",
+    "list": "raise timeouts.list, or report it to the server's author",
+    "call": "retry",
 }
-NEXT_OF_URL = NEXT | {"handshake": "is it the URL of an MCP server?"}
+NEXT_OF_URL = NEXT | {"handshake": "check that this is the URL of an MCP server"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
         for warning in warnings
     ]
     if failure and any("standard output" in warning.message for warning in warnings):
-        fix = "it writes text to its standard output, where only messages belong: is it an MCP server?"
+        fix = "check that it is an MCP server: it prints text to standard output, which is for messages only"
         failure = [replace(failure[0], fix=fix)]
     renamed = _renamed(finding.tools, config, finding.config)
     found = dict.fromkeys([*failure, *warnings, *renamed, *_lost(finding.tools)])
@@ -163,38 +163,36 @@ def _failure(error: ToolbusError, config: ServerConfig) -> Problem:
             return Problem(
                 severity="error",
                 message=f"{error.phase} failed: {error.cause}",
-                fix=error.hint or ("see what it says on stderr" if error.stderr else following),
+                fix=error.hint or ("read its stderr output" if error.stderr else following),
                 stderr=error.stderr,
             )
         case ConfigError():
             message, _, fix = error.problem.partition("; ")
             where = f"{error.key}: " if error.key else ""
             return Problem(
-                severity="error", message=where + message, fix=fix or "correct its entry in the config"
+                severity="error", message=where + message, fix=fix or "fix its entry in the config"
             )
         case SecretMissing():
             message, _, fix = error.problem.partition("; ")
-            return Problem(
-                severity="error", message=message, fix=fix or "correct the reference in the config"
-            )
+            return Problem(severity="error", message=message, fix=fix or "fix the reference in the config")
         case _:
             message = getattr(error, "problem", None) or str(error)
-            return Problem(severity="error", message=message, fix="correct its entry in the config")
+            return Problem(severity="error", message=message, fix="fix its entry in the config")
 
 
 def _warning(event: Warned) -> Problem:
     if event.tool:
         message, fix = (
             f"tool {quoted(event.tool)}: {event.message}",
-            "tell the author of the server; the others work",
+            "report it to the server's author; its other tools work",
         )
     elif event.message.startswith("unknown key"):
         message, _, hint = event.message.partition("; ")
-        fix = hint or "nothing to do, unless it is misspelled"
+        fix = hint or "ignore it, unless it is misspelled"
     elif event.message.startswith("include:"):
-        message, fix = event.message, "correct the pattern: it is matched with the server's own names"
+        message, fix = event.message, "fix the pattern: it is matched against the server's own tool names"
     else:
-        message, fix = event.message, "tell the author of the server"
+        message, fix = event.message, "report it to the server's author"
     return Problem(severity="warning", message=message, fix=fix)
 
 
@@ -205,8 +203,8 @@ def _renamed(tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig)
         if spec.name != spelt(config.naming, word, spec.origin.tool):
             yield Problem(
                 severity="info",
-                message=f"tool {quoted(spec.origin.tool)} is called {spec.name!r}",
-                fix="nothing to do: models take 64 characters of A-Z a-z 0-9 _ - and no name twice",
+                message=f"tool {quoted(spec.origin.tool)} is exposed as {spec.name!r}",
+                fix="nothing to do: models accept unique names of up to 64 characters, A-Z a-z 0-9 _ -",
             )
 
 
@@ -221,7 +219,7 @@ def _lost(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
                 yield Problem(
                     severity="warning",
                     message=f"{dialect}: {spec.name} cannot be converted: {type(error).__name__}: {error}",
-                    fix="exclude it, or give it another schema with override",
+                    fix="exclude the tool, or replace its schema with override",
                 )
         for name, definition in found.items():
             losses = [loss for loss in definition.losses if loss.kind in LOSSY]
@@ -229,15 +227,15 @@ def _lost(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
                 reasons = "; ".join(dict.fromkeys(f"{loss.path or '/'}: {loss.what}" for loss in losses))
                 yield Problem(
                     severity="info",
-                    message=f"{dialect}: {name} loses something: {reasons}",
-                    fix="nothing to do: what the provider takes is sent",
+                    message=f"{dialect}: the schema of {name} is simplified: {reasons}",
+                    fix="nothing to do: the provider gets a schema it accepts",
                 )
         reworded = [name for name, definition in found.items() if definition.grade == "lossless"]
         if reworded and dialect != "openai-strict":
             yield Problem(
                 severity="info",
-                message=f"{dialect}: not taken as sent, put in other words: {', '.join(reworded)}",
-                fix="nothing to do: nothing is lost",
+                message=f"{dialect}: rewritten for this provider: {', '.join(reworded)}",
+                fix="nothing to do: the meaning is the same",
             )
 
 
@@ -260,18 +258,18 @@ def _json(finding: Finding) -> JSON:
 def _show_all(screen: Screen, findings: Sequence[Finding], file: str | None) -> None:
     for finding in findings:
         _show(screen, finding)
-    where = f" of {near(file)}" if file else ""
+    where = f" in {near(file)}" if file else ""
     down = sum(not finding.ok for finding in findings)
     up = len(findings) - down
     counts = ", ".join(f"{count} {word}" for count, word in ((up, "ready"), (down, "failed")) if count)
     warnings = sum(problem.severity == "warning" for finding in findings for problem in finding.problems)
     if down:
-        act, style = "act on the errors above", "bold red"
+        act, style = "fix the errors above", "bold red"
     elif warnings:
-        act, style = f"nothing you must do; {_count(warnings, 'warning')} above", "yellow"
+        act, style = f"nothing to fix; {_count(warnings, 'warning')} above", "yellow"
     else:
-        act, style = "nothing to do", "green"
-    screen.print(Text.assemble(f"{_count(len(findings), 'server')}{where}: {counts}; ", (act, style)))
+        act, style = "nothing to fix", "green"
+    screen.summary(Text.assemble(f"{_count(len(findings), 'server')}{where}: {counts}; ", (act, style)))
 
 
 def _show(screen: Screen, finding: Finding) -> None:
@@ -314,17 +312,17 @@ def _steps(finding: Finding) -> Iterator[tuple[str, str]]:
         )
         yield "process", "started"
     elif phase != "connect":
-        yield "address", "reached"
+        yield "URL", "reached"
         if status.state == "ready":
             sends = config.auth is not None or any(name.lower() == "authorization" for name in config.headers)
-            yield "authorisation", "accepted" if sends else "none sent, none asked for"
+            yield "authorization", "accepted" if sends else "none sent, none required"
     if status.protocol and status.state == "ready":
         yield "protocol", f"{status.protocol} ({status.era})"
     if finding.seconds is not None:
         stock = finding.inventory
         counted = f"{_count(len(stock.tools), 'tool')} on {_count(stock.pages, 'page')}"
         kept = "" if status.tools == len(stock.tools) else f", {status.tools} after include and exclude"
-        yield "list", f"{counted}{kept}, {finding.seconds:.2f} s after the start"
+        yield "list", f"{counted}{kept}, {finding.seconds:.2f} s after start"
 
 
 def _count(number: int, what: str) -> str:

@@ -35,7 +35,7 @@ async def _counted(settings: Settings, servers: Sequence[str], search: str | Non
         try:
             costs[spec.name] = _cost(spec)
         except Exception as error:  # a tool that cannot be converted does not cost the others
-            screen.note(f"left out: {spec.name}: {type(error).__name__}: {error}")
+            screen.note(f"skipped {spec.name}: {type(error).__name__}: {error}")
     owners = {spec.name: spec.origin.server for spec in found if spec.name in costs}
     by_server = {
         alias: _sum([cost for name, cost in costs.items() if owners[name] == alias])
@@ -66,8 +66,8 @@ def _sorted(costs: dict[str, dict[str, int]]) -> list[str]:
 def _show(screen: Screen, costs: dict[str, dict[str, int]], by_server: dict[str, dict[str, int]]) -> None:
     rows = [[Text("estimated tokens", style="dim"), *(Text(dialect, style="dim") for dialect in PROVIDERS)]]
     rows += [_row(name, costs[name], "cyan") for name in _sorted(costs)]
-    rows += [_row(f"all of {alias}", by_server[alias], "bold") for alias in _sorted(by_server)]
-    rows += [_row("all", _sum(list(costs.values())), "bold")]
+    rows += [_row(f"{alias} total", by_server[alias], "bold") for alias in _sorted(by_server)]
+    rows += [_row("total", _sum(list(costs.values())), "bold")]
     screen.rows(rows, indent=0)
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from toolbus.cli.commands.demo_agent import played
-from toolbus.cli.commands.tools import servers_json, show_server
+from toolbus.cli.commands.tools import counted, servers_json, show_server
 from toolbus.cli.options import Settings
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, one_line, visible
@@ -62,17 +62,15 @@ async def _shown(settings: Settings, out: Path | None) -> int:
         await _a_new_tool(show, bus)
         await _a_crash(show, bus, worker)
         await _mistakes(show, bus)
-        show.title("An agent on the same servers; there is no model here, a script plays its part")
+        show.title("An agent on the same servers; a script stands in for the model")
         show.report["calls"] += await played(screen, bus)
         show.quiet = True
     if screen.as_json:
         screen.json(show.report)
     me = "toolbus" if shutil.which("toolbus") else sys.argv[0]
-    kept = f"is in {out}" if out else "is removed (--out DIR keeps it)"
-    screen.print(Text(f"\nAll servers are stopped; what they made {kept}", style="dim"))
-    screen.print(
-        Text(f"Now yours: {me} init writes a config, {me} import takes over an editor's.", style="bold")
-    )
+    kept = f"are in {out}" if out else "were removed (keep them with --out DIR)"
+    screen.summary(Text(f"\nAll servers are stopped; their files {kept}", style="dim"))
+    screen.summary(Text(f"Next: {me} init writes a config, {me} import reads an editor's.", style="bold"))
     return 0
 
 
@@ -97,17 +95,17 @@ def _config(folder: Path, worker: str, pictures: str) -> BusConfig:
 
 
 async def _calls(show: "_Show", bus: "Toolbus", out: Path | None) -> None:
-    show.title("Calls, each to another server")
+    show.title("Calls to different servers")
     await show.call(bus, "notes_add", {"text": "buy tea", "tags": ["shop", "soon"]})
     await show.call(bus, "notes_search", {"words": "tea"})
     await show.call(bus, "files_read", {"path": "rain.txt"})
     await show.call(bus, "pictures_plot", {"values": [3, 1, 4, 1, 5, 9, 2, 6]}, out=out)
-    show.title("A tool that takes its time tells how far it is")
+    show.title("A slow tool reports its progress")
     await show.call(bus, "worker_count_words", {"seconds": 2})
 
 
 async def _a_new_tool(show: "_Show", bus: "Toolbus") -> None:
-    show.title("A tool appears while the bus is in use")
+    show.title("A server adds a tool at runtime")
     before = show.catalog_changes
     await show.call(bus, "notes_open_archive", {})
     await show.until(lambda: show.catalog_changes > before)
@@ -115,14 +113,14 @@ async def _a_new_tool(show: "_Show", bus: "Toolbus") -> None:
 
 
 async def _a_crash(show: "_Show", bus: "Toolbus", worker: "_WebServer") -> None:
-    show.title("A server is killed; a call made meanwhile waits until it is back")
+    show.title("A server is killed; a call waits until it is back")
     await worker.kill()
     await asyncio.gather(show.call(bus, "worker_divide", {"a": 42, "b": 6}), worker.start())
-    show.say(f"worker: back, restarted {bus.servers['worker'].restarts} time")
+    show.say(f"worker: back after {counted(bus.servers['worker'].restarts, 'restart')}")
 
 
 async def _mistakes(show: "_Show", bus: "Toolbus") -> None:
-    show.title("What goes wrong says so")
+    show.title("Errors say what to do")
     await show.call(bus, "worker_divide", {"a": 1, "b": 0})
     await show.call(bus, "notes_serch", {"words": "tea"})
 
@@ -163,7 +161,7 @@ class _Show:
             show_server(self._screen, alias, status, [s for s in bus.catalog if s.origin.server == alias])
 
     def title(self, text: str) -> None:
-        self._screen.print(Text(f"\n{text}", style="bold"))
+        self._screen.summary(Text(f"\n{text}", style="bold"))
 
     def say(self, text: str) -> None:
         self._screen.print(Text(f"  {visible(text)}", style="magenta"))
@@ -191,7 +189,7 @@ class _Show:
         files: results.Saved = {} if out is None else results.saved(result, out, name)
         results.show(self._screen, result, files)
         if steps:
-            self.say(f"progress was reported {steps} times in {time.perf_counter() - began:.1f} s")
+            self.say(f"progress reported {steps} times in {time.perf_counter() - began:.1f} s")
         self.report["calls"].append(
             {
                 "name": name,

@@ -27,7 +27,7 @@ async def played(screen: Screen, bus: "Toolbus") -> list[JSON]:
             from toolbus.agent import Agent, ToolCalled, ToolReturned
             from toolbus.testing import ScriptedModel, ToolCall
     except ExtraMissing:
-        screen.print(Text('  left out: it needs pydantic-ai; pip install "toolbus[agent]"', style="yellow"))
+        screen.print(Text('  skipped: it needs pydantic-ai; pip install "toolbus[agent]"', style="yellow"))
         return []
     from toolbus.cli.chat.view import shown_call
 

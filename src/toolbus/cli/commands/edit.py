@@ -71,7 +71,7 @@ def add(settings: Settings, name: str, wanted: Wanted) -> int:
     known = target.servers()
     if name in known:
         raise Usage(
-            f"{target.path} has a server {name!r} already; to replace it, first: "
+            f"{target.path} already has a server {name!r}; to replace it, first run: "
             f"toolbus remove {name}{_option(settings)}"
         )
     referred = (names_referred_to(entry) for entry in known.values() if is_mapping(entry))
@@ -86,9 +86,9 @@ def add(settings: Settings, name: str, wanted: Wanted) -> int:
         return 0
     screen.print(visible(f"added {name} to {target.path}; next: {step}{_option(settings)}"))
     for secret in secrets:
-        screen.note(f"{secret.key} is a secret; it is in {DOTENV} now, and ${{{secret.name}}} stands for it")
+        screen.note(f"{secret.key} is a secret; moved it to {DOTENV}, replaced by ${{{secret.name}}}")
     if secrets and (target.path.parent / ".git").exists():
-        screen.note(f"keep {DOTENV} out of version control: put it into .gitignore")
+        screen.note(f"add {DOTENV} to .gitignore to keep it out of version control")
     return 0
 
 
@@ -99,7 +99,7 @@ def remove(settings: Settings, name: str) -> int:
     try:
         after = without_server(target.text, target.path, name)
     except NotEditable as error:
-        raise Usage(f"{target.path} {error.problem}: take the entry {name!r} out") from None
+        raise Usage(f"{target.path} {error.problem}: remove the entry {name!r}") from None
     trusted = _save(screen, target, after)
     if screen.as_json:
         screen.json({"file": str(target.path), "server": name, "trusted": trusted})
@@ -116,7 +116,7 @@ def switch(settings: Settings, name: str, *, on: bool) -> int:
         after = with_switch(target.text, target.path, name, on=on)
     except NotEditable as error:
         flag = json.dumps({"disabled": not on})[1:-1]
-        raise Usage(f"{target.path} {error.problem}: put {flag} into the entry {name!r}") from None
+        raise Usage(f"{target.path} {error.problem}: set {flag} in the entry {name!r}") from None
     changed = after != target.text
     trusted = _save(screen, target, after) if changed else target.is_own
     word = "enabled" if on else "disabled"
@@ -125,17 +125,17 @@ def switch(settings: Settings, name: str, *, on: bool) -> int:
         screen.json({**facts, "trusted": trusted})
     else:
         done = f"{word} {name} in {target.path}"
-        screen.print(visible(done if changed else f"{name} is {word} in {target.path} already"))
+        screen.print(visible(done if changed else f"{name} is already {word} in {target.path}"))
     return 0
 
 
 def _entry(name: str, wanted: Wanted) -> dict[str, JSON]:
     """The server in our words; Usage or ConfigError if it cannot be one."""
     if not re.fullmatch(r"\w[\w.-]*", name):
-        raise Usage(f"{name!r} cannot be a server's name: use letters, digits, '_', '-' and '.'")
+        raise Usage(f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'")
     if not wanted.words:
         raise Usage(
-            f"neither a URL nor a command for {name!r}: toolbus add {name} https://..., "
+            f"missing a URL or a command for {name!r}; run toolbus add {name} https://..., "
             f"or toolbus add {name} -- COMMAND"
         )
     first, *rest = wanted.words
@@ -147,7 +147,7 @@ def _entry(name: str, wanted: Wanted) -> dict[str, JSON]:
 def _remote(name: str, url: str, rest: Sequence[str], wanted: Wanted) -> dict[str, JSON]:
     if rest:
         raise Usage(
-            f"{rest[0]!r}: a URL stands alone; a command comes after --: toolbus add {name} -- COMMAND"
+            f"unexpected {rest[0]!r} after the URL; to add a command, run toolbus add {name} -- COMMAND"
         )
     if wanted.env or wanted.cwd:
         raise Usage(f"{'--env' if wanted.env else '--cwd'} is for a command, not for a URL")
@@ -162,10 +162,10 @@ def _remote(name: str, url: str, rest: Sequence[str], wanted: Wanted) -> dict[st
 def _local(command: str, args: Sequence[str], wanted: Wanted) -> dict[str, JSON]:
     if wanted.headers or wanted.transport not in (None, "stdio"):
         option = "--header" if wanted.headers else "--transport"
-        raise Usage(f"{option} is for a URL, and {command!r} is none: it starts with https://")
+        raise Usage(f"{option} is for a URL, and {command!r} is not one; a URL starts with https://")
     is_host = not args and re.match(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?|[\w-]+:\d+)(?:/|$)", command)
     if is_host and shutil.which(command) is None and not Path(command).exists():
-        raise Usage(f"{command!r} is not a command here; a URL starts with http:// or https://")
+        raise Usage(f"{command!r} is not a command on this machine; a URL starts with http:// or https://")
     entry: dict[str, JSON] = {"command": command}
     if args:
         entry["args"] = list(args)
@@ -224,7 +224,7 @@ def _known(settings: Settings, name: str) -> _Target:
     servers = target.servers()
     if name not in servers:
         close = near_miss(name, servers)
-        listed = f"; it has {', '.join(servers)}" if servers else "; it has none"
+        listed = f"; known servers: {', '.join(servers) or 'none'}"
         raise Usage(f"no server {name!r} in {target.path}{close or listed}")
     return target
 
@@ -244,7 +244,7 @@ def _with(target: _Target, name: str, entry: Mapping[str, JSON]) -> str:
 def _save(screen: Screen, target: _Target, after: str, secrets: Sequence[Secret] = ()) -> bool:
     """Write the file and the secrets; whether the file is trusted then."""
     if _loads(target.text, target.path) is None and (problem := _loads(after, target.path)) is not None:
-        raise Usage(f"{target.path} would be wrong then: {problem}")
+        raise Usage(f"the change would make {target.path} invalid: {problem}")
     add_secrets(target.path.parent, secrets)
     save(target.path, after.encode())
     return target.is_own and trust_own(screen, target.path)

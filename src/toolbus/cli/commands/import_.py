@@ -46,9 +46,9 @@ def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bo
     screen = Screen(settings)
     target = settings.config or Path("toolbus.yaml")
     if target.suffix not in (".yaml", ".yml"):
-        raise Usage(f"{str(target)!r}: servers are added to a YAML file; name one with --config")
+        raise Usage(f"{str(target)!r}: not a YAML file; pass a .yaml file with --config")
     if with_secrets and not write:
-        raise Usage("--with-secrets does nothing without --write")
+        raise Usage("--with-secrets needs --write; add it")
     plan = _planned(_sources(source), target)
     written = write and bool(plan.servers or (with_secrets and plan.secrets))
     if written:
@@ -71,7 +71,7 @@ def _sources(source: str | None) -> list[Source]:
     found = found_files(source, home=Path.home(), folder=folder, platform=sys.platform)
     if not found:
         whose = "any of " + ", ".join(EDITORS) if source is None else EDITORS[source].title
-        raise Usage(f"no config of {whose} found here or in your home; name the file itself")
+        raise Usage(f"no config of {whose} found in this folder or your home; pass the path of the file")
     return found
 
 
@@ -84,15 +84,15 @@ def _planned(sources: Sequence[Source], target: Path) -> Plan:
     for source in sources:
         if target.is_file() and source.path.samefile(target):
             raise Usage(
-                f"{str(target)!r} is the file that servers are added to; 'toolbus config' shows it, "
-                "and --config names another file to copy it to"
+                f"{str(target)!r} is the file to import into; pass another one with --config, or run "
+                "'toolbus config' to show it"
             )
         try:
             found = imported(source, taken=taken)
         except ConfigError as error:
             if len(sources) == 1:
                 raise
-            plan.notes.append(f"left out: {error}")
+            plan.notes.append(f"skipped: {error}")
             continue
         plan.sources.append(source)
         _add(plan, found, there, env)
@@ -119,7 +119,7 @@ def _add(plan: Plan, found: Imported, there: Mapping[str, JSON], env: Mapping[st
             plan.secrets += secrets
             continue
         if there[name] != entry:
-            plan.notes.append(f"{name}: {plan.target} has a server of that name; it stays as it is")
+            plan.notes.append(f"{name}: {plan.target} already has a server of that name; kept it")
         plan.secrets += _missing(secrets, there[name], {*env, *(secret.name for secret in plan.secrets)})
 
 
@@ -131,14 +131,14 @@ def _settled(plan: Plan, alias: str, entry: Mapping[str, JSON], source: Source) 
         if name not in plan.claimed:
             if name != alias:
                 plan.notes.append(
-                    f"{alias}: {source.path} has another server of that name; it becomes {name}"
+                    f"{alias}: {source.path} has a different server of that name; imported as {name}"
                 )
             return name
         editor, known = plan.claimed[name]
         if {**known, "enabled": True} == {**entry, "enabled": True}:
             return None
         if editor == source.editor:  # what the project says of a name counts, not what the user does
-            plan.notes.append(f"{alias}: {source.path} has another server of that name; left out")
+            plan.notes.append(f"{alias}: {source.path} has a different server of that name; skipped")
             return None
     raise AssertionError("numbers do not end")
 
@@ -193,10 +193,10 @@ def _show(screen: Screen, plan: Plan, written: bool, with_secrets: bool) -> None
     for note in plan.notes:
         screen.note(note)
     for secret in plan.secrets:
-        where = "is in .env now" if written and with_secrets else "set it in the environment or in .env"
-        screen.note(f"{secret.server}: {secret.key} held a secret; ${{{secret.name}}} stands for it: {where}")
+        where = "now in .env" if written and with_secrets else "set it in the environment or in .env"
+        screen.note(f"{secret.server}: {secret.key} is a secret, replaced by ${{{secret.name}}}: {where}")
     if written and with_secrets and plan.secrets and (plan.target.parent / ".git").exists():
-        screen.note("keep .env out of version control: put it into .gitignore")
+        screen.note("add .env to .gitignore to keep it out of version control")
     screen.note(_summary(plan, written))
 
 
@@ -207,9 +207,9 @@ def _summary(plan: Plan, written: bool) -> str:
     if written:
         return f"wrote {what} to {where}; next: toolbus {'check' if plan.trusted else 'trust'}"
     if plan.servers:
-        return f"would add {what} to {where}; --write does it"
+        return f"would add {what} to {where}; run with --write to do it"
     if plan.secrets:
-        return f"no new servers; --write --with-secrets puts {what} into {where}"
+        return f"no new servers; run with --write --with-secrets to add {what} to {where}"
     return "nothing to import"
 
 

@@ -23,9 +23,9 @@ def run(settings: Settings, *, force: bool) -> int:
     screen = Screen(settings)
     path = settings.config or Path("toolbus.yaml")
     if path.suffix not in (".yaml", ".yml"):
-        raise Usage(f"{str(path)!r}: the file is YAML; name it *.yaml")
+        raise Usage(f"{str(path)!r}: not a YAML file; pass a .yaml file with --config")
     if path.exists() and not force:
-        raise Usage(f"{str(path)!r} is there already; --force replaces it")
+        raise Usage(f"{str(path)!r} already exists; overwrite it with --force")
     if not path.parent.is_dir():
         raise Usage(f"the folder {str(path.parent)!r} does not exist; create it first")
     schema = path.with_name(SCHEMA)
@@ -38,7 +38,7 @@ def run(settings: Settings, *, force: bool) -> int:
     screen.print(f"wrote {path}, and {schema} for your editor; next: toolbus tools")
     others = [name for name in FILE_NAMES if name != path.name and (path.parent / name).is_file()]
     if others and settings.config is None:
-        screen.note(f"{', '.join(others)} is not looked at any more, since {path} comes first")
+        screen.note(f"{', '.join(others)} is now ignored, because {path} takes precedence")
     return 0
 
 

@@ -64,7 +64,7 @@ def _only(bus: "Toolbus", name: str) -> Prompt:
     if not found:
         raise NotListed("prompt", name, [_full(prompt) for prompt in bus.prompts()], down(bus))
     if len(found) > 1:
-        raise Usage(f"there are {len(found)} prompts {name!r}; write {' or '.join(map(_full, found))}")
+        raise Usage(f"{len(found)} prompts are named {name!r}; use {' or '.join(map(_full, found))}")
     return found[0]
 
 
@@ -74,7 +74,7 @@ def checked_arguments(prompt: Prompt, given: Mapping[str, Sequence[str]]) -> dic
     for key, values in given.items():
         if key not in known:
             close = get_close_matches(key, known, n=1)
-            there = f"there is {', '.join(known)}" if known else "there is none"
+            there = f"it takes {', '.join(known) or 'none'}"
             raise Usage(f"{key}: no such argument; {f'did you mean {close[0]!r}?' if close else there}")
         if len(values) > 1:
             raise Usage(f"{key} is given twice; keep one")

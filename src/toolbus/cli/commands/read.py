@@ -42,7 +42,7 @@ class _Wanted:
 def run(settings: Settings, words: Sequence[str], out: Path | None) -> int:
     """Read it, and print it or save it."""
     if out is not None and out.exists() and not out.is_dir():
-        raise Usage(f"--out {str(out)!r} is there already; name another file, or a folder")
+        raise Usage(f"--out {str(out)!r} already exists; pass another file, or a folder")
     return run_async(lambda: _read(settings, words, out))
 
 
@@ -77,7 +77,7 @@ def _wanted(words: Sequence[str], config: BusConfig) -> _Wanted:
     names_server = ":" not in first and "{" not in first and rest and not _PAIR.match(rest[0])
     server = first if first in config.servers or names_server else None
     if server is not None and not rest:
-        raise Usage(f"read what of {server!r}? 'toolbus resources {server}' lists what there is")
+        raise Usage(f"missing the URI to read from {server!r}; run 'toolbus resources {server}' to list them")
     uri, *pairs = words if server is None else rest
     given = texts(pairs)
     names = variables(uri)
@@ -107,7 +107,7 @@ def _owner(bus: "Toolbus", uri: str) -> str:
             "resource", uri, [known for alias in bus.servers for known in _uris(bus, alias)], down(bus)
         )
     if len(owners) > 1:
-        raise Usage(f"{', '.join(owners)} have {uri!r}; say which: toolbus read {owners[0]} ...")
+        raise Usage(f"{' and '.join(owners)} have {uri!r}; name the server: toolbus read {owners[0]} ...")
     return owners[0]
 
 
@@ -147,9 +147,9 @@ def _print(screen: Screen, parts: Sequence[Embedded]) -> None:
     blob = next((part for part in parts if part.data is not None), None)
     is_terminal = sys.stdout.isatty()
     if blob is not None and blob.data is not None and (is_terminal or len(parts) > 1):
-        kind = blob.mime_type or "a blob"
+        kind = f"{blob.mime_type}, " if blob.mime_type else ""
         raise Usage(
-            f"{blob.uri} is {kind}, {size(len(blob.data))}, and no text; save it with --out "
+            f"{blob.uri} is binary ({kind}{size(len(blob.data))}); save it with --out "
             + ("FILE" if len(parts) == 1 else "DIR")
         )
     if not parts:

@@ -22,14 +22,14 @@ from toolbus.core.forms import Field
 Answers: TypeAlias = Mapping[str, Answer]
 INTERRUPTED = 130
 _ACTIONS: tuple[Action, ...] = ("accept", "decline", "cancel")
-LATER = "Ctrl-C leaves it for later"
+LATER = "Ctrl-C to answer later"
 
 
 def only(**said: bool) -> Action | None:
     """The one action that was said; `Usage` if there are two."""
     found: list[Action] = [action for action in _ACTIONS if said[action]]
     if len(found) > 1:
-        raise Usage(f"--{found[0]} and --{found[1]} exclude each other; keep one")
+        raise Usage(f"--{found[0]} and --{found[1]} cannot be combined; keep one")
     return found[0] if found else None
 
 
@@ -49,7 +49,7 @@ async def _resumed(settings: Settings, pending: Pending, answers: Answers | None
         try:
             answers = await _asked(screen, pending)
         except Interrupted:
-            screen.note("nothing was sent; the call still waits")
+            screen.note("nothing was sent; the call is still waiting")
             return INTERRUPTED
     async with opened(screen, config, [pending.server]) as bus:
         spec = await bus.find(f"{pending.server}/{pending.tool}")
@@ -74,7 +74,7 @@ def _stored(file: str) -> Pending:
     except ValueError:
         where = "stdin" if file == "-" else repr(file)
         raise Usage(
-            f"{where} holds no call that waits; 'toolbus call --on-input suspend' writes one"
+            f"{where} is not a suspended call; create one with 'toolbus call --on-input suspend'"
         ) from None
 
 
@@ -89,11 +89,11 @@ def _given(pending: Pending, words: Sequence[str], action: Action | None) -> Ans
     """The answers that stand on the command line; None if there are none."""
     questions = pending.questions
     if words and action is not None:
-        raise Usage(f"KEY=VALUE and --{action} exclude each other; keep one")
+        raise Usage(f"KEY=VALUE and --{action} cannot be combined; keep one")
     try:
         if words:
             if len(questions) != 1:
-                raise Usage(f"the call waits with {len(questions)} questions; answer them on a terminal")
+                raise Usage(f"the call asks {len(questions)} questions; answer them on a terminal")
             return {key: _filled(question, words) for key, question in questions.items()}
         match action:
             case "accept":
@@ -111,13 +111,13 @@ def _given(pending: Pending, words: Sequence[str], action: Action | None) -> Ans
 def _filled(question: Elicitation, words: Sequence[str]) -> Answer:
     """The form with these values; ValueError says what does not fit."""
     if question.url is not None:
-        raise Usage("an address is to be visited, not filled in; --accept says that you did")
+        raise Usage("the server asks you to visit a URL, not to fill in a form; pass --accept when done")
     fields = {field.name: field for field in question.form.fields}
     values: dict[str, object] = {}
     for name, typed in texts(words).items():
         if name not in fields:
             close = get_close_matches(name, fields, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there is {', '.join(fields) or 'none'}"
+            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(fields) or 'none'}"
             raise Usage(f"{name}: no such field; {hint}")
         if len(typed) > 1 and fields[name].kind != "choices":
             raise Usage(f"{name} is given twice; keep one")
@@ -146,7 +146,7 @@ def _needed(pending: Pending) -> tuple[str, ...]:
 
 
 def _told(field: Field) -> str:
-    default = None if field.default is None else f"{shown(field, field.default)} by default"
+    default = None if field.default is None else f"default {shown(field, field.default)}"
     facts = ["required" if field.required else "optional", _choices(field) or expected(field), default]
     about = " ".join(field.description.split())
     return ", ".join(fact for fact in facts if fact) + (f": {about}" if about else "")

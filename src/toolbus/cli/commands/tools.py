@@ -52,7 +52,7 @@ async def _listed(
                 show_server(screen, alias, statuses[alias], own, warnings[alias], full)
         if of_bus := [spec for spec in found if spec.origin.server not in wanted]:
             screen.print(
-                Text.assemble(("toolbus", "bold"), (f"  {counted(len(of_bus), 'tool')} of the bus", "dim"))
+                Text.assemble(("toolbus", "bold"), (f"  {counted(len(of_bus), 'built-in tool')}", "dim"))
             )
             screen.rows(rows_of(of_bus))
         if config.disabled and not servers:

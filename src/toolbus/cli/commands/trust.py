@@ -25,7 +25,7 @@ class NotAgreed(ToolbusError):
     """The user does not want the config."""
 
     def __init__(self, file: Path) -> None:
-        again = "'toolbus trust' asks again, --config FILE uses another"
+        again = "run 'toolbus trust' to be asked again, or pass --config FILE"
         super().__init__(f"{file} is not trusted; nothing was run; {again}")
 
 
@@ -34,15 +34,13 @@ class NotKept(ToolbusError):
 
     def __init__(self, error: OSError) -> None:
         what = f"{error.filename or 'the state folder'}: {error.strerror or type(error).__name__}"
-        super().__init__(
-            f"cannot remember that you trust it: {what}; correct that, or name the file with --config"
-        )
+        super().__init__(f"cannot save that you trust it: {what}; fix that, or pass the file with --config")
 
 
 def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> int:
     """Show the config, and ask; or say yes at once, or take it back."""
     if yes and remove:
-        raise Usage("--yes and --remove contradict each other; keep one")
+        raise Usage("--yes and --remove cannot be combined; keep one")
     screen = Screen(settings)
     path = (file or settings.config or find_config()).expanduser()
     if remove:
@@ -57,7 +55,7 @@ def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> in
         screen.json({"file": str(found.file), "trusted": trusted, **facts})
         return 0 if trusted else FAILED
     if reason is None:
-        screen.print(Text(visible(f"{near(found.file)} is trusted already")))
+        screen.print(Text(visible(f"{near(found.file)} is already trusted")))
         return 0
     if not yes:
         if not can_ask():

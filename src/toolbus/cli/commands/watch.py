@@ -122,10 +122,10 @@ class _Follower:
             fresh = usable_config(file) if config.reviewed is None else trusted_config(file)
             await self._bus.reload(with_only(fresh, ()))
         except ToolbusError as error:
-            self._view.say("config", f"kept as it was: {str(error).removeprefix(f'{file}: ')}", "red")
+            self._view.say("config", f"not reloaded: {str(error).removeprefix(f'{file}: ')}", "red")
             return
         self.config = fresh
-        self._view.say("config", f"{file.name} was changed and is in force")
+        self._view.say("config", f"reloaded {file.name}")
         changed = [alias for alias, server in fresh.servers.items() if config.servers.get(alias) != server]
         self._connect([alias for alias in changed if not self._servers or alias in self._servers])
 
@@ -183,7 +183,7 @@ class _View:
 
     def drawn(self, bus: "Toolbus") -> Group:
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for name in ("server", "state", "protocol", "tools", "restarts", "answers in", "error"):
+        for name in ("server", "state", "protocol", "tools", "restarts", "latency", "error"):
             table.add_column(name, no_wrap=name != "error", overflow="ellipsis")
         for alias, status in bus.servers.items():
             latency = self.health[alias].latency_ms if alias in self.health else None
@@ -200,7 +200,7 @@ class _View:
         lines = [line.copy() for line in self._lines]
         for line in lines:
             line.truncate(width, overflow="ellipsis")
-        return Group(table, Text(), *lines, Text("Ctrl-C ends it", style="dim"))
+        return Group(table, Text(), *lines, Text("Ctrl-C to quit", style="dim"))
 
 
 def _told(event: Event) -> tuple[str, str, str]:
@@ -217,7 +217,7 @@ def _told(event: Event) -> tuple[str, str, str]:
         case CallStarted():
             return event.server or "toolbus", f"call {event.name}", ""
         case CallEnded():
-            outcome = event.error or ("the tool says error" if event.is_error else "done")
+            outcome = event.error or ("tool error" if event.is_error else "done")
             return event.server or "toolbus", f"call {event.name}: {outcome} in {event.elapsed_ms:.0f} ms", ""
         case Progressed():
             total = "" if event.total is None else f"/{event.total:g}"

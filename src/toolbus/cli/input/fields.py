@@ -26,7 +26,7 @@ def expected(field: Field) -> str:
         case "choice":
             return "one of these"
         case "choices":
-            return _bounded("some of these, with commas between", field, " of them")
+            return _bounded("some of these, comma-separated", field, " of them")
 
 
 def described(field: Field) -> list[str]:

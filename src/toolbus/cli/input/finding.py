@@ -23,8 +23,8 @@ class NotListed(ToolbusError):
             [(alias, reason)] = down.items()
             hint = f"; {reason or f'server {alias!r} is not connected'}"
         else:
-            reasons = ", and says why a server is down" if down else ""
-            hint = f"{missing}; 'toolbus {what}s' lists them{reasons}"
+            reasons = " and see why a server is down" if down else ""
+            hint = f"{missing}; run 'toolbus {what}s' to list them{reasons}"
         super().__init__(f"no {what} {name!r} among {len(known)}{hint}")
 
 

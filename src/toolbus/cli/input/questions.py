@@ -19,7 +19,7 @@ from toolbus.core.forms import Field
 from toolbus.core.interactions import Interactions
 
 DECLINE = "/decline"
-CANCELS = "Ctrl-C cancels"
+CANCELS = "Ctrl-C to cancel"
 YES, NO = ("y", "yes"), ("n", "no")
 
 
@@ -51,7 +51,7 @@ async def asked(screen: Screen, question: Elicitation, leaving: str = CANCELS) -
         screen.note("")
         raise
     except asyncio.CancelledError:
-        screen.note("\nnobody waits for the answer any more")
+        screen.note("\nthe server no longer waits for an answer")
         raise
 
 
@@ -81,12 +81,12 @@ class _Asking:
         self._say(question.message)
         if question.url is not None:
             self._screen.err.print(Text("  ").append_text(_address(question.url)))
-        self._say(f"(Ctrl-D or {DECLINE} says no, {self._leaving})", "dim")
+        self._say(f"(Ctrl-D or {DECLINE} to decline, {self._leaving})", "dim")
 
     async def _filled(self) -> Answer:
         fields = self._question.form.fields
         if not fields:
-            await self._agreed("is that all right? [y/n]: ", None)
+            await self._agreed("accept? [y/n]: ", None)
         values = {field.name: await self._value(field) for field in fields}
         if len(fields) > 1:
             given = [(one_line(f.title), shown(f, v)) for f in fields if (v := values[f.name]) is not None]

@@ -55,9 +55,9 @@ def show(console: "Console", reviewed: Mapping[str, JSON], roots: Sequence[str])
     if not lines:
         console.print(Text("no servers", style="dim"))
     if roots:
-        console.print(Text(f"roots, which servers may be told of: {', '.join(map(exact, roots))}"))
+        console.print(Text(f"roots shared with servers: {', '.join(map(exact, roots))}"))
     if any(MASK in text for _, facts in lines for _, text in facts):
-        console.print(Text(f"{MASK} hides what looks like a secret; the file has it", style="dim"))
+        console.print(Text(f"{MASK} stands for what looks like a secret; see the file", style="dim"))
 
 
 def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:

@@ -6,13 +6,14 @@ wrote is never obeyed: control characters are shown, not sent to the terminal.
 
 import json
 import logging
-import os.path
+import os
 import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, TextIO
 
 from toolbus.cli.options import Settings
 from toolbus.core.records import JSON
@@ -42,6 +43,15 @@ def visible(text: str) -> str:
     """The text with everything that a terminal would obey, or hide, written out."""
     plain = text.replace("\r\n", "\n")
     return _UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), plain)
+
+
+def wrapped(text: str, stream: TextIO) -> str:
+    """The text broken at spaces to fit a terminal; one line as it is for a pipe or a file."""
+    if not stream.isatty():
+        return text
+    width = os.get_terminal_size(stream.fileno()).columns
+    lines = wrap(text, width or 80, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
 
 
 def near(file: str | Path) -> str:
@@ -99,9 +109,14 @@ class Screen:
         if not self.as_json:
             self.out.print(*parts)
 
+    def summary(self, text: "Text") -> None:
+        """A sentence for people, wrapped on a terminal; with `--json` there is none."""
+        if not self.as_json:
+            self.out.print(text, soft_wrap=not self.out.is_terminal)
+
     def note(self, text: str) -> None:
-        """A line for people that is no result."""
-        self.err.print(visible(text))
+        """A sentence for people that is not a result; wrapped on a terminal."""
+        self.err.print(visible(text), soft_wrap=not self.err.is_terminal)
 
     def json(self, value: JSON) -> None:
         """The one document of `--json`."""
