@@ -16,7 +16,7 @@ from pydantic_ai.models import KnownModelName
 
 from tests.cli.running import Done, scripted, toolbus, write_config
 from tests.wire import Provider
-from toolbus.cli.chat.models import KEYS, LOCAL, LOOKING, answering
+from toolbus.cli.chat.models import KEYS, LOCAL, SEARCH_SECONDS, find_local_model
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -144,16 +144,16 @@ def test_a_local_server_is_found_and_the_first_model_that_can_talk_taken() -> No
         Provider(["unused"]) as provider,
     ):
         places = {"page": page, "odd": odd, "first": first, "second": f"{provider.url}/v1"}
-        assert answering(places) == f"{first}#qwen3:8b"
-        assert answering({"second": f"{provider.url}/v1"}) == f"{provider.url}/v1#scripted"
-        assert answering({"page": page, "odd": odd}) is None
+        assert find_local_model(places) == f"{first}#qwen3:8b"
+        assert find_local_model({"second": f"{provider.url}/v1"}) == f"{provider.url}/v1#scripted"
+        assert find_local_model({"page": page, "odd": odd}) is None
 
 
 def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
-        assert answering({"silent": f"http://127.0.0.1:{silent.getsockname()[1]}/v1"}) is None
-        assert LOOKING * 0.9 < time.monotonic() - began < LOOKING + 30
+        assert find_local_model({"silent": f"http://127.0.0.1:{silent.getsockname()[1]}/v1"}) is None
+        assert SEARCH_SECONDS * 0.9 < time.monotonic() - began < SEARCH_SECONDS + 30
 
 
 def test_every_model_of_the_table_is_one_that_pydantic_ai_knows() -> None:

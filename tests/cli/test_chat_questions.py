@@ -81,7 +81,7 @@ def test_ctrl_c_stops_the_turn_and_the_server_is_asked_again_later(
     with Provider(answers) as provider, dialog(tmp_path, provider, entry, *UNASKED) as screen:
         screen.until(DATE)
         screen.press("\x03")
-        screen.until('inn_book(guest="Ann")  stopped', "stopped; what was said", "> ")
+        screen.until('inn_book(guest="Ann")  stopped', "stopped; this turn is forgotten", "> ")
         screen.press("again\r")
         screen.until(DATE)
         screen.press("/decline\r")

@@ -212,10 +212,10 @@ def test_commands_show_tools_and_servers_save_and_help(tmp_path: Path) -> None:
         for line, *shown in (
             ("/tools", "own  ready", "own_look", "own_write"),
             ("/servers", "own  ready"),
-            ("/help", "/tools", "/servers", "/save", "FILE: write the conversation", "/quit"),
+            ("/help", "/tools", "/servers", "/save", "FILE: save the conversation", "/quit"),
             ("/tolls", "unknown command '/tolls'; did you mean /tools? /help lists the commands"),
             ("/qqqq", "unknown command '/qqqq'; /help lists the commands"),
-            ("/save", "/save FILE: name one file"),
+            ("/save", "/save FILE: pass one file name"),
             ("/save toolbus.yaml", "'toolbus.yaml' already exists"),
             ("/save no/such/folder", "not saved: No such file or directory"),
             ("/save 'my chat.json'", "saved as my chat.json"),
@@ -260,7 +260,7 @@ def test_a_conversation_is_forgotten_and_taken_up_again(tmp_path: Path) -> None:
             ("/save talk.json", "saved as talk.json"),
             ("/clear", "conversation cleared"),
             ("Two.", "B."),
-            ("/load", "/load FILE: name one file"),
+            ("/load", "/load FILE: pass one file name"),
             ("/load none.json", "not loaded: No such file or directory: 'none.json'"),
             ("/load toolbus.yaml", "not loaded: 'toolbus.yaml' is not a saved conversation"),
             ("/load talk.json", "loaded 2 messages from talk.json"),
@@ -296,7 +296,7 @@ def test_a_prompt_of_a_server_is_a_command(tmp_path: Path) -> None:
     with Provider(["A.", "B."]) as provider, dialog(tmp_path, provider, prompts=[reply]) as screen:
         for line, shown in (
             ("/help", "/reply tone= [to=]  Write a reply."),
-            ("/repyl", "no command '/repyl'; did you mean /reply?"),
+            ("/repyl", "unknown command '/repyl'; did you mean /reply?"),
             ("/reply tne=kind", "tne: no such argument; did you mean 'tone'?"),
             ("/reply kind", "'kind' is not KEY=VALUE"),
             ("/reply tone='very kind' to=Ann", "A."),

@@ -139,10 +139,10 @@ def test_without_pydantic_ai_the_agent_is_left_out_and_it_says_what_to_install(t
     program = (
         "import asyncio, sys\n"
         "sys.modules['pydantic_ai'] = None\n"
-        "from toolbus.cli.commands.demo_agent import played\n"
+        "from toolbus.cli.commands.demo_agent import run_agent\n"
         "from toolbus.cli.options import Settings\n"
         "from toolbus.cli.output.screen import Screen\n"
-        "assert asyncio.run(played(Screen(Settings()), None)) == []\n"
+        "assert asyncio.run(run_agent(Screen(Settings()), None)) == []\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", program],

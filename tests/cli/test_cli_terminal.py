@@ -117,7 +117,7 @@ def test_what_does_not_fit_into_a_line_goes_on_in_the_next(tmp_path: Path, comma
     assert "found." in " ".join(shown.split()) or command == "check"
 
 
-WRAPPED = {
+WRAPPED: dict[tuple[str, ...], list[str]] = {
     ("call", "post_send", "x=1"): [
         "toolbus: no tool named 'post_send' among",
         "0; run 'toolbus tools' to list them",

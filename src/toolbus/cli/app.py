@@ -1,7 +1,7 @@
-"""The `toolbus` command: its words, and how every outcome becomes an exit code.
+"""The `toolbus` command: its subcommands, and how every outcome becomes an exit code.
 
-0 done, 1 failed, 2 wrong usage or config; 130 and 143 when it was interrupted or terminated. An
-error is one line on stderr that ends in the next step; a traceback only with `--debug`.
+0 done, 1 failed, 2 wrong usage or config; 130 and 143 if interrupted or terminated. An error is one
+line on stderr that ends with the next step; `--debug` adds a traceback.
 """
 
 import os
@@ -14,39 +14,39 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolbus.cli.edit_parameters import register
+from toolbus.cli.edit_commands import add_edit_commands
 from toolbus.cli.options import Settings, with_settings
 from toolbus.cli.parameters import (
     Args,
     ArgsFile,
+    FormValues,
+    ImportSource,
     Model,
     OnInput,
     Out,
     OutFile,
+    PromptArguments,
     PromptName,
-    PromptWords,
-    ReadFirst,
-    ReadWords,
-    ResumeWords,
+    ReadTarget,
     Servers,
-    Source,
-    Stored,
+    SuspendedCall,
+    TemplateValues,
     Timeout,
+    ToolArguments,
     ToolName,
-    ToolWords,
 )
 
 app = typer.Typer(
     help="Any MCP server, any agent, one catalog that stays alive.",
     epilog="First steps: toolbus demo, toolbus init, toolbus tools.",
-    rich_markup_mode=None,  # plain help: it is there sooner, and reads the same everywhere
+    rich_markup_mode=None,  # plain help: faster, and the same on every terminal
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         import toolbus
 
         print(f"toolbus {toolbus.__version__}")
@@ -58,7 +58,7 @@ def _version(wanted: bool) -> None:
 def root(
     settings: Settings,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Any MCP server, any agent, one catalog that stays alive."""
@@ -132,7 +132,7 @@ def tools(
 def call(
     settings: Settings,
     name: ToolName,
-    words: ToolWords = None,
+    pairs: ToolArguments = None,
     args: Args = None,
     args_file: ArgsFile = None,
     timeout: Timeout = None,
@@ -140,19 +140,19 @@ def call(
     on_input: OnInput = "ask",
 ) -> int:
     """Call a tool and print the result; exit 1 if the tool fails."""
-    from toolbus.cli.commands.call import Wanted, run
+    from toolbus.cli.commands.call import CallOptions, run
     from toolbus.cli.input.arguments import given
 
-    wanted = Wanted(timeout=timeout, out=out, on_input=on_input)
-    return run(settings, name, given(words or [], args, args_file), wanted)
+    requested = CallOptions(timeout=timeout, out=out, on_input=on_input)
+    return run(settings, name, given(pairs or [], args, args_file), requested)
 
 
 @app.command()
 @with_settings
 def resume(
     settings: Settings,
-    file: Stored,
-    words: ResumeWords = None,
+    file: SuspendedCall,
+    pairs: FormValues = None,
     accept: Annotated[
         bool, typer.Option("--accept", help="Accept the URL, or submit the form with its defaults.")
     ] = False,
@@ -168,11 +168,11 @@ def resume(
     toolbus call inn/book guest=Ann --on-input suspend > call.json
     toolbus resume call.json seats=2
     """
-    from toolbus.cli.commands.call import Wanted
-    from toolbus.cli.commands.resume import only, run
+    from toolbus.cli.commands.call import CallOptions
+    from toolbus.cli.commands.resume import chosen_action, run
 
-    action = only(accept=accept, decline=decline, cancel=cancel)
-    return run(settings, file, words or [], action, Wanted(timeout=timeout, out=out, on_input=on_input))
+    action = chosen_action(accept=accept, decline=decline, cancel=cancel)
+    return run(settings, file, pairs or [], action, CallOptions(timeout=timeout, out=out, on_input=on_input))
 
 
 @app.command()
@@ -188,8 +188,8 @@ def resources(settings: Settings, servers: Servers = None) -> int:
 @with_settings
 def read(
     settings: Settings,
-    first: ReadFirst,
-    words: ReadWords = None,
+    first: ReadTarget,
+    pairs: TemplateValues = None,
     out: OutFile = None,
 ) -> int:
     """Read a resource; print text, save binary data with --out.
@@ -198,7 +198,7 @@ def read(
     """
     from toolbus.cli.commands.read import run
 
-    return run(settings, [first, *(words or [])], out)
+    return run(settings, [first, *(pairs or [])], out)
 
 
 @app.command()
@@ -215,7 +215,7 @@ def prompts(settings: Settings, servers: Servers = None) -> int:
 def prompt(
     settings: Settings,
     name: PromptName,
-    words: PromptWords = None,
+    pairs: PromptArguments = None,
     out: Out = None,
 ) -> int:
     """Fill in a prompt and print its messages.
@@ -224,7 +224,7 @@ def prompt(
     """
     from toolbus.cli.commands.prompt import run
 
-    return run(settings, name, words or [], out)
+    return run(settings, name, pairs or [], out)
 
 
 @app.command()
@@ -257,10 +257,10 @@ def chat(
     With --json, prints one document per event, each on its own line: text, thinking, tool_called,
     tool_progressed, tool_returned, approval_asked, and finally result with text, usage and calls.
     """
+    from toolbus.cli.chat.options import ChatOptions
     from toolbus.cli.chat.start import run
-    from toolbus.cli.chat.wanted import Wanted
 
-    return run(settings, Wanted(prompt=prompt, model=model, approve=approve, out=out))
+    return run(settings, ChatOptions(prompt=prompt, model=model, approve=approve, out=out))
 
 
 @app.command()
@@ -300,7 +300,7 @@ def init(
 @with_settings
 def import_(
     settings: Settings,
-    source: Source = None,
+    source: ImportSource = None,
     write: Annotated[bool, typer.Option("--write", help="Write the config; default: only show it.")] = False,
     with_secrets: Annotated[
         bool, typer.Option("--with-secrets", help="With --write: copy literal secrets to .env.")
@@ -312,7 +312,7 @@ def import_(
     return run(settings, source, write=write, with_secrets=with_secrets)
 
 
-register(app)
+add_edit_commands(app)
 
 
 @app.command()
@@ -333,15 +333,15 @@ def config(
 
 
 def main() -> None:
-    """The program."""
+    """Run the program."""
     sys.exit(exit_code(sys.argv[1:]))
 
 
 def exit_code(arguments: Sequence[str]) -> int:
-    """Run one command line; what goes wrong becomes a line on stderr."""
+    """Run one command line and return its exit code; an error becomes a line on stderr."""
     _ensure_streams()
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character gets its code, not an error.
+        # A character that the terminal cannot show is escaped instead of raising an error.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -351,28 +351,28 @@ def exit_code(arguments: Sequence[str]) -> int:
 
             return complete(shell, app)
         if {"--install-completion", "--show-completion"} & set(arguments):
-            from toolbus.cli.completion.shells import mend_scripts
+            from toolbus.cli.completion.shells import patch_scripts
 
-            mend_scripts()
-        return _obeyed(arguments)
+            patch_scripts()
+        return _run_command(arguments)
     except BrokenPipeError:
-        _give_up_stdout()
+        _discard_stdout()
         return 1
-    except (Exception, typer.Abort) as error:  # the edge of the program: every error becomes a line
-        from toolbus.cli.outcome import told
+    except (Exception, typer.Abort) as error:  # top level: every error becomes a line
+        from toolbus.cli.outcome import report
 
         if "--debug" in arguments:
             import traceback
 
             traceback.print_exception(error)
         try:
-            return told(error, as_json="--json" in arguments)
+            return report(error, as_json="--json" in arguments)
         finally:
             if isinstance(error, OSError) and error.errno is not None:
-                _give_up_stdout()
+                _discard_stdout()
 
 
-def _obeyed(arguments: Sequence[str]) -> int:
+def _run_command(arguments: Sequence[str]) -> int:
     from typer.main import get_command
 
     code: Any = get_command(app).main(
@@ -383,13 +383,13 @@ def _obeyed(arguments: Sequence[str]) -> int:
 
 
 def _ensure_streams() -> None:
-    """A stream that was closed before we came is None, and printing would fail for the wrong reason."""
+    """Replace closed streams: they are None, and printing to None would raise the wrong error."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  open until the end
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  stays open until exit
 
 
-def _give_up_stdout() -> None:
-    """Whoever read our output has left, or the disk is full: Python must not try again at the end."""
+def _discard_stdout() -> None:
+    """Keep Python from flushing stdout again at exit: its reader is gone, or the disk is full."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

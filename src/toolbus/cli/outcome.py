@@ -1,4 +1,4 @@
-"""What to tell a person about an error: one line that ends in the next step, and the exit code."""
+"""Report an error: one line that ends with the next step, and the exit code."""
 
 import sys
 
@@ -18,16 +18,16 @@ FAILED, WRONG_USAGE = 1, 2
 
 
 class Usage(Exception):
-    """The command line asks for something that cannot be; `details` are lines below the message."""
+    """The command line is invalid; `details` are lines to print below the message."""
 
     def __init__(self, message: str, details: tuple[str, ...] = ()) -> None:
         self.details = details
         super().__init__(message)
 
 
-def told(error: BaseException, *, as_json: bool) -> int:
-    """Print the error to stderr, with `as_json` also as the one document on stdout; gives the exit code."""
-    message, code = _described(error)
+def report(error: BaseException, *, as_json: bool) -> int:
+    """Print the error to stderr, with `as_json` also as JSON to stdout; return the exit code."""
+    message, code = _message_and_code(error)
     headline, details = message, error.details if isinstance(error, Usage) else ()
     if isinstance(error, ConfigError) and len(error.mistakes) > 1:
         headline, details = f"{len(error.mistakes)} errors in the config:", tuple(map(str, error.mistakes))
@@ -45,7 +45,7 @@ def told(error: BaseException, *, as_json: bool) -> int:
     return code
 
 
-def _described(error: BaseException) -> tuple[str, int]:
+def _message_and_code(error: BaseException) -> tuple[str, int]:
     match error:
         case ConfigError() | Usage() | ServerNotFound():
             return str(error), WRONG_USAGE
@@ -62,7 +62,7 @@ def _described(error: BaseException) -> tuple[str, int]:
         case ToolbusError():
             return str(error), FAILED
         case typer.TyperException():
-            return _with_help(error), WRONG_USAGE
+            return _usage_message(error), WRONG_USAGE
         case OSError():
             return f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""), FAILED
         case _:
@@ -70,8 +70,8 @@ def _described(error: BaseException) -> tuple[str, int]:
             return f"a bug in toolbus: {name}: {error}; please report it with the output of --debug", FAILED
 
 
-def _with_help(error: typer.TyperException) -> str:
-    """A finding of the parser, and where to read on."""
+def _usage_message(error: typer.TyperException) -> str:
+    """The parser's message, with a pointer to the command's help."""
     command = getattr(getattr(error, "ctx", None), "command_path", "toolbus")
     message = error.format_message().rstrip(".")
     gap = " See" if message.endswith("?") else "; see"

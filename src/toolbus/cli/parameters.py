@@ -1,4 +1,4 @@
-"""The words and options of the commands: what they are called, what they are for, what completes them."""
+"""Arguments and options of the commands: metavar, help text and completion."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,7 +10,7 @@ from toolbus.cli.completion.candidates import (
     editor_names,
     prompt_arguments,
     prompt_names,
-    read_words,
+    read_arguments,
     server_names,
     tool_names,
 )
@@ -38,7 +38,7 @@ ToolName = Annotated[
     str,
     typer.Argument(metavar="NAME", help="Tool name, or SERVER/TOOL.", autocompletion=tool_names),
 ]
-ToolWords = Annotated[
+ToolArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
@@ -51,31 +51,31 @@ Args = Annotated[str | None, typer.Option("--args", metavar="JSON", help="Argume
 ArgsFile = Annotated[
     Path | None, typer.Option("--args-file", metavar="FILE", help="File that contains the JSON object.")
 ]
-Stored = Annotated[
+SuspendedCall = Annotated[
     str,
     typer.Argument(metavar="FILE", help="Output of 'toolbus call --on-input suspend'; - for stdin."),
 ]
-ResumeWords = Annotated[
+FormValues = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
         help="Values for the form; without them, you are asked on the terminal.",
     ),
 ]
-ReadFirst = Annotated[
+ReadTarget = Annotated[
     str,
     typer.Argument(
         metavar="[SERVER] URI",
         help="URI to read; SERVER is optional if only one server has it.",
-        autocompletion=read_words,
+        autocompletion=read_arguments,
     ),
 ]
-ReadWords = Annotated[
+TemplateValues = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
         help="Values for a URI template; pass the template as URI.",
-        autocompletion=read_words,
+        autocompletion=read_arguments,
     ),
 ]
 OutFile = Annotated[
@@ -90,7 +90,7 @@ PromptName = Annotated[
         autocompletion=prompt_names,
     ),
 ]
-PromptWords = Annotated[
+PromptArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
@@ -109,7 +109,7 @@ Model = Annotated[
         "set or a local server.",
     ),
 ]
-Source = Annotated[
+ImportSource = Annotated[
     str | None,
     typer.Argument(
         metavar="EDITOR|FILE",

@@ -1,4 +1,4 @@
-"""The commands that change the servers of the config: their words and options."""
+"""Commands that edit the servers in the config: their arguments and options."""
 
 from typing import Annotated
 
@@ -13,8 +13,8 @@ _Name = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the program."""
+def add_edit_commands(app: typer.Typer) -> None:
+    """Register these commands with the app."""
     for command in (_add, _remove, _enable, _disable):
         app.command(command.__name__.removeprefix("_"))(with_settings(command))
 
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
 def _add(
     settings: Settings,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the server.")],
-    words: Annotated[
+    target: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="URL | -- COMMAND", help="The server's URL; or after --, its command and arguments."
@@ -52,10 +52,10 @@ def _add(
     toolbus add search https://example.com/mcp --header "Authorization=Bearer abc"
     toolbus add files -- npx -y @modelcontextprotocol/server-filesystem .
     """
-    from toolbus.cli.commands.edit import Wanted, add
+    from toolbus.cli.commands.edit import NewServer, add
 
-    wanted = Wanted(words=words or (), env=env or (), headers=header or (), transport=transport, cwd=cwd)
-    return add(settings, name, wanted)
+    server = NewServer(target=target or (), env=env or (), headers=header or (), transport=transport, cwd=cwd)
+    return add(settings, name, server)
 
 
 def _remove(settings: Settings, name: _Name) -> int:
@@ -67,13 +67,13 @@ def _remove(settings: Settings, name: _Name) -> int:
 
 def _enable(settings: Settings, name: _Name) -> int:
     """Enable a server in the config."""
-    from toolbus.cli.commands.edit import switch
+    from toolbus.cli.commands.edit import set_enabled
 
-    return switch(settings, name, on=True)
+    return set_enabled(settings, name, enabled=True)
 
 
 def _disable(settings: Settings, name: _Name) -> int:
     """Disable a server in the config without removing it."""
-    from toolbus.cli.commands.edit import switch
+    from toolbus.cli.commands.edit import set_enabled
 
-    return switch(settings, name, on=False)
+    return set_enabled(settings, name, enabled=False)

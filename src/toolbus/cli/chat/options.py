@@ -1,16 +1,16 @@
-"""What was asked of a chat on the command line."""
+"""The options of `toolbus chat`."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
 Approval: TypeAlias = Literal["ask", "writes", "never"]
-"""Ask before every call, before all that are not marked read-only, or never."""
+"""Ask before every call, before calls to tools not marked read-only, or never."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The options that only a chat has."""
+class ChatOptions:
+    """The options of `toolbus chat`."""
 
     prompt: str | None = None
     model: str | None = None
