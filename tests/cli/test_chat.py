@@ -117,9 +117,9 @@ def test_without_a_terminal_what_writes_is_not_run_and_everybody_is_told(folder:
     with Provider([[ToolCall("own_write", {"text": "x"})], "I could not."]) as provider:
         done = chat(provider, "Write it.", folder=folder)
     assert (done.returncode, done.stdout) == (0, "I could not.\n")
-    reason = "there is no terminal to ask the user in"
+    reason = "there is no terminal to ask for approval"
     assert done.stderr.splitlines() == [
-        f"own_write was not run: {reason}; '--approve never' lets it run unasked",
+        f"own_write was not run: {reason}; allow it with --approve never",
         '  own_write(text="x")  not run',
     ]
     assert reason in provider.asked[1].given[0].text
@@ -187,8 +187,8 @@ def test_a_server_that_is_down_is_told_and_one_that_is_required_ends_it(folder: 
 @pytest.mark.parametrize(
     ("words", "piped", "message"),
     [
-        ([], "", "nothing to answer: give a prompt, pipe text in, or run it on a terminal"),
-        (["", "--json"], "  \n", "nothing to answer: give a prompt, pipe text in, or run it on a terminal"),
+        ([], "", "no prompt; pass one, pipe text in, or run it on a terminal"),
+        (["", "--json"], "  \n", "no prompt; pass one, pipe text in, or run it on a terminal"),
         (["x", "--approve", "sometimes"], "", "'sometimes' is not one of 'ask', 'writes', 'never'"),
         (["x", "--out", "toolbus.yaml"], "", "--out 'toolbus.yaml' is a file; name a folder"),
     ],

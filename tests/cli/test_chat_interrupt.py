@@ -6,9 +6,9 @@ import signal
 import pytest
 
 from toolbus.agent import Agent, RunEvent, RunResult, TextDelta
-from toolbus.cli.chat.asking import Asking
-from toolbus.cli.chat.backstage import backstage
-from toolbus.cli.chat.turns import Turns
+from toolbus.cli.chat.background import background_loop
+from toolbus.cli.chat.conversation import Conversation
+from toolbus.cli.chat.prompter import Prompter
 from toolbus.cli.output.screen import Screen, Settings
 from toolbus.testing import ScriptedModel
 
@@ -22,18 +22,18 @@ class Drawing:
     def begin(self) -> None:
         self.drawn.append("begun")
 
-    def hear(self, event: RunEvent) -> None:
+    def on_event(self, event: RunEvent) -> None:
         assert isinstance(event, TextDelta)
         os.kill(os.getpid(), signal.SIGINT)
         self.drawn.append(event.text)
 
-    def settled(self, call: str, *, allowed: bool) -> None:
+    def approval_settled(self, call: str, *, allowed: bool) -> None:
         raise AssertionError("nobody was asked")
 
     def pause(self) -> None:
         raise AssertionError("nobody was asked")
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         raise AssertionError("nobody was asked")
 
     def finish(self, result: RunResult[str]) -> None:
@@ -46,10 +46,10 @@ class Drawing:
 
 def test_ctrl_c_stops_the_turn_once_what_is_being_drawn_is_drawn() -> None:
     view = Drawing()
-    with backstage() as stage:
-        agent = stage.held(Agent(model=ScriptedModel(["One two three."])))
+    with background_loop() as loop:
+        agent = loop.enter(Agent(model=ScriptedModel(["One two three."])))
         with pytest.raises(KeyboardInterrupt):
-            Turns(stage, agent, view, Asking(Screen(Settings()), None), ()).take("go")
+            Conversation(loop, agent, view, Prompter(Screen(Settings()), None), ()).send("go")
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert view.drawn[0] == "begun"
     assert len(view.drawn) == 3, "more was heard after Ctrl-C"

@@ -16,7 +16,7 @@ from pydantic_ai.models import KnownModelName
 
 from tests.cli.running import Done, scripted, toolbus, write_config
 from tests.wire import Provider
-from toolbus.cli.chat.models import KEYS, LOCAL, LOOKING, answering
+from toolbus.cli.chat.models import KEYS, LOCAL, SEARCH_SECONDS, find_local_model
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -66,10 +66,10 @@ def test_without_a_model_it_says_where_it_looked_and_how_to_name_one(folder: Pat
     done = chat(folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "toolbus: no model to chat with: none of ANTHROPIC_API_KEY, OPENAI_API_KEY, GOOGLE_API_KEY, "
-        "GEMINI_API_KEY, DEEPSEEK_API_KEY is set, and no local server answers (Ollama at 127.0.0.1:11434, "
+        "toolbus: no model found: none of ANTHROPIC_API_KEY, OPENAI_API_KEY, GOOGLE_API_KEY, "
+        "GEMINI_API_KEY, DEEPSEEK_API_KEY is set, and no local server responds (Ollama at 127.0.0.1:11434, "
         "LM Studio at 127.0.0.1:1234, vLLM at 127.0.0.1:8000, llama.cpp at 127.0.0.1:8080); set a key "
-        "in the environment or in a .env beside the config, start a server, or name a model: "
+        "in the environment or in a .env beside the config, start a server, or pass a model: "
         "--model openai:gpt-5.1\n"
     )
 
@@ -110,7 +110,7 @@ def test_a_model_that_lacks_its_key_says_what_to_do_in_a_terminal(folder: Path) 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "toolbus: model 'openai:gpt-5.1': OPENAI_API_KEY is not set; set it in the environment or in a .env "
-        "beside the config, or name another model\n"
+        "beside the config, or pass another model\n"
     )
 
 
@@ -144,16 +144,16 @@ def test_a_local_server_is_found_and_the_first_model_that_can_talk_taken() -> No
         Provider(["unused"]) as provider,
     ):
         places = {"page": page, "odd": odd, "first": first, "second": f"{provider.url}/v1"}
-        assert answering(places) == f"{first}#qwen3:8b"
-        assert answering({"second": f"{provider.url}/v1"}) == f"{provider.url}/v1#scripted"
-        assert answering({"page": page, "odd": odd}) is None
+        assert find_local_model(places) == f"{first}#qwen3:8b"
+        assert find_local_model({"second": f"{provider.url}/v1"}) == f"{provider.url}/v1#scripted"
+        assert find_local_model({"page": page, "odd": odd}) is None
 
 
 def test_a_server_that_accepts_and_says_nothing_is_given_up_in_time() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         began = time.monotonic()
-        assert answering({"silent": f"http://127.0.0.1:{silent.getsockname()[1]}/v1"}) is None
-        assert LOOKING * 0.9 < time.monotonic() - began < LOOKING + 30
+        assert find_local_model({"silent": f"http://127.0.0.1:{silent.getsockname()[1]}/v1"}) is None
+        assert SEARCH_SECONDS * 0.9 < time.monotonic() - began < SEARCH_SECONDS + 30
 
 
 def test_every_model_of_the_table_is_one_that_pydantic_ai_knows() -> None:

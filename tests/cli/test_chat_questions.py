@@ -34,7 +34,7 @@ def dialog(home: Path, provider: Provider, entry: dict[str, Any], *words: str) -
     folder.mkdir()
     write_config(folder, {"inn": entry})
     with terminal("chat", "--model", MODEL, *words, folder=folder, env=provider.environment) as screen:
-        screen.until("/help says what else there is", "> ")
+        screen.until("/help lists the commands", "> ")
         screen.press("book\r")
         yield screen
 
@@ -50,7 +50,7 @@ def test_a_form_is_filled_in_after_the_call_was_allowed(tmp_path: Path, entry: d
         screen.until("Let me see.", "[a]lways in this chat: ")
         screen.press("y\r")
         shown = screen.until("server 'inn' asks, for its tool 'book':", "When does Ann come?", DATE)
-        assert "Ctrl-D or /decline says no, Ctrl-C stops the turn" in shown
+        assert "Ctrl-D or /decline to decline, Ctrl-C to stop the turn" in shown
         assert screen.shows_cursor
         screen.press("soon\r")
         screen.until("'date' must be a date", DATE)
@@ -81,7 +81,7 @@ def test_ctrl_c_stops_the_turn_and_the_server_is_asked_again_later(
     with Provider(answers) as provider, dialog(tmp_path, provider, entry, *UNASKED) as screen:
         screen.until(DATE)
         screen.press("\x03")
-        screen.until('inn_book(guest="Ann")  stopped', "stopped; what was said", "> ")
+        screen.until('inn_book(guest="Ann")  stopped', "stopped; this turn is forgotten", "> ")
         screen.press("again\r")
         screen.until(DATE)
         screen.press("/decline\r")
@@ -111,7 +111,7 @@ def test_a_question_whose_server_is_gone_is_taken_back(tmp_path: Path) -> None:
         with dialog(tmp_path, provider, entry, *UNASKED) as screen:
             screen.until("name: ")
             fifo.say("die")
-            screen.until("nobody waits for the answer any more", "Gone.", "> ")
+            screen.until("the server no longer waits for an answer", "Gone.", "> ")
     assert "the connection was lost" in given(provider)[0]
 
 

@@ -36,7 +36,7 @@ def dialog(home: Path, provider: Provider, *words: str, **script: Any) -> Genera
     folder.mkdir()
     write_config(folder, {"own": scripted(folder, "own", **{**SCRIPT, **script})})
     with terminal("chat", "--model", MODEL, *words, folder=folder, env=provider.environment) as screen:
-        screen.until(f"{MODEL} with ", "tools of 1 servers; /help says what else there is", "> ")
+        screen.until(f"{MODEL} with ", "tools on 1 server; /help lists the commands", "> ")
         yield screen
 
 
@@ -138,7 +138,7 @@ def test_ctrl_c_stops_a_turn_and_its_call_and_twice_at_the_prompt_ends_it(tmp_pa
         screen.press("half a line")
         screen.until("half a line")
         interrupt(screen)
-        screen.until("Ctrl-C again, or /quit, ends the chat", "> ")
+        screen.until("press Ctrl-C again, or type /quit, to quit", "> ")
         interrupt(screen)
         assert screen.ended() == 130
         assert "Traceback" not in screen.plain
@@ -212,11 +212,11 @@ def test_commands_show_tools_and_servers_save_and_help(tmp_path: Path) -> None:
         for line, *shown in (
             ("/tools", "own  ready", "own_look", "own_write"),
             ("/servers", "own  ready"),
-            ("/help", "/tools", "/servers", "/save", "FILE: write the conversation", "/quit"),
-            ("/tolls", "no command '/tolls'; did you mean /tools? /help lists them"),
-            ("/qqqq", "no command '/qqqq'; /help lists them"),
-            ("/save", "/save FILE: name one file"),
-            ("/save toolbus.yaml", "'toolbus.yaml' is there already"),
+            ("/help", "/tools", "/servers", "/save", "FILE: save the conversation", "/quit"),
+            ("/tolls", "unknown command '/tolls'; did you mean /tools? /help lists the commands"),
+            ("/qqqq", "unknown command '/qqqq'; /help lists the commands"),
+            ("/save", "/save FILE: pass one file name"),
+            ("/save toolbus.yaml", "'toolbus.yaml' already exists"),
             ("/save no/such/folder", "not saved: No such file or directory"),
             ("/save 'my chat.json'", "saved as my chat.json"),
             ("/save 'my chat.json'", "saved as my chat.json"),
@@ -243,7 +243,7 @@ def test_one_answer_on_a_terminal_streams_and_asks(tmp_path: Path) -> None:
 
 def test_json_without_a_prompt_on_a_terminal_is_wrong_usage(tmp_path: Path) -> None:
     with terminal("chat", "--json", folder=tmp_path) as screen:
-        screen.until("--json is for one answer: give a prompt")
+        screen.until("--json needs a prompt; pass one, or pipe it in")
         assert screen.ended() == 2
 
 
@@ -258,12 +258,12 @@ def test_a_conversation_is_forgotten_and_taken_up_again(tmp_path: Path) -> None:
         for line, shown in (
             ("One.", "A."),
             ("/save talk.json", "saved as talk.json"),
-            ("/clear", "what was said is forgotten"),
+            ("/clear", "conversation cleared"),
             ("Two.", "B."),
-            ("/load", "/load FILE: name one file"),
+            ("/load", "/load FILE: pass one file name"),
             ("/load none.json", "not loaded: No such file or directory: 'none.json'"),
-            ("/load toolbus.yaml", "not loaded: 'toolbus.yaml' holds no conversation"),
-            ("/load talk.json", "going on from 2 messages of talk.json"),
+            ("/load toolbus.yaml", "not loaded: 'toolbus.yaml' is not a saved conversation"),
+            ("/load talk.json", "loaded 2 messages from talk.json"),
             ("Three.", "C."),
         ):
             screen.press(f"{line}\r")
@@ -278,8 +278,8 @@ def test_another_model_is_told_what_was_said(tmp_path: Path) -> None:
         for line, shown in (
             ("One.", "A."),
             ("/model nobody:knows", "model 'nobody:knows': unknown; name it as provider:model"),
-            ("/model", f"{MODEL}; /model NAME goes on with another one"),
-            ("/model openai:gpt-5", "going on with openai:gpt-5"),
+            ("/model", f"{MODEL}; switch with /model NAME"),
+            ("/model openai:gpt-5", "switched to openai:gpt-5"),
             ("Two.", "B."),
         ):
             screen.press(f"{line}\r")
@@ -296,7 +296,7 @@ def test_a_prompt_of_a_server_is_a_command(tmp_path: Path) -> None:
     with Provider(["A.", "B."]) as provider, dialog(tmp_path, provider, prompts=[reply]) as screen:
         for line, shown in (
             ("/help", "/reply tone= [to=]  Write a reply."),
-            ("/repyl", "no command '/repyl'; did you mean /reply?"),
+            ("/repyl", "unknown command '/repyl'; did you mean /reply?"),
             ("/reply tne=kind", "tne: no such argument; did you mean 'tone'?"),
             ("/reply kind", "'kind' is not KEY=VALUE"),
             ("/reply tone='very kind' to=Ann", "A."),

@@ -40,6 +40,7 @@ SEND: dict[str, Any] = {
     },
     "required": ["to", "copies"],
 }
+CLOSED = {**SEND, "additionalProperties": False}
 TYPED = (
     "n=5 x=2.5 on=yes off=off commas=1,2 twice=a twice=b list=[true] nested.x=1 text=@letter.txt "
     "literal=@@home blob=@blob nothing=null colour=red either=12a any=[1]"
@@ -67,6 +68,8 @@ COMMANDS = {
     "file": ["call", "post_kinds", "--args-file", "args.json", "n=2"],
     "missing": ["call", "post_send", "copies=1"],
     "misspelt": ["call", "post_send", "too=me", "--json"],
+    "misspelt object": ["call", "post_closed", "--args", '{"copis": 1}', "to=me"],
+    "strange object": ["call", "post_closed", "--args", '{"weight": 1}', "to=me"],
     "mistyped": ["call", "post_send", "to=me", "copies=two"],
     "unreadable": ["call", "post_send", "to=@none.txt", "copies=1"],
     "malformed": ["call", "post_send", "to"],
@@ -86,6 +89,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "blob").write_bytes(b"\xff\x00")
     (folder / "args.json").write_text('{"text": "from a file"}')
     tools = [{"name": "kinds", "inputSchema": KINDS}, {"name": "send", "inputSchema": SEND}]
+    tools += [{"name": "closed", "inputSchema": CLOSED}]
     tools += [{"name": "fail"}, {"name": "hang"}]
     post = scripted(folder, "post", tools=tools, results={"fail": FAILURE}, hangs=["hang"])
     other = scripted(folder, "other", tools=[{"name": "send"}], marker=str(folder / "other_started"))
@@ -129,6 +133,8 @@ def test_the_object_may_come_from_a_file_or_from_stdin(runs: dict[str, Done], fo
 WRONG_USAGE = {
     "missing": ["post_send needs to=...", "  to  string: Whom it goes to."],
     "misspelt": ["too: no such argument; did you mean 'to'? (--args passes on any name)"],
+    "misspelt object": ["copis: no such argument; did you mean 'copies'?"],
+    "strange object": ["weight: no such argument; it takes to, copies"],
     "mistyped": ["copies: expected integer, not 'two'"],
     "unreadable": ["to: cannot read 'none.txt': No such file or directory; check the path"],
     "malformed": ["'to' is not KEY=VALUE; write for example text='buy tea'"],
@@ -149,7 +155,7 @@ def test_arguments_that_cannot_be_meant_are_wrong_usage(
 def test_an_unknown_tool_names_the_one_that_was_meant(runs: dict[str, Done]) -> None:
     run = runs["unknown"]
     assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr.startswith("toolbus: no tool named 'post_sent' among 5; did you mean 'post_send'")
+    assert run.stderr.startswith("toolbus: no tool named 'post_sent' among 6; did you mean 'post_send'")
     assert run.stderr.count("\n") == 1
     run = runs["unknown server"]
     message = json.loads(run.stdout)["error"]["message"]
@@ -184,7 +190,7 @@ def listed(tmp_path: Path) -> Path:
 
 
 def test_a_mistyped_tool_is_refused_from_the_last_listing_and_no_server_is_started(listed: Path) -> None:
-    anew = "('toolbus tools' lists them anew)"
+    anew = "(run 'toolbus tools' to refresh the list)"
     slips = {
         "post_sned": "post_send",
         "pots_send": "post_send",
@@ -233,7 +239,7 @@ def test_a_tool_that_takes_too_long_is_a_failure_in_one_line(runs: dict[str, Don
     run = runs["too long"]
     message = (
         "server 'post': tool 'hang' timed out after 0.2 s; "
-        "give it more time with --timeout, or timeouts.call in the config"
+        "raise the limit with --timeout or timeouts.call in the config"
     )
     assert json.loads(run.stdout) == {"error": {"type": "CallTimeout", "message": message}}
     assert (run.returncode, run.stderr) == (1, f"toolbus: {message}\n")

@@ -58,8 +58,8 @@ def problem(severity: str, message: str, fix: str) -> dict[str, str]:
     return {"severity": severity, "message": message, "fix": fix}
 
 
-AUTHOR = "tell the author of the server; the others work"
-NAMES = "nothing to do: models take 64 characters of A-Z a-z 0-9 _ - and no name twice"
+AUTHOR = "report it to the server's author; its other tools work"
+NAMES = "nothing to do: models accept unique names of up to 64 characters, A-Z a-z 0-9 _ -"
 SHORTENED = f"names_{'l' * 49}_"
 FINDINGS: dict[str, list[dict[str, str]]] = {
     "good": [],
@@ -98,7 +98,7 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
         problem(
             "warning",
             "include: no tool matches 'y*'",
-            "correct the pattern: it is matched with the server's own names",
+            "fix the pattern: it is matched against the server's own tool names",
         )
     ],
     "silent": [
@@ -167,17 +167,17 @@ def test_a_process_that_ends_at_once_shows_its_exit_code_and_its_last_words(runs
         ("process", "started"),
         ("error", "handshake failed: the process ended with exit code 3"),
         ("stderr", "cannot open the database"),
-        ("next step", "see what it says on stderr"),
+        ("next step", "read its stderr output"),
     ]
     assert "cannot open the database" in json.dumps(found(runs, "exits"))
 
 
 def test_a_name_that_had_to_change_is_told(runs: dict[str, Done]) -> None:
     dotted, shortened = found(runs, "names")["problems"]
-    assert dotted == problem("info", "tool 'a.b' is called 'names_a_b'", NAMES)
-    name = shortened["message"].removeprefix(f"tool {LONG!r} is called ").strip("'")
+    assert dotted == problem("info", "tool 'a.b' is exposed as 'names_a_b'", NAMES)
+    name = shortened["message"].removeprefix(f"tool {LONG!r} is exposed as ").strip("'")
     assert (name[: len(SHORTENED)], len(name)) == (SHORTENED, 64)
-    assert "tool 'a.b' is called 'names_a_b'" in runs["text"].stdout
+    assert "tool 'a.b' is exposed as 'names_a_b'" in runs["text"].stdout
 
 
 def test_how_far_a_server_came_is_shown_step_by_step(runs: dict[str, Done]) -> None:
@@ -188,9 +188,9 @@ def test_how_far_a_server_came_is_shown_step_by_step(runs: dict[str, Done]) -> N
         "protocol": "2025-06-18 (legacy)",
         "list": "",
     }
-    assert list(steps(runs, "web")) == ["address", "authorisation", "protocol", "list"]
-    assert steps(runs, "web")["authorisation"] == "none sent, none asked for"
-    assert list(steps(runs, "locked")) == ["address", "error", "next step"]
+    assert list(steps(runs, "web")) == ["URL", "authorization", "protocol", "list"]
+    assert steps(runs, "web")["authorization"] == "none sent, none required"
+    assert list(steps(runs, "locked")) == ["URL", "error", "next step"]
     assert list(steps(runs, "nobody")) == ["error", "next step"]
     assert steps(runs, "good")["list"].startswith("1 tool on 1 page, ")
 
@@ -199,7 +199,7 @@ def test_words_on_standard_output_that_are_no_messages_are_told(runs: dict[str, 
     message = "skipped a line on its standard output that is not a message; first: 'Welcome!'"
     told = json.loads(runs["junk"].stdout)["servers"]["junk"]["problems"]
     told = [each for each in told if not about_a_dialect(each["message"])]
-    assert told == [problem("warning", message, "tell the author of the server")]
+    assert told == [problem("warning", message, "report it to the server's author")]
 
 
 def test_a_server_without_tools_says_so(runs: dict[str, Done]) -> None:
@@ -208,18 +208,18 @@ def test_a_server_without_tools_says_so(runs: dict[str, Done]) -> None:
 
 
 def test_the_last_line_says_whether_to_act(runs: dict[str, Done]) -> None:
-    act = "14 servers of toolbus.yaml: 8 ready, 6 failed; act on the errors above"
+    act = "14 servers in toolbus.yaml: 8 ready, 6 failed; fix the errors above"
     assert runs["text"].stdout.splitlines()[-1] == act
     assert (runs["text"].returncode, runs["text"].stderr) == (1, "")
-    assert runs["fine"].stdout.splitlines()[-1] == "2 servers of toolbus.yaml: 2 ready; nothing to do"
+    assert runs["fine"].stdout.splitlines()[-1] == "2 servers in toolbus.yaml: 2 ready; nothing to fix"
     assert (runs["fine"].returncode, runs["fine"].stderr) == (0, "")
-    may = "2 servers of toolbus.yaml: 2 ready; nothing you must do; 1 warning above"
+    may = "2 servers in toolbus.yaml: 2 ready; nothing to fix; 1 warning above"
     assert runs["warned"].stdout.splitlines()[-1] == may
     assert runs["warned"].returncode == 0
 
 
 def test_what_needs_no_action_is_a_note(runs: dict[str, Done]) -> None:
-    assert "  note      tool 'a.b' is called 'names_a_b'\n" in runs["text"].stdout
+    assert "  note      tool 'a.b' is exposed as 'names_a_b'\n" in runs["text"].stdout
     assert "info" not in runs["text"].stdout
 
 

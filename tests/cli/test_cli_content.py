@@ -240,7 +240,7 @@ def test_blobs_go_into_files_that_are_not_there_yet(folder: Path) -> None:
         assert (folder / saved).read_bytes() == PNG
     again = toolbus(*words, "new/pic.png", folder=folder)
     assert (again.returncode, again.stdout) == (2, "")
-    assert again.stderr == "toolbus: --out 'new/pic.png' is there already; name another file, or a folder\n"
+    assert again.stderr == "toolbus: --out 'new/pic.png' already exists; pass another file, or a folder\n"
     several = toolbus("read", "docs", "docs://mixed", "--out", "mixed", "--json", folder=folder)
     assert [part["path"] for part in json.loads(several.stdout)["content"]] == ["mixed/a.bin", "mixed/b.bin"]
 
@@ -249,7 +249,7 @@ def test_a_blob_alone_goes_to_a_pipe_and_none_goes_between_texts(folder: Path, r
     assert piped(folder, "read", "docs", "docs://logo.png") == PNG
     mixed = runs["mixed"]
     assert (mixed.returncode, mixed.stdout) == (2, "")
-    assert mixed.stderr == "toolbus: docs://mixed/b is a blob, 1 B, and no text; save it with --out DIR\n"
+    assert mixed.stderr == "toolbus: docs://mixed/b is binary (1 B); save it with --out DIR\n"
 
 
 @pytest.mark.parametrize(
@@ -262,9 +262,9 @@ def test_a_blob_alone_goes_to_a_pipe_and_none_goes_between_texts(folder: Path, r
         ),
         ("odd value", 2, "docs://guide: unknown variable 'lang'; known: none"),
         ("no pair", 2, "'lang' is not KEY=VALUE; write for example text='buy tea'"),
-        ("shared", 2, "docs, other have 'shared://here'; say which: toolbus read docs ..."),
+        ("shared", 2, "docs and other have 'shared://here'; name the server: toolbus read docs ..."),
         ("no server", 2, "server 'dosc': unknown server; did you mean 'docs'?"),
-        ("no uri", 2, "read what of 'docs'? 'toolbus resources docs' lists what there is"),
+        ("no uri", 2, "missing the URI to read from 'docs'; run 'toolbus resources docs' to list them"),
         (
             "unknown",
             1,
@@ -287,7 +287,7 @@ def test_a_blob_alone_goes_to_a_pipe_and_none_goes_between_texts(folder: Path, r
             1,
             "no prompt 'dcos/review' among 4; not connected: broken; did you mean 'docs/review'?",
         ),
-        ("both", 2, "there are 2 prompts 'both'; write docs/both or other/both"),
+        ("both", 2, "2 prompts are named 'both'; use docs/both or other/both"),
     ],
 )
 def test_what_cannot_be_is_one_line(runs: dict[str, Done], name: str, code: int, message: str) -> None:

@@ -68,7 +68,7 @@ def test_without_a_folder_to_keep_it_in_nothing_of_the_demo_remains(tmp_path: Pa
     temporary.mkdir()
     done = toolbus("demo", folder=folder, env={"TMPDIR": str(temporary)})
     assert done.returncode == 0
-    assert "what they made is removed (--out DIR keeps it)" in done.stdout
+    assert "their files were removed (keep them with --out DIR)" in done.stdout
     assert list(temporary.iterdir()) == list(folder.iterdir()) == []
 
 
@@ -89,7 +89,7 @@ def test_a_slow_tool_tells_its_progress(demo: Demo) -> None:
     (call,) = demo.call("worker_count_words")
     assert call["progress"] == 21
     assert call["is_error"] is False
-    assert "progress was reported 21 times in 2." in demo.text.stdout
+    assert "progress reported 21 times in 2." in demo.text.stdout
 
 
 def test_a_tool_appears_while_the_bus_is_in_use(demo: Demo) -> None:
@@ -110,7 +110,7 @@ def test_a_killed_server_comes_back_by_itself(demo: Demo) -> None:
     healed, by_zero = demo.call("worker_divide")
     assert (healed["is_error"], healed["text"]) == (False, "7")
     assert by_zero["is_error"] is True
-    assert "  worker: back, restarted 1 time" in demo.text.stdout.splitlines()
+    assert "  worker: back after 1 restart" in demo.text.stdout.splitlines()
 
 
 def test_mistakes_say_what_was_meant(demo: Demo) -> None:
@@ -122,7 +122,7 @@ def test_mistakes_say_what_was_meant(demo: Demo) -> None:
 def test_an_agent_calls_two_tools_and_answers_and_it_says_that_a_script_plays_the_model(demo: Demo) -> None:
     shown = demo.text.stdout.partition("\nAn agent on the same servers")[2].splitlines()[:5]
     assert shown == [
-        "; there is no model here, a script plays its part",
+        "; a script stands in for the model",
         "you: What do I have to buy, and how does rain.txt begin?",
         '  notes_search(words="buy", limit=1)',
         '  files_read(path="rain.txt")',
@@ -139,10 +139,10 @@ def test_without_pydantic_ai_the_agent_is_left_out_and_it_says_what_to_install(t
     program = (
         "import asyncio, sys\n"
         "sys.modules['pydantic_ai'] = None\n"
-        "from toolbus.cli.commands.demo_agent import played\n"
+        "from toolbus.cli.commands.demo_agent import run_agent\n"
         "from toolbus.cli.options import Settings\n"
         "from toolbus.cli.output.screen import Screen\n"
-        "assert asyncio.run(played(Screen(Settings()), None)) == []\n"
+        "assert asyncio.run(run_agent(Screen(Settings()), None)) == []\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", program],
@@ -152,7 +152,7 @@ def test_without_pydantic_ai_the_agent_is_left_out_and_it_says_what_to_install(t
         timeout=SECONDS,
         check=True,
     )
-    assert run.stdout == '  left out: it needs pydantic-ai; pip install "toolbus[agent]"\n'
+    assert run.stdout == '  skipped: it needs pydantic-ai; pip install "toolbus[agent]"\n'
 
 
 def test_what_the_first_run_kept_is_there_in_the_second(demo: Demo) -> None:

@@ -42,7 +42,7 @@ def test_a_server_that_was_added_can_be_used_at_once(folder: Path) -> None:
     assert done.stdout == "added notes to toolbus.yaml; next: toolbus tools notes\n"
     assert json.loads(listed.stdout)["servers"]["notes"]["state"] == "ready"
     assert off.stdout == "disabled notes in toolbus.yaml\n"
-    assert again.stdout == "notes is disabled in toolbus.yaml already\n"
+    assert again.stdout == "notes is already disabled in toolbus.yaml\n"
     facts = {"file": "toolbus.yaml", "server": "notes", "enabled": True, "changed": True, "trusted": True}
     assert json.loads(on.stdout) == facts
     assert gone.stdout == "removed notes from toolbus.yaml\n"
@@ -60,9 +60,7 @@ def test_secrets_of_a_new_server_go_to_env_and_the_rest_of_the_file_stays(folder
     run = toolbus("add", "run", "--json", "--env", env, "--env", "LEVEL=info", "--", "x", "-y", folder=folder)
 
     assert web.stdout == "added web to toolbus.yaml; next: toolbus trust\n"
-    assert (
-        "headers.Authorization is a secret; it is in .env now, and ${WEB_TOKEN} stands for it" in web.stderr
-    )
+    assert "headers.Authorization is a secret; moved it to .env, replaced by ${WEB_TOKEN}" in web.stderr
     facts = json.loads(run.stdout)
     assert facts["secrets"] == [{"key": "env.API_TOKEN", "name": "API_TOKEN"}]
     assert facts["entry"] == {
@@ -106,8 +104,8 @@ def test_json_with_comments_is_left_alone_and_the_change_is_shown(folder: Path) 
     assert (added.returncode, first) == (2, why)
     assert json.loads("".join(shown)) == json.loads(snippet)
     for words, step in [
-        (("disable", "a"), """put "disabled": true into the entry 'a'"""),
-        (("remove", "a"), "take the entry 'a' out"),
+        (("disable", "a"), """set "disabled": true in the entry 'a'"""),
+        (("remove", "a"), "remove the entry 'a'"),
     ]:
         done = toolbus(*words, folder=folder)
         assert (done.returncode, done.stderr) == (2, f"{why} {step}\n")
@@ -139,7 +137,7 @@ def test_an_edit_keeps_the_trust_that_a_file_had_and_gives_none(folder: Path) ->
     assert json.loads(untrusted.stdout)["trusted"] is False
     assert (refused.returncode, "is not trusted yet" in refused.stderr) == (2, True)
     assert json.loads(trusted.stdout)["trusted"] is True
-    assert still.stdout == "toolbus.yaml is trusted already\n"
+    assert still.stdout == "toolbus.yaml is already trusted\n"
 
 
 def test_a_named_file_is_created_or_edited_and_a_comment_in_an_empty_one_stays(folder: Path) -> None:
@@ -173,22 +171,25 @@ def test_what_cannot_be_edited_is_shown_to_be_pasted(folder: Path) -> None:
     [
         (
             ["add", "a", "--", "y"],
-            "toolbus.yaml has a server 'a' already; to replace it, first: toolbus remove a",
+            "toolbus.yaml already has a server 'a'; to replace it, first run: toolbus remove a",
         ),
-        (["add", "no/name", "--", "y"], "'no/name' cannot be a server's name: use letters, digits, "),
-        (["add", "new"], "neither a URL nor a command for 'new': toolbus add new https://..., or "),
+        (["add", "no/name", "--", "y"], "invalid server name 'no/name'; use letters, digits, "),
+        (["add", "new"], "missing a URL or a command for 'new'; run toolbus add new https://..., or "),
         (["add", "new", "ftp://x.test"], "expected a URL that starts with http:// or https://"),
         (
             ["add", "new", "x.test/mcp"],
-            "'x.test/mcp' is not a command here; a URL starts with http:// or https://",
+            "'x.test/mcp' is not a command on this machine; a URL starts with http:// or https://",
         ),
-        (["add", "new", "https://x.test", "more"], "'more': a URL stands alone; a command comes after --"),
+        (
+            ["add", "new", "https://x.test", "more"],
+            "unexpected 'more' after the URL; to add a command, run toolbus add new -- COMMAND",
+        ),
         (["add", "new", "https://x.test", "--env", "A=b"], "--env is for a command, not for a URL"),
-        (["add", "new", "--header", "A=b", "--", "y"], "--header is for a URL, and 'y' is none"),
+        (["add", "new", "--header", "A=b", "--", "y"], "--header is for a URL, and 'y' is not one"),
         (["add", "new", "--env", "TOKEN", "--", "y"], "--env takes KEY=VALUE, not 'TOKEN'"),
         (["add", "new", "https://x.test", "--transport", "pigeon"], "unknown transport 'pigeon'"),
         (["remove", "aa"], "no server 'aa' in toolbus.yaml; did you mean 'a'?"),
-        (["disable", "other"], "no server 'other' in toolbus.yaml; it has a, b"),
+        (["disable", "other"], "no server 'other' in toolbus.yaml; known servers: a, b"),
         (["remove", "a", "--config", "nope.yaml"], "'nope.yaml': no such file; check the path"),
     ],
 )
@@ -213,7 +214,7 @@ def test_a_server_that_the_config_needs_elsewhere_is_not_removed(folder: Path) -
     done = toolbus("remove", "a", folder=folder)
 
     assert done.returncode == 2
-    assert done.stderr.startswith("toolbus: toolbus.yaml would be wrong then: context")
+    assert done.stderr.startswith("toolbus: the change would make toolbus.yaml invalid: context")
     assert (folder / "toolbus.yaml").read_text() == text
 
 
@@ -264,18 +265,16 @@ def test_a_disabled_server_is_named_as_such_and_how_to_enable_it(folder: Path) -
     toolbus("disable", "cmd2", "--config", "toolbus.yaml", folder=folder)
     none = toolbus("tools", "--config", "toolbus.yaml", folder=folder)
 
-    assert named.stderr == "toolbus: toolbus.yaml: server 'cmd': disabled; 'toolbus enable cmd' enables it\n"
+    assert named.stderr == "toolbus: toolbus.yaml: server 'cmd': disabled; run 'toolbus enable cmd'\n"
     assert (others.returncode, others.stderr) == (0, "disabled: cmd\n")
-    assert none.stderr == (
-        "toolbus: toolbus.yaml: all its servers are disabled; 'toolbus enable cmd' enables one\n"
-    )
+    assert none.stderr == ("toolbus: toolbus.yaml: all servers are disabled; run 'toolbus enable cmd'\n")
 
 
 def test_what_looks_like_a_host_is_not_added_as_a_command(folder: Path) -> None:
     done = toolbus("add", "web", "localhost:8766/mcp", folder=folder)
     assert (done.returncode, done.stderr) == (
         2,
-        "toolbus: 'localhost:8766/mcp' is not a command here; a URL starts with http:// or https://\n",
+        "toolbus: 'localhost:8766/mcp' is not a command on this machine; a URL starts with http:// or https://\n",
     )
 
 

@@ -38,8 +38,8 @@ def test_without_a_config_the_ways_to_get_one_are_named(tmp_path: Path, words: l
     run = toolbus(*words, folder=tmp_path)
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr == (
-        f"toolbus: no config in {str(tmp_path)!r} or above; write one with 'toolbus init', take over an "
-        "editor's with 'toolbus import', name one with --config, or try 'toolbus demo'\n"
+        f"toolbus: no config found in {str(tmp_path)!r} or its parents; create one with 'toolbus init', "
+        "import an editor's with 'toolbus import', pass one with --config, or try 'toolbus demo'\n"
     )
 
 

@@ -38,8 +38,8 @@ def test_an_import_only_shows_what_it_would_do(project: Path) -> None:
         "HUB_TOKEN": "${HUB_TOKEN}",
         "REGION": "${REGION}",
     }
-    assert "hub: env.HUB_TOKEN held a secret; ${HUB_TOKEN} stands for it" in done.stderr
-    assert done.stderr.endswith("would add 2 servers to toolbus.yaml; --write does it\n")
+    assert "hub: env.HUB_TOKEN is a secret, replaced by ${HUB_TOKEN}" in done.stderr
+    assert done.stderr.endswith("would add 2 servers to toolbus.yaml; run with --write to do it\n")
     assert SECRET not in done.stdout + done.stderr
     assert [path.name for path in project.iterdir()] == [".cursor"]
 
@@ -64,7 +64,7 @@ def test_an_import_leaves_what_is_there_and_keeps_comments(project: Path) -> Non
 
     done = toolbus("import", "--write", folder=project)
 
-    assert "hub: toolbus.yaml has a server of that name; it stays as it is" in done.stderr
+    assert "hub: toolbus.yaml already has a server of that name; kept it" in done.stderr
     text = (project / "toolbus.yaml").read_text()
     assert text.startswith("# mine\nservers:\n  hub:  # the first\n    command: other\n")
     assert list(yaml.safe_load(text)["servers"]) == ["hub", "web"]
@@ -102,8 +102,8 @@ def test_secrets_can_be_written_after_their_servers(project: Path) -> None:
     done = toolbus("import", "--write", "--with-secrets", folder=project)
     again = toolbus("import", "--write", "--with-secrets", folder=project)
 
-    assert shown.stderr.endswith("no new servers; --write --with-secrets puts 1 secret into .env\n")
-    assert "hub: env.HUB_TOKEN held a secret; ${HUB_TOKEN} stands for it: is in .env now" in done.stderr
+    assert shown.stderr.endswith("no new servers; run with --write --with-secrets to add 1 secret to .env\n")
+    assert "hub: env.HUB_TOKEN is a secret, replaced by ${HUB_TOKEN}: now in .env" in done.stderr
     assert done.stderr.endswith("wrote 1 secret to .env; next: toolbus trust\n")
     assert again.stderr.endswith("nothing to import\n")
     assert dotenv_values(project / ".env") == {"HUB_TOKEN": SECRET}
@@ -136,9 +136,10 @@ def test_servers_of_one_name_from_two_hosts_both_come_unless_they_are_the_same(p
     assert (list(servers), tokens) == (["hub", "web", "hub-cursor"], {"hub": "another", "hub-cursor": SECRET})
     assert "hub: " + str(
         project / ".cursor/mcp.json"
-    ) + " has another server of that name; it becomes hub-cursor" in (done.stderr)
+    ) + " has a different server of that name; imported as hub-cursor" in (done.stderr)
     assert (
-        str(project.parent / ".cursor/mcp.json") + " has another server of that name; left out" in done.stderr
+        str(project.parent / ".cursor/mcp.json") + " has a different server of that name; skipped"
+        in done.stderr
     )
     assert json.loads(again.stdout)["servers"] == {}
 
@@ -146,15 +147,18 @@ def test_servers_of_one_name_from_two_hosts_both_come_unless_they_are_the_same(p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["import", "goose"], "no config of Goose found here or in your home; name the file itself"),
+        (
+            ["import", "goose"],
+            "no config of Goose found in this folder or your home; pass the path of the file",
+        ),
         (["import", "nope.json"], "'nope.json' is neither a file nor one of claude, "),
         (
             ["import", "toolbus.yaml"],
-            "'toolbus.yaml' is the file that servers are added to; 'toolbus config'",
+            "'toolbus.yaml' is the file to import into; pass another one with --config",
         ),
-        (["import", "--with-secrets"], "--with-secrets does nothing without --write"),
-        (["import", "--config", "x.json"], "'x.json': servers are added to a YAML file"),
-        (["init", "--config", "x.json"], "'x.json': the file is YAML; name it *.yaml"),
+        (["import", "--with-secrets"], "--with-secrets needs --write"),
+        (["import", "--config", "x.json"], "'x.json': not a YAML file"),
+        (["init", "--config", "x.json"], "'x.json': not a YAML file; pass a .yaml file with --config"),
     ],
 )
 def test_what_cannot_be_imported_is_said_in_one_line(
@@ -180,7 +184,7 @@ def test_a_fresh_folder_has_tools_after_init(project: Path) -> None:
     assert (project / named).is_file()
     assert (again.returncode, again.stderr) == (
         2,
-        "toolbus: 'toolbus.yaml' is there already; --force replaces it\n",
+        "toolbus: 'toolbus.yaml' already exists; overwrite it with --force\n",
     )
     names = [tool["name"] for tool in json.loads(listed.stdout)["tools"]]
     assert "demo_notes_add" in names

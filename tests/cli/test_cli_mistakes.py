@@ -53,8 +53,8 @@ def test_check_lists_every_mistake_with_its_next_step(runs: dict[str, Done]) -> 
         ["error", "comand: unknown key"],
         ["next", "step  did you mean 'command'?"],
         ["error", "era: expected 'auto', 'modern' or 'legacy'"],
-        ["next", "step  correct its entry in the config"],
-        ["2", "servers of toolbus.yaml: 1 ready, 1 failed; act on the errors above"],
+        ["next", "step  fix its entry in the config"],
+        ["2", "servers in toolbus.yaml: 1 ready, 1 failed; fix the errors above"],
     ]
     assert len(json.loads(runs["json"].stdout)["servers"]["bad"]["problems"]) == 2
 
@@ -74,7 +74,7 @@ def test_a_config_without_a_right_server_lists_its_mistakes_and_ends(tmp_path: P
 
     assert done.returncode == 2
     assert done.stderr.splitlines() == [
-        "toolbus: 2 mistakes in the config:",
+        "toolbus: 2 errors in the config:",
         f"{folder}/toolbus.yaml: server 'a': comand: unknown key; did you mean 'command'?",
         f"{folder}/toolbus.yaml: server 'b': command: expected a string; put it in quotes",
     ]

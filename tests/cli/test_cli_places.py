@@ -72,7 +72,7 @@ def test_a_config_above_is_found_and_the_file_is_shown(tmp_path: Path) -> None:
     toolbus("trust", "--yes", folder=below, env=home)
     assert json.loads(toolbus("check", "--json", folder=below, env=home).stdout)["file"] == str(file)
     assert (
-        f"1 server of {file}: 1 failed; act on the errors above\n"
+        f"1 server in {file}: 1 failed; fix the errors above\n"
         in toolbus("check", folder=below, env=home).stdout
     )
 
@@ -86,5 +86,5 @@ def test_a_config_in_the_users_own_folder_needs_no_trust(tmp_path: Path) -> None
 
     assert (done.returncode, done.stdout.splitlines()[-1]) == (
         1,
-        f"1 server of {own}: 1 failed; act on the errors above",
+        f"1 server in {own}: 1 failed; fix the errors above",
     )

@@ -63,7 +63,7 @@ def test_a_form_is_filled_in_field_by_field_and_seen_before_it_is_sent(folder: P
         shown = screen.until(
             "inn_book  0:00:0", "server 'inn' asks, for its tool 'book':", "When does Ann come?", DATE
         )
-        assert "Ctrl-D or /decline says no, Ctrl-C cancels" in shown
+        assert "Ctrl-D or /decline to decline, Ctrl-C to cancel" in shown
         assert screen.shows_cursor
         for typed, *then in (
             ("soon", "'date' must be a date", DATE),
@@ -133,8 +133,8 @@ def test_without_a_terminal_the_question_is_an_error_that_says_what_to_do(folder
     run = toolbus("call", "inn_book", "guest=Ann", folder=folder)
     assert (run.returncode, run.stdout) == (1, "")
     message = (
-        "server 'inn': tool 'book' asks the user: When does Ann come?; run it on a terminal to answer; "
-        "a server of the modern era can be answered later, too: --on-input suspend"
+        "server 'inn': tool 'book' asks the user: When does Ann come?; run it on a terminal to answer, "
+        "or answer later with --on-input suspend (modern servers only)"
     )
     assert run.stderr == f"toolbus: {message}\n"
     with terminal("call", "inn_book", "guest=Ann", "--json", folder=folder) as screen:
@@ -174,7 +174,7 @@ def test_every_kind_of_field_is_read_as_what_it_is(tmp_path: Path) -> None:
             ("ann@example.org", "E-mail (required, an e-mail address): "),
             ("0.75", "ratio (a number, at least 0.5): "),
             ("large", "size: How large?", "1  Small (s)", "2  Large (l)", "size (one of these): "),
-            ("a,b,c", "1  a", "tags (some of these, with commas between, at most 2 of them) [a]: "),
+            ("a,b,c", "1  a", "tags (some of these, comma-separated, at most 2 of them) [a]: "),
             ("1, c", "must have at most 2 of them", ") [a]: "),
             ("", "note (at most 5 characters): "),
             ("yes", "E-mail  ann@example.org", "size    Large", "tags    a, c", "send this? [Y/n]: "),
@@ -192,9 +192,9 @@ def test_one_field_is_sent_at_once_and_none_wants_a_word(tmp_path: Path) -> None
         assert said(screen) == {"action": "accept", "content": {"name": "Ann Lee "}}
     (tmp_path / "none").mkdir()
     with asked(tmp_path / "none", **form()) as screen:
-        screen.until("is that all right? [y/n]: ")
+        screen.until("accept? [y/n]: ")
         screen.press("\r")
-        screen.until("is that all right? [y/n]: ")
+        screen.until("accept? [y/n]: ")
         screen.press("n\r")
         assert said(screen) == {"action": "decline"}
 
@@ -236,7 +236,7 @@ def test_a_question_whose_server_is_gone_is_taken_back(tmp_path: Path) -> None:
     ):
         screen.until("name: ")
         fifo.say("die")
-        screen.until("nobody waits for the answer any more", "the connection was lost")
+        screen.until("the server no longer waits for an answer", "the connection was lost")
         assert screen.ended() == 1
         assert screen.shows_cursor
 

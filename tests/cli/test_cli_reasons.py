@@ -9,18 +9,22 @@ from tests.cli.running import toolbus, write_config
 
 MISSING = {"command": "no-such-program"}
 WHY = "spawn failed: command 'no-such-program' not found; install it, or give its full path"
-LISTS = "lists them, and says why a server is down"
+LISTS = "to list them and see why a server is down"
 
 # The servers that are down, the command, and what it says.
 CASES = [
     ("a", "call a_x", f"no tool named 'a_x' among 0: server 'a' is not connected (failed): {WHY}"),
     ("a", "call x", f"no tool named 'x' among 0: server 'a' is not connected (failed): {WHY}"),
     ("ab", "call b_x", f"no tool named 'b_x' among 0: server 'b' is not connected (failed): {WHY}"),
-    ("ab", "call x", f"no tool named 'x' among 0; not connected: a, b; 'toolbus tools' {LISTS}"),
+    ("ab", "call x", f"no tool named 'x' among 0; not connected: a, b; run 'toolbus tools' {LISTS}"),
     ("a", "read x://y", f"server 'a': {WHY}"),
-    ("ab", "read x://y", f"no resource 'x://y' among 0; not connected: a, b; 'toolbus resources' {LISTS}"),
+    (
+        "ab",
+        "read x://y",
+        f"no resource 'x://y' among 0; not connected: a, b; run 'toolbus resources' {LISTS}",
+    ),
     ("a", "prompt x", f"no prompt 'x' among 0; server 'a': {WHY}"),
-    ("ab", "prompt x", f"no prompt 'x' among 0; not connected: a, b; 'toolbus prompts' {LISTS}"),
+    ("ab", "prompt x", f"no prompt 'x' among 0; not connected: a, b; run 'toolbus prompts' {LISTS}"),
 ]
 
 

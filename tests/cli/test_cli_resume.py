@@ -16,9 +16,9 @@ ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
 DATE = "Date (required, a date, such as 2026-01-31): "
 FIELDS = [
     "  date   required, a date, such as 2026-01-31: Which day?",
-    "  seats  optional, a whole number, 1 to 8, 2 by default: For how many?",
-    "  place  optional, inside or terrace, inside by default",
-    "  quiet  optional, yes or no, no by default",
+    "  seats  optional, a whole number, 1 to 8, default 2: For how many?",
+    "  place  optional, inside or terrace, default inside",
+    "  quiet  optional, yes or no, default no",
 ]
 WAITS = "server 'inn' waits for an answer: When does Ann come?"
 COMMANDS = {
@@ -66,7 +66,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, run in runs.items():
         assert run.returncode == 0
         (folder / f"{name}.json").write_text(run.stdout)
-    assert runs["call"].stderr == f"{WAITS}; go on with: toolbus resume FILE\n"
+    assert runs["call"].stderr == f"{WAITS}; to answer, run: toolbus resume FILE\n"
     assert runs["call-json"].stderr == ""
     odd = json.loads(runs["call"].stdout)
     (request,) = odd["pending"]["requests"].values()
@@ -114,10 +114,14 @@ def test_no_and_no_answer_are_options(runs: dict[str, Done]) -> None:
         ("misspelt", "seat: no such field; did you mean 'seats'?", []),
         ("mistyped", "'date' must be a date, such as 2026-01-31", FIELDS),
         ("twice", "seats is given twice; keep one", []),
-        ("both", "KEY=VALUE and --cancel exclude each other; keep one", []),
-        ("two actions", "--accept and --cancel exclude each other; keep one", []),
-        ("filled address", "an address is to be visited, not filled in; --accept says that you did", []),
-        ("two questions", "the call waits with 2 questions; answer them on a terminal", []),
+        ("both", "KEY=VALUE and --cancel cannot be combined; keep one", []),
+        ("two actions", "--accept and --cancel cannot be combined; keep one", []),
+        (
+            "filled address",
+            "the server asks you to visit a URL, not to fill in a form; pass --accept when done",
+            [],
+        ),
+        ("two questions", "the call asks 2 questions; answer them on a terminal", []),
         ("no file", "FILE: cannot read 'none.json': No such file or directory; check the path", []),
         ("other config", "server 'inn': unknown server; did you mean 'in'?", []),
     ],
@@ -131,7 +135,9 @@ def test_what_cannot_be_answered_so_says_why_and_nothing_is_sent(
 
 def test_what_is_no_call_or_asks_nonsense_is_refused(runs: dict[str, Done]) -> None:
     for name, file in (("no call", "toolbus.yaml"), ("odd call", "damaged.json")):
-        told = f"toolbus: {file!r} holds no call that waits; 'toolbus call --on-input suspend' writes one\n"
+        told = (
+            f"toolbus: {file!r} is not a suspended call; create one with 'toolbus call --on-input suspend'\n"
+        )
         assert (runs[name].returncode, runs[name].stderr) == (2, told)
     assert runs["odd"].returncode == 1
     assert runs["odd"].stderr.startswith("toolbus: server 'inn': the form is invalid: 'all'")
@@ -147,12 +153,12 @@ def test_a_call_is_read_from_stdin(folder: Path) -> None:
 def test_a_server_of_the_legacy_era_cannot_be_left_waiting(folder: Path) -> None:
     run = toolbus("call", "old_book", "guest=Ann", "--on-input", "suspend", folder=folder)
     assert (run.returncode, run.stdout) == (1, "")
-    assert "run it on a terminal to answer; a server of the modern era can be answered later" in run.stderr
+    assert "run it on a terminal to answer, or answer later with --on-input suspend" in run.stderr
 
 
 def test_on_a_terminal_every_question_is_asked(folder: Path) -> None:
     with terminal("resume", "twice.json", folder=folder) as screen:
-        screen.until("When does Bo come?", "Ctrl-C leaves it for later", DATE)
+        screen.until("When does Bo come?", "Ctrl-C to answer later", DATE)
         assert "starting" not in screen.plain, "nobody need wait for the person"
         screen.press("2026-01-31\r")
         for prompt in ("[2]: ", "[inside]: ", "[no]: ", "[Y/n]: "):
@@ -168,7 +174,7 @@ def test_ctrl_c_leaves_the_call_for_later(folder: Path) -> None:
     with terminal("resume", "call.json", folder=folder) as screen:
         screen.until(DATE)
         screen.press("\x03")
-        screen.until("nothing was sent; the call still waits")
+        screen.until("nothing was sent; the call is still waiting")
         assert screen.ended() == 130
     assert toolbus("resume", "call.json", "--cancel", folder=folder).stdout == "not booked: cancel\n"
 
@@ -183,5 +189,5 @@ def test_a_call_that_asks_once_more_is_not_lost_by_ctrl_c(folder: Path) -> None:
         screen.press("y\r")
         screen.until("inn_pay", "Pay there.", "[y/N]: ")
         screen.press("\x03")
-        screen.until('{"toolbus": 1, "pending": ', '"rounds": 2', "go on with: toolbus resume FILE")
+        screen.until('{"toolbus": 1, "pending": ', '"rounds": 2', "to answer, run: toolbus resume FILE")
         assert screen.ended() == 130

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.running import scripted, toolbus, write_config
 from tests.cli.tab import Shell, printed, shell
 from tests.conftest import sampled
-from toolbus.cli.completion.shells import mended
+from toolbus.cli.completion.shells import rejoined_words
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -169,4 +169,4 @@ def test_each_attack_alone_is_not_evaluated(
 def test_words_that_bash_broke_are_put_together_again(
     words: list[str], at: int, whole: list[str], place: int, done: str
 ) -> None:
-    assert mended(words, at) == (whole, place, done)
+    assert rejoined_words(words, at) == (whole, place, done)

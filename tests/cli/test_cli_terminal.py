@@ -89,7 +89,10 @@ NARROW = {
     ("tools", 80): f"{HEAD}  Look for a phrase in all the letters\n{'':40}that came in",
     ("resources", 40): "  box://letters/inbox  text/plain\n    inbox: Look for a phrase in all the\n",
     ("prompts", 40): "  post/reply  Look for a phrase in all\n              the letters that came in,\n",
-    ("check", 40): "  next step  tell the author of the\n             server; the others work\n",
+    (
+        "check",
+        40,
+    ): "  next step  report it to the server's\n             author; its other tools\n             work\n",
 }
 
 
@@ -114,6 +117,29 @@ def test_what_does_not_fit_into_a_line_goes_on_in_the_next(tmp_path: Path, comma
     assert "found." in " ".join(shown.split()) or command == "check"
 
 
+WRAPPED: dict[tuple[str, ...], list[str]] = {
+    ("call", "post_send", "x=1"): [
+        "toolbus: no tool named 'post_send' among",
+        "0; run 'toolbus tools' to list them",
+    ],
+    ("tools", "--search", "letters of the last month"): [
+        "0 of 0 tools match 'letters of the last",
+        "month'",
+    ],
+    ("check",): ["1 server in toolbus.yaml: 1 ready;", "nothing to fix; 1 warning above"],
+}
+
+
+@pytest.mark.parametrize("words", WRAPPED, ids=" ".join)
+def test_errors_and_summaries_break_between_words_on_a_narrow_terminal(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    write_config(tmp_path, {"post": scripted(tmp_path, "post", tools=[])})
+    with terminal(*words, folder=tmp_path, width=40) as screen:
+        screen.ended()
+    assert [line.rstrip() for line in screen.plain.splitlines()][-2:] == WRAPPED[words]
+
+
 def test_ctrl_c_while_a_server_starts_leaves_the_terminal_as_it_was(tmp_path: Path) -> None:
     with Fifo(tmp_path / "fifo") as marker:
         own = scripted(tmp_path, "own", waits=True, marker=marker.path, control=marker.path + ".none")
@@ -133,8 +159,8 @@ def test_watch_shows_what_happens_to_the_servers(tmp_path: Path) -> None:
         own = scripted(tmp_path, "own", tools=[{"name": "x"}], control=fifo.path)
         write_config(tmp_path, {"own": own})
         with terminal("watch", folder=tmp_path, width=250) as screen:
-            drawn = screen.until("own", "ready", "2025-06-18 (legacy)", "Ctrl-C ends it")
-            for title in ("server", "state", "protocol", "tools", "restarts", "answers in", "error"):
+            drawn = screen.until("own", "ready", "2025-06-18 (legacy)", "Ctrl-C to quit")
+            for title in ("server", "state", "protocol", "tools", "restarts", "latency", "error"):
                 assert title in drawn
             fifo.say("grow extra")
             screen.until("catalog", "+own_extra")
@@ -161,10 +187,10 @@ def test_watch_shows_each_server_as_it_settles_and_takes_an_edit_while_another_s
         quick = scripted(tmp_path, "quick", tools=[{"name": "x"}])
         write_config(tmp_path, {"slow": slow, "quick": quick})
         with terminal("watch", folder=tmp_path, width=250) as screen:
-            screen.until("connecting -> ready", "+quick_x", "Ctrl-C ends it")
+            screen.until("connecting -> ready", "+quick_x", "Ctrl-C to quit")
             new = scripted(tmp_path, "new", tools=[{"name": "y"}])
             write_config(tmp_path, {"slow": slow, "quick": quick, "new": new})
-            screen.until("toolbus.yaml was changed and is in force", "+new_y")
+            screen.until("reloaded toolbus.yaml", "+new_y")
             assert "slow          connecting -> ready" not in screen.plain
             fifo.say("go")
             screen.until("slow          connecting -> ready")
@@ -182,7 +208,7 @@ def test_watch_notices_an_edit_that_is_saved_while_it_asks_about_the_config(tmp_
         screen.until("[y/N]")
         file.write_text(json.dumps({"servers": {"own": own, "new": own}}))
         screen.press("y\n")
-        screen.until("kept as it was", "has changed since you trusted it")
+        screen.until("not reloaded", "has changed since you trusted it")
         screen.press("\x03")
         assert screen.ended() == 130
 
@@ -199,7 +225,7 @@ def test_a_terminal_gets_no_blob_and_obeys_no_text_that_is_read(tmp_path: Path) 
     )
     write_config(tmp_path, {"own": own})
     with terminal("read", "own", "x://blob", folder=tmp_path) as screen:
-        told = "x://blob is image/png, 4 B, and no text; save it with --out FILE"
+        told = "x://blob is binary (image/png, 4 B); save it with --out FILE"
         screen.until("reading x://blob", told)
         assert screen.ended() == 2
     with terminal("read", "x://text", folder=tmp_path) as screen:

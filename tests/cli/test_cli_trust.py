@@ -163,8 +163,8 @@ def test_whatever_is_not_yes_runs_nothing(words: list[str], keys: str, code: int
             screen.press(keys)
             assert screen.ended() == code
             assert "Traceback" not in screen.plain
-            told = "is not trusted; nothing was run; 'toolbus trust' asks again, --config FILE uses another"
-            assert (told in screen.plain) == (code == 1)
+            told = "nothing was run; run 'toolbus trust' to be asked again, or pass --config FILE"
+            assert (f"is not trusted; {told}" in screen.plain) == (code == 1)
     assert requests == []
     assert sorted(folder.iterdir()) == before
     assert not trusted(folder)
@@ -190,7 +190,7 @@ def test_trust_shows_asks_and_remembers(tmp_path: Path) -> None:
         screen.press("y\r")
         screen.until("trusted toolbus.yaml")
         assert screen.ended() == 0
-    assert toolbus("trust", folder=folder).stdout == "toolbus.yaml is trusted already\n"
+    assert toolbus("trust", folder=folder).stdout == "toolbus.yaml is already trusted\n"
 
 
 def test_trust_without_a_terminal_shows_and_names_the_line_to_type(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_trust_json_has_all_that_is_shown(tmp_path: Path) -> None:
     assert "s3cr3t-literal" not in text[1].stdout
     assert "inherits  the whole environment" in text[1].stdout
     assert "false: any certificate is accepted" in text[1].stdout
-    assert "*** hides what looks like a secret; the file has it" in text[1].stdout
+    assert "*** stands for what looks like a secret; see the file" in text[1].stdout
 
 
 def test_roots_and_changed_tools_are_part_of_the_review(tmp_path: Path) -> None:
@@ -286,8 +286,8 @@ def test_roots_and_changed_tools_are_part_of_the_review(tmp_path: Path) -> None:
         "own",
         "  command   run",
         '  override  read: {"append": "Send it off.\\u202e", "arguments": {"api_key": {"value": "***"}}}',
-        "roots, which servers may be told of: ., /home/\\x1b[2J",
-        "*** hides what looks like a secret; the file has it",
+        "roots shared with servers: ., /home/\\x1b[2J",
+        "*** stands for what looks like a secret; see the file",
     ]
     document = json.loads(toolbus("trust", "--json", folder=folder).stdout)
     assert document["roots"] == [".", "/home/\x1b[2J"]
@@ -298,7 +298,7 @@ def test_yes_and_remove_contradict_each_other(tmp_path: Path) -> None:
     write_config(tmp_path, {})
     run = toolbus("trust", "--yes", "--remove", folder=tmp_path)
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == "toolbus: --yes and --remove contradict each other; keep one\n"
+    assert run.stderr == "toolbus: --yes and --remove cannot be combined; keep one\n"
     assert trusted(tmp_path)
 
 
@@ -348,12 +348,12 @@ def test_where_the_record_cannot_be_kept_a_command_says_what_to_do(tmp_path: Pat
     env = {"XDG_STATE_HOME": str(tmp_path / "file")}
     failed = toolbus("trust", "--yes", folder=folder, env=env)
     assert (failed.returncode, failed.stdout) == (1, "")
-    assert failed.stderr.startswith("toolbus: cannot remember that you trust it: ")
-    assert failed.stderr.endswith("correct that, or name the file with --config\n")
+    assert failed.stderr.startswith("toolbus: cannot save that you trust it: ")
+    assert failed.stderr.endswith("fix that, or pass the file with --config\n")
     with terminal("check", folder=folder, env=env, width=300) as screen:
         screen.until("[y/N]: ")
         screen.press("y\r")
-        screen.until("cannot remember that you trust it", "nothing you must do")
+        screen.until("cannot save that you trust it", "nothing to fix")
         assert screen.ended() == 0
     made = toolbus("init", "--config", "new.yaml", "--json", folder=folder, env=env)
     assert json.loads(made.stdout) == {
@@ -429,12 +429,12 @@ def test_watch_takes_an_edit_of_a_found_config_only_once_it_is_trusted(tmp_path:
     with terminal("watch", folder=folder, width=400) as screen:
         screen.until("own", "ready")
         file.write_text(json.dumps({"servers": {"own": own, "new": new}}))
-        screen.until(f"kept as it was: {not_trusted(file, 'has changed since you trusted it')}")
+        screen.until(f"not reloaded: {not_trusted(file, 'has changed since you trusted it')}")
         assert not (folder / "ran").exists()
         assert toolbus("trust", "--yes", folder=folder).returncode == 0
-        screen.until("toolbus.yaml was changed and is in force")
+        screen.until("reloaded toolbus.yaml")
         (folder / ".env").write_text("A=1")
-        screen.until(f"kept as it was: {file} is no longer trusted: .env changed")
+        screen.until(f"not reloaded: {file} is no longer trusted: .env changed")
         screen.press("\x03")
         assert screen.ended() == 130
     assert (folder / "ran").exists()

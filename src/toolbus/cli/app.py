@@ -1,7 +1,7 @@
-"""The `toolbus` command: its words, and how every outcome becomes an exit code.
+"""The `toolbus` command: its subcommands, and how every outcome becomes an exit code.
 
-0 done, 1 failed, 2 wrong usage or config; 130 and 143 when it was interrupted or terminated. An
-error is one line on stderr that ends in the next step; a traceback only with `--debug`.
+0 done, 1 failed, 2 wrong usage or config; 130 and 143 if interrupted or terminated. An error is one
+line on stderr that ends with the next step; `--debug` adds a traceback.
 """
 
 import os
@@ -14,39 +14,39 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolbus.cli.edit_parameters import register
+from toolbus.cli.edit_commands import add_edit_commands
 from toolbus.cli.options import Settings, with_settings
 from toolbus.cli.parameters import (
     Args,
     ArgsFile,
+    FormValues,
+    ImportSource,
     Model,
     OnInput,
     Out,
     OutFile,
+    PromptArguments,
     PromptName,
-    PromptWords,
-    ReadFirst,
-    ReadWords,
-    ResumeWords,
+    ReadTarget,
     Servers,
-    Source,
-    Stored,
+    SuspendedCall,
+    TemplateValues,
     Timeout,
+    ToolArguments,
     ToolName,
-    ToolWords,
 )
 
 app = typer.Typer(
     help="Any MCP server, any agent, one catalog that stays alive.",
     epilog="First steps: toolbus demo, toolbus init, toolbus tools.",
-    rich_markup_mode=None,  # plain help: it is there sooner, and reads the same everywhere
+    rich_markup_mode=None,  # plain help: faster, and the same on every terminal
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         import toolbus
 
         print(f"toolbus {toolbus.__version__}")
@@ -58,7 +58,7 @@ def _version(wanted: bool) -> None:
 def root(
     settings: Settings,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Any MCP server, any agent, one catalog that stays alive."""
@@ -69,10 +69,10 @@ def root(
 def demo(
     settings: Settings,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep what the demo makes in this folder.")
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the demo's files in this folder.")
     ] = None,
 ) -> int:
-    """See it at work on servers of its own: no key, no network."""
+    """Run a demo on bundled servers; needs no API key or network."""
     from toolbus.cli.commands.demo import run
 
     return run(settings, out)
@@ -83,10 +83,10 @@ def demo(
 def trust(
     settings: Settings,
     file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="The config; by default the one that is found.")
+        Path | None, typer.Argument(metavar="FILE", help="Config file; default: the one toolbus finds.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Trust it without asking.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Do not trust it any more.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting it.")] = False,
 ) -> int:
     """Review a config and allow toolbus to use it."""
     from toolbus.cli.commands.trust import run
@@ -100,13 +100,12 @@ def tools(
     settings: Settings,
     servers: Servers = None,
     search: Annotated[
-        str | None, typer.Option("--search", metavar="WORDS", help="Only tools that have all these words.")
+        str | None,
+        typer.Option("--search", metavar="WORDS", help="Show only tools that match all these words."),
     ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show every argument and annotation, and what was changed.")
-    ] = False,
+    full: Annotated[bool, typer.Option("--full", help="Show arguments, annotations and overrides.")] = False,
     cost: Annotated[
-        bool, typer.Option("--cost", help="Show what each tool costs a model, in tokens, largest first.")
+        bool, typer.Option("--cost", help="Show how many tokens each tool takes, highest first.")
     ] = False,
     wait: Annotated[
         float,
@@ -114,11 +113,11 @@ def tools(
             "--wait",
             metavar="SECONDS",
             show_default=False,
-            help="Keep trying servers that are down for up to this long.",
+            help="Wait up to this long for servers that are down.",
         ),
     ] = 0,
 ) -> int:
-    """List the servers and their tools."""
+    """List servers and their tools."""
     if cost:
         from toolbus.cli.commands.cost import run as run_cost
 
@@ -133,53 +132,53 @@ def tools(
 def call(
     settings: Settings,
     name: ToolName,
-    words: ToolWords = None,
+    pairs: ToolArguments = None,
     args: Args = None,
     args_file: ArgsFile = None,
     timeout: Timeout = None,
     out: Out = None,
     on_input: OnInput = "ask",
 ) -> int:
-    """Call a tool and print what it says; exit 1 if it says error."""
-    from toolbus.cli.commands.call import Wanted, run
+    """Call a tool and print the result; exit 1 if the tool fails."""
+    from toolbus.cli.commands.call import CallOptions, run
     from toolbus.cli.input.arguments import given
 
-    wanted = Wanted(timeout=timeout, out=out, on_input=on_input)
-    return run(settings, name, given(words or [], args, args_file), wanted)
+    requested = CallOptions(timeout=timeout, out=out, on_input=on_input)
+    return run(settings, name, given(pairs or [], args, args_file), requested)
 
 
 @app.command()
 @with_settings
 def resume(
     settings: Settings,
-    file: Stored,
-    words: ResumeWords = None,
+    file: SuspendedCall,
+    pairs: FormValues = None,
     accept: Annotated[
-        bool, typer.Option("--accept", help="Say yes: to an address, or to a form as it is by default.")
+        bool, typer.Option("--accept", help="Accept the URL, or submit the form with its defaults.")
     ] = False,
-    decline: Annotated[bool, typer.Option("--decline", help="Say no.")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Give no answer.")] = False,
+    decline: Annotated[bool, typer.Option("--decline", help="Decline the request.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel without answering.")] = False,
     timeout: Timeout = None,
     out: Out = None,
     on_input: OnInput = "ask",
 ) -> int:
-    """Go on with a call that waits for an answer.
+    """Resume a call that is waiting for an answer.
 
     \b
     toolbus call inn/book guest=Ann --on-input suspend > call.json
     toolbus resume call.json seats=2
     """
-    from toolbus.cli.commands.call import Wanted
-    from toolbus.cli.commands.resume import only, run
+    from toolbus.cli.commands.call import CallOptions
+    from toolbus.cli.commands.resume import chosen_action, run
 
-    action = only(accept=accept, decline=decline, cancel=cancel)
-    return run(settings, file, words or [], action, Wanted(timeout=timeout, out=out, on_input=on_input))
+    action = chosen_action(accept=accept, decline=decline, cancel=cancel)
+    return run(settings, file, pairs or [], action, CallOptions(timeout=timeout, out=out, on_input=on_input))
 
 
 @app.command()
 @with_settings
 def resources(settings: Settings, servers: Servers = None) -> int:
-    """List what can be read, and the templates of what else can."""
+    """List resources and resource templates."""
     from toolbus.cli.commands.resources import run
 
     return run(settings, servers or [])
@@ -189,23 +188,23 @@ def resources(settings: Settings, servers: Servers = None) -> int:
 @with_settings
 def read(
     settings: Settings,
-    first: ReadFirst,
-    words: ReadWords = None,
+    first: ReadTarget,
+    pairs: TemplateValues = None,
     out: OutFile = None,
 ) -> int:
-    """Read a resource: text to stdout as it is, a blob to a file.
+    """Read a resource; print text, save binary data with --out.
 
     toolbus read docs 'file:///{path}' path=README.md
     """
     from toolbus.cli.commands.read import run
 
-    return run(settings, [first, *(words or [])], out)
+    return run(settings, [first, *(pairs or [])], out)
 
 
 @app.command()
 @with_settings
 def prompts(settings: Settings, servers: Servers = None) -> int:
-    """List the prompts and their arguments."""
+    """List prompts and their arguments."""
     from toolbus.cli.commands.prompts import run
 
     return run(settings, servers or [])
@@ -216,7 +215,7 @@ def prompts(settings: Settings, servers: Servers = None) -> int:
 def prompt(
     settings: Settings,
     name: PromptName,
-    words: PromptWords = None,
+    pairs: PromptArguments = None,
     out: Out = None,
 ) -> int:
     """Fill in a prompt and print its messages.
@@ -225,7 +224,7 @@ def prompt(
     """
     from toolbus.cli.commands.prompt import run
 
-    return run(settings, name, words or [], out)
+    return run(settings, name, pairs or [], out)
 
 
 @app.command()
@@ -234,40 +233,40 @@ def chat(
     settings: Settings,
     prompt: Annotated[
         str | None,
-        typer.Argument(metavar="PROMPT", help="Answer this and end; text that is piped in comes after it."),
+        typer.Argument(metavar="PROMPT", help="Answer this prompt and exit; piped text is appended."),
     ] = None,
     model: Model = None,
     approve: Annotated[
         Literal["ask", "writes", "never"],
         typer.Option(
             "--approve",
-            help="Ask before every call, before all that are not marked read-only, or never. Without a "
-            "terminal to ask in, and with --json, what would be asked about is not run.",
+            help="Ask before every call, before calls to tools not marked read-only, or never. Without a "
+            "terminal, and with --json, calls that need approval are not run.",
         ),
     ] = "writes",
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Save images there; otherwise in a temporary folder."),
+        typer.Option("--out", metavar="DIR", help="Save images here; default: a temporary folder."),
     ] = None,
 ) -> int:
-    """Talk to a model that has the tools of your servers.
+    """Chat with a model that can use your servers' tools.
 
-    On a terminal a dialog; with PROMPT, or text piped in, one answer. The model's words go to stdout, and
-    only the final ones if that is no terminal. Needs pip install "toolbus[agent]".
+    Starts a dialog on a terminal; with PROMPT or piped text, prints one answer. The model's text goes to
+    stdout; if stdout is not a terminal, only the final answer. Requires pip install "toolbus[agent]".
 
-    With --json a document per line and event, not one in all: text, thinking, tool_called,
-    tool_progressed, tool_returned, approval_asked, and at last result, with text, usage and calls.
+    With --json, prints one document per event, each on its own line: text, thinking, tool_called,
+    tool_progressed, tool_returned, approval_asked, and finally result with text, usage and calls.
     """
+    from toolbus.cli.chat.options import ChatOptions
     from toolbus.cli.chat.start import run
-    from toolbus.cli.chat.wanted import Wanted
 
-    return run(settings, Wanted(prompt=prompt, model=model, approve=approve, out=out))
+    return run(settings, ChatOptions(prompt=prompt, model=model, approve=approve, out=out))
 
 
 @app.command()
 @with_settings
 def check(settings: Settings, servers: Servers = None) -> int:
-    """Find out what is wrong with a server, and what to do."""
+    """Diagnose servers and suggest fixes."""
     from toolbus.cli.commands.check import run
 
     return run(settings, servers or [])
@@ -276,9 +275,9 @@ def check(settings: Settings, servers: Servers = None) -> int:
 @app.command()
 @with_settings
 def watch(settings: Settings, servers: Servers = None) -> int:
-    """Keep the servers up and show what happens, until Ctrl-C.
+    """Keep servers running and show events until Ctrl-C.
 
-    Follows changes of the config file: save it, and servers come and go.
+    Reloads the config when the file changes.
     """
     from toolbus.cli.commands.watch import run
 
@@ -289,7 +288,7 @@ def watch(settings: Settings, servers: Servers = None) -> int:
 @with_settings
 def init(
     settings: Settings,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> int:
     """Write a commented toolbus.yaml to start from."""
     from toolbus.cli.commands.init import run
@@ -301,19 +300,19 @@ def init(
 @with_settings
 def import_(
     settings: Settings,
-    source: Source = None,
-    write: Annotated[bool, typer.Option("--write", help="Write it; otherwise only show it.")] = False,
+    source: ImportSource = None,
+    write: Annotated[bool, typer.Option("--write", help="Write the config; default: only show it.")] = False,
     with_secrets: Annotated[
-        bool, typer.Option("--with-secrets", help="With --write: put literal secrets into .env.")
+        bool, typer.Option("--with-secrets", help="With --write: copy literal secrets to .env.")
     ] = False,
 ) -> int:
-    """Take over the servers of an editor's or agent's config."""
+    """Import servers from an editor's or agent's config."""
     from toolbus.cli.commands.import_ import run
 
     return run(settings, source, write=write, with_secrets=with_secrets)
 
 
-register(app)
+add_edit_commands(app)
 
 
 @app.command()
@@ -321,28 +320,28 @@ register(app)
 def config(
     settings: Settings,
     redacted: Annotated[
-        bool, typer.Option("--redacted", help="Fill in every ${...}, and show secrets as ***.")
+        bool, typer.Option("--redacted", help="Resolve every ${...}; show secrets as ***.")
     ] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of toolbus.yaml, for editors.")
     ] = False,
 ) -> int:
-    """Show the config as toolbus understands it; never a secret."""
+    """Show the config as toolbus reads it, without secrets."""
     from toolbus.cli.commands.config import print_schema, run
 
     return print_schema() if schema else run(settings, expanded=redacted)
 
 
 def main() -> None:
-    """The program."""
+    """Run the program."""
     sys.exit(exit_code(sys.argv[1:]))
 
 
 def exit_code(arguments: Sequence[str]) -> int:
-    """Run one command line; what goes wrong becomes a line on stderr."""
+    """Run one command line and return its exit code; an error becomes a line on stderr."""
     _ensure_streams()
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character gets its code, not an error.
+        # A character that the terminal cannot show is escaped instead of raising an error.
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
@@ -352,28 +351,28 @@ def exit_code(arguments: Sequence[str]) -> int:
 
             return complete(shell, app)
         if {"--install-completion", "--show-completion"} & set(arguments):
-            from toolbus.cli.completion.shells import mend_scripts
+            from toolbus.cli.completion.shells import patch_scripts
 
-            mend_scripts()
-        return _obeyed(arguments)
+            patch_scripts()
+        return _run_command(arguments)
     except BrokenPipeError:
-        _give_up_stdout()
+        _discard_stdout()
         return 1
-    except (Exception, typer.Abort) as error:  # the edge of the program: every error becomes a line
-        from toolbus.cli.outcome import told
+    except (Exception, typer.Abort) as error:  # top level: every error becomes a line
+        from toolbus.cli.outcome import report
 
         if "--debug" in arguments:
             import traceback
 
             traceback.print_exception(error)
         try:
-            return told(error, as_json="--json" in arguments)
+            return report(error, as_json="--json" in arguments)
         finally:
             if isinstance(error, OSError) and error.errno is not None:
-                _give_up_stdout()
+                _discard_stdout()
 
 
-def _obeyed(arguments: Sequence[str]) -> int:
+def _run_command(arguments: Sequence[str]) -> int:
     from typer.main import get_command
 
     code: Any = get_command(app).main(
@@ -384,13 +383,13 @@ def _obeyed(arguments: Sequence[str]) -> int:
 
 
 def _ensure_streams() -> None:
-    """A stream that was closed before we came is None, and printing would fail for the wrong reason."""
+    """Replace closed streams: they are None, and printing to None would raise the wrong error."""
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  open until the end
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  stays open until exit
 
 
-def _give_up_stdout() -> None:
-    """Whoever read our output has left, or the disk is full: Python must not try again at the end."""
+def _discard_stdout() -> None:
+    """Keep Python from flushing stdout again at exit: its reader is gone, or the disk is full."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

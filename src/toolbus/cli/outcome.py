@@ -1,10 +1,10 @@
-"""What to tell a person about an error: one line that ends in the next step, and the exit code."""
+"""Report an error: one line that ends with the next step, and the exit code."""
 
 import sys
 
 import typer
 
-from toolbus.cli.output.screen import escaped_json, visible
+from toolbus.cli.output.screen import escaped_json, visible, wrapped
 from toolbus.core.errors import (
     CallTimeout,
     ConfigError,
@@ -18,20 +18,25 @@ FAILED, WRONG_USAGE = 1, 2
 
 
 class Usage(Exception):
-    """The command line asks for something that cannot be; `details` are lines below the message."""
+    """The command line is invalid; `details` are lines to print below the message."""
 
     def __init__(self, message: str, details: tuple[str, ...] = ()) -> None:
         self.details = details
         super().__init__(message)
 
 
-def told(error: BaseException, *, as_json: bool) -> int:
-    """Print the error to stderr, with `as_json` also as the one document on stdout; gives the exit code."""
-    message, code = _described(error)
+def report(error: BaseException, *, as_json: bool) -> int:
+    """Print the error to stderr, with `as_json` also as JSON to stdout; return the exit code."""
+    message, code = _message_and_code(error)
     headline, details = message, error.details if isinstance(error, Usage) else ()
     if isinstance(error, ConfigError) and len(error.mistakes) > 1:
-        headline, details = f"{len(error.mistakes)} mistakes in the config:", tuple(map(str, error.mistakes))
-    print("\n".join([f"toolbus: {visible(headline)}", *map(visible, details)]), file=sys.stderr)
+        headline, details = f"{len(error.mistakes)} errors in the config:", tuple(map(str, error.mistakes))
+    print(
+        wrapped(f"toolbus: {visible(headline)}", sys.stderr),
+        *map(visible, details),
+        sep="\n",
+        file=sys.stderr,
+    )
     if as_json:
         kind = (
             "Usage" if code == WRONG_USAGE and not isinstance(error, ToolbusError) else type(error).__name__
@@ -40,24 +45,24 @@ def told(error: BaseException, *, as_json: bool) -> int:
     return code
 
 
-def _described(error: BaseException) -> tuple[str, int]:
+def _message_and_code(error: BaseException) -> tuple[str, int]:
     match error:
         case ConfigError() | Usage() | ServerNotFound():
             return str(error), WRONG_USAGE
         case CallTimeout():
-            option = "--timeout, or " if error.what.startswith("tool ") else ""
-            return f"{error}; give it more time with {option}timeouts.call in the config", FAILED
+            option = "--timeout or " if error.what.startswith("tool ") else ""
+            return f"{error}; raise the limit with {option}timeouts.call in the config", FAILED
         case InputNeeded():
-            later = "; a server of the modern era can be answered later, too: --on-input suspend"
+            later = ", or answer later with --on-input suspend (modern servers only)"
             asked = f"server {error.server!r}: {error.what} {error.asked}; run it on a terminal to answer"
             return asked + (later if error.what.startswith("tool ") else ""), FAILED
         case ToolNotFound(close_matches=[], likely=None):
-            reasons = ", and says why a server is down" if error.down else ""
-            return f"{error}; 'toolbus tools' lists them{reasons}", FAILED
+            reasons = " and see why a server is down" if error.down else ""
+            return f"{error}; run 'toolbus tools' to list them{reasons}", FAILED
         case ToolbusError():
             return str(error), FAILED
         case typer.TyperException():
-            return _with_help(error), WRONG_USAGE
+            return _usage_message(error), WRONG_USAGE
         case OSError():
             return f"{error.strerror or error}" + (f": {error.filename!r}" if error.filename else ""), FAILED
         case _:
@@ -65,8 +70,8 @@ def _described(error: BaseException) -> tuple[str, int]:
             return f"a bug in toolbus: {name}: {error}; please report it with the output of --debug", FAILED
 
 
-def _with_help(error: typer.TyperException) -> str:
-    """A finding of the parser, and where to read on."""
+def _usage_message(error: typer.TyperException) -> str:
+    """The parser's message, with a pointer to the command's help."""
     command = getattr(getattr(error, "ctx", None), "command_path", "toolbus")
     message = error.format_message().rstrip(".")
     gap = " See" if message.endswith("?") else "; see"

@@ -1,4 +1,4 @@
-"""The words and options of the commands: what they are called, what they are for, what completes them."""
+"""Arguments and options of the commands: metavar, help text and completion."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -10,86 +10,91 @@ from toolbus.cli.completion.candidates import (
     editor_names,
     prompt_arguments,
     prompt_names,
-    read_words,
+    read_arguments,
     server_names,
     tool_names,
 )
 
 Servers = Annotated[
     list[str] | None,
-    typer.Argument(metavar="SERVER", help="Only these servers.", autocompletion=server_names),
+    typer.Argument(metavar="SERVER", help="Servers to include; default: all.", autocompletion=server_names),
 ]
-Timeout = Annotated[float | None, typer.Option("--timeout", metavar="S", help="Seconds the tool may take.")]
-Out = Annotated[Path | None, typer.Option("--out", metavar="DIR", help="Save images and other blobs there.")]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", metavar="S", help="Time limit for the tool, in seconds.")
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Save images and other binary data in this folder."),
+]
 OnInput = Annotated[
     Literal["ask", "suspend"],
     typer.Option(
         "--on-input",
-        help="When the server asks something: ask for the answer on the terminal, or end for now and print "
-        "the call as JSON, for 'toolbus resume'.",
+        help="When the server asks for input: ask on the terminal, or stop and print the call as JSON for "
+        "'toolbus resume'.",
     ),
 ]
 ToolName = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="The tool's name, or SERVER/TOOL.", autocompletion=tool_names),
+    typer.Argument(metavar="NAME", help="Tool name, or SERVER/TOOL.", autocompletion=tool_names),
 ]
-ToolWords = Annotated[
+ToolArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
-        help="Arguments, read by the tool's schema: n=5, on=true, list=a,b or given twice, a.b=1 for "
-        "nested ones, text=@FILE for what a file holds; - reads a JSON object from stdin.",
+        help="Arguments, parsed by the tool's schema: n=5, on=true, list=a,b or the key repeated, a.b=1 for "
+        "nested values, text=@FILE to read a file; - reads a JSON object from stdin.",
         autocompletion=argument_names,
     ),
 ]
-Args = Annotated[str | None, typer.Option("--args", metavar="JSON", help="The arguments as a JSON object.")]
+Args = Annotated[str | None, typer.Option("--args", metavar="JSON", help="Arguments as a JSON object.")]
 ArgsFile = Annotated[
-    Path | None, typer.Option("--args-file", metavar="FILE", help="A file with that JSON object.")
+    Path | None, typer.Option("--args-file", metavar="FILE", help="File that contains the JSON object.")
 ]
-Stored = Annotated[
+SuspendedCall = Annotated[
     str,
-    typer.Argument(metavar="FILE", help="What 'toolbus call --on-input suspend' printed; - is stdin."),
+    typer.Argument(metavar="FILE", help="Output of 'toolbus call --on-input suspend'; - for stdin."),
 ]
-ResumeWords = Annotated[
+FormValues = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
-        help="What to fill in, if there is one form; without it, you are asked on the terminal.",
+        help="Values for the form; without them, you are asked on the terminal.",
     ),
 ]
-ReadFirst = Annotated[
+ReadTarget = Annotated[
     str,
     typer.Argument(
         metavar="[SERVER] URI",
-        help="What to read; the server may be left out where only one has it.",
-        autocompletion=read_words,
+        help="URI to read; SERVER is optional if only one server has it.",
+        autocompletion=read_arguments,
     ),
 ]
-ReadWords = Annotated[
+TemplateValues = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
-        help="The values of a template, which is then the URI, as it is listed.",
-        autocompletion=read_words,
+        help="Values for a URI template; pass the template as URI.",
+        autocompletion=read_arguments,
     ),
 ]
 OutFile = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FILE|DIR", help="Save it there, never over a file that is there."),
+    typer.Option("--out", metavar="FILE|DIR", help="Save to this file or folder; never overwrites a file."),
 ]
 PromptName = Annotated[
     str,
     typer.Argument(
         metavar="NAME",
-        help="SERVER/PROMPT, or the name alone where only one server has it.",
+        help="SERVER/PROMPT, or the prompt's name if only one server has it.",
         autocompletion=prompt_names,
     ),
 ]
-PromptWords = Annotated[
+PromptArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
-        help="Arguments, all of them text; text=@FILE for what a file holds.",
+        help="Arguments as text; text=@FILE to read a file.",
         autocompletion=prompt_arguments,
     ),
 ]
@@ -99,17 +104,17 @@ Model = Annotated[
         "--model",
         metavar="MODEL",
         envvar="TOOLBUS_MODEL",
-        help="As in openai:gpt-5.1, or the address of a server that speaks as OpenAI does, as in "
-        "http://localhost:11434/v1#qwen3. By default the first that can be used: a provider whose key is "
-        "set, or a local server.",
+        help="A model such as openai:gpt-5.1, or the URL of an OpenAI-compatible server such as "
+        "http://localhost:11434/v1#qwen3. Default: the first available, from a provider whose API key is "
+        "set or a local server.",
     ),
 ]
-Source = Annotated[
+ImportSource = Annotated[
     str | None,
     typer.Argument(
         metavar="EDITOR|FILE",
         help="claude, claude-code, cursor, vscode, windsurf, gemini, goose, codex, zed, opencode, or a file; "
-        "by default all that are found.",
+        "default: every config found.",
         autocompletion=editor_names,
     ),
 ]

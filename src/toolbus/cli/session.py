@@ -1,4 +1,4 @@
-"""A bus for the length of one command: the right servers up, and none left when it is over."""
+"""A bus for the duration of one command: starts the servers it needs, stops them at the end."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from toolbus.cli.completion.listings import remember
+from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.config import BusConfig, find_config, found_config, usable_config
@@ -19,12 +19,12 @@ from toolbus.core.interactions import Interactions
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
-    from toolbus.cli.output.progress import Moving
+    from toolbus.cli.output.spinner import Spinner
 
-NOT_YET = ("idle", "connecting")
+STARTING_STATES = ("idle", "connecting")
 UNATTENDED = Interactions(declares_elicitation=True)
-"""For commands without a person: all declare the same, because some servers list tools by that."""
-LEVELS = {
+"""For commands without a user. It still declares elicitation: some servers list tools based on that."""
+LOG_LEVELS = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
     "notice": logging.INFO,
@@ -34,12 +34,12 @@ logger = logging.getLogger("toolbus.server")
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Run the work of a command; a signal ends it, and what it started, in order."""
-    return asyncio.run(_ended_by_signals(work()))
+    """Run a command's coroutine; a signal cancels it, so that it can clean up."""
+    return asyncio.run(_run_until_signal(work()))
 
 
-async def _ended_by_signals(work: Coroutine[Any, Any, int]) -> int:
-    """Ctrl-C is asyncio's own matter; SIGTERM and a closed terminal end the work the same way."""
+async def _run_until_signal(work: Coroutine[Any, Any, int]) -> int:
+    """Cancel the work on SIGTERM and SIGHUP, as asyncio does on Ctrl-C."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(work)
     received: list[int] = []
@@ -59,27 +59,27 @@ async def _ended_by_signals(work: Coroutine[Any, Any, int]) -> int:
         raise
 
 
-def configured(settings: Settings) -> BusConfig:
-    """The config that `--config` names, or the one that is found, once the user agreed to it."""
-    from toolbus.cli.commands.trust import agreeing
+def load_trusted_config(settings: Settings) -> BusConfig:
+    """Load the config from `--config`, or the one found, after the user has trusted it."""
+    from toolbus.cli.commands.trust import trust_prompt
 
     if settings.config is not None:
         return usable_config(settings.config)
-    with _no_config_told():
-        return found_config(agreeing(settings))
+    with _explain_missing_config():
+        return found_config(trust_prompt(settings))
 
 
-def written(settings: Settings) -> BusConfig:
-    """The same, agreed to or not: to look at, not to use."""
-    with _no_config_told():
+def load_untrusted_config(settings: Settings) -> BusConfig:
+    """Load the same config without asking for trust: to show it, not to use it."""
+    with _explain_missing_config():
         if named := settings.config or named_config():
             return usable_config(named)
         return with_config_cwd(usable_config(find_config()))
 
 
 @contextmanager
-def _no_config_told() -> Generator[None]:
-    """Tell the user how to get a config if none is found."""
+def _explain_missing_config() -> Generator[None]:
+    """Replace the error for a missing config by one that says how to get one."""
     try:
         yield
     except ConfigError as error:
@@ -87,34 +87,32 @@ def _no_config_told() -> Generator[None]:
             raise
         folder = str(Path.cwd())
         raise ConfigError(
-            f"no config in {folder!r} or above; write one with 'toolbus init', take over an editor's with "
-            "'toolbus import', name one with --config, or try 'toolbus demo'"
+            f"no config found in {folder!r} or its parents; create one with 'toolbus init', import an "
+            "editor's with 'toolbus import', pass one with --config, or try 'toolbus demo'"
         ) from None
 
 
-def checked(config: BusConfig, servers: Iterable[str]) -> list[str]:
-    """The servers meant, by default all; `ServerNotFound` if there is no such server."""
+def selected_servers(config: BusConfig, servers: Iterable[str]) -> list[str]:
+    """The named servers, by default all; raises `ServerNotFound` for an unknown one."""
     wanted = list(dict.fromkeys(servers))
     for alias in wanted:
         if alias in config.disabled:
-            raise ConfigError(
-                f"disabled; 'toolbus enable {alias}' enables it", file=config.file, server=alias
-            )
+            raise ConfigError(f"disabled; run 'toolbus enable {alias}'", file=config.file, server=alias)
         if alias not in config.servers:
             raise ServerNotFound(alias, list(config.servers))
     if not config.servers:
-        raise ConfigError(_nothing_in(config), file=config.file)
+        raise ConfigError(_no_servers_reason(config), file=config.file)
     return wanted or list(config.servers)
 
 
-def _nothing_in(config: BusConfig) -> str:
+def _no_servers_reason(config: BusConfig) -> str:
     if config.disabled:
-        return f"all its servers are disabled; 'toolbus enable {config.disabled[0]}' enables one"
-    return "it has no servers; add one with 'toolbus add'"
+        return f"all servers are disabled; run 'toolbus enable {config.disabled[0]}'"
+    return "no servers configured; add one with 'toolbus add'"
 
 
 @asynccontextmanager
-async def opened(
+async def open_bus(
     screen: Screen,
     config: BusConfig,
     servers: Collection[str],
@@ -122,22 +120,22 @@ async def opened(
     interactions: Interactions = UNATTENDED,
     wait: float = 0,
 ) -> "AsyncGenerator[Toolbus]":
-    """A bus on which these servers are up, or still down after `wait` seconds; the others stay idle.
+    """Open a bus and start these servers, waiting up to `wait` seconds for those that are down.
 
-    They stay on the bus all the same: the names of tools do not depend on who was asked for. What was
-    listed is remembered at the end.
+    The others stay on the bus, idle, because tool names must not depend on which servers were started.
+    Listings are cached at the end.
     """
-    with screen.moving("starting " + ", ".join(servers)) as moving:
-        # Here, under the spinner: importing the SDK takes longer than many a server.
+    with screen.spinner("starting " + ", ".join(servers)) as spinner:
+        # Imported here, under the spinner: the SDK takes longer to import than many servers to start.
         from toolbus.bus.toolbus import Toolbus
 
-        starting = _Starting(config, moving, on_event)
-        bus = Toolbus(with_only(config, servers), on_event=starting.hear, interactions=interactions)
+        starting = _StartupMonitor(config, spinner, on_event)
+        bus = Toolbus(starting_only(config, servers), on_event=starting.handle, interactions=interactions)
         try:
             await bus.start()
-            await starting.settled(bus, servers)
+            await starting.wait_until_settled(bus, servers)
             if wait > 0:
-                moving.say(one_line(f"waiting for {', '.join(servers)}"))
+                spinner.set_text(one_line(f"waiting for {', '.join(servers)}"))
                 await bus.wait_ready(list(servers), timeout=wait)
         except BaseException:
             await bus.stop()
@@ -146,20 +144,20 @@ async def opened(
         yield bus
     finally:
         try:
-            remember(config, bus)
+            save_listings(config, bus)
         finally:
             await bus.stop()
 
 
-async def awaken(screen: Screen, bus: "Toolbus", config: BusConfig) -> None:
-    """Have the idle servers of the bus up too."""
+async def start_idle_servers(screen: Screen, bus: "Toolbus", config: BusConfig) -> None:
+    """Start the idle servers of the bus, too."""
     idle = [alias for alias, status in bus.servers.items() if status.state == "idle"]
-    with screen.moving("starting " + ", ".join(idle)):
-        await bus.reload(with_only(config, config.servers))
+    with screen.spinner("starting " + ", ".join(idle)):
+        await bus.reload(starting_only(config, config.servers))
 
 
-def with_only(config: BusConfig, servers: Collection[str]) -> BusConfig:
-    """The config with all but these servers waiting until they are needed, and none that stops the bus."""
+def starting_only(config: BusConfig, servers: Collection[str]) -> BusConfig:
+    """The config with all other servers lazy, and none required."""
     changed = {
         alias: server.model_copy(update={"lazy": alias not in servers, "required": False})
         for alias, server in config.servers.items()
@@ -167,46 +165,46 @@ def with_only(config: BusConfig, servers: Collection[str]) -> BusConfig:
     return config.model_copy(update={"servers": changed})
 
 
-def _log(event: Logged) -> None:
-    """What a server reports goes into the log, which `-v` shows."""
+def _log_server_message(event: Logged) -> None:
+    """Write a server's log message to our log, which `-v` shows."""
     text = event.data if isinstance(event.data, str) else escaped_json(event.data)
     source = f" ({event.logger})" if event.logger else ""
-    logger.log(LEVELS.get(event.level, logging.ERROR), "server %r%s: %s", event.server, source, text)
+    logger.log(LOG_LEVELS.get(event.level, logging.ERROR), "server %r%s: %s", event.server, source, text)
 
 
-class _Starting:
-    """Waits for servers, and tells which are being waited for."""
+class _StartupMonitor:
+    """Waits for servers to start, and shows their names in the spinner."""
 
     def __init__(
-        self, config: BusConfig, moving: "Moving", on_event: Callable[[Event], None] | None = None
+        self, config: BusConfig, spinner: "Spinner", on_event: Callable[[Event], None] | None = None
     ) -> None:
         self._config = config
-        self._moving = moving
+        self._spinner = spinner
         self._on_event = on_event
         self._waiting: dict[str, None] = {}
-        self._turn = asyncio.Event()
+        self._state_changed = asyncio.Event()
 
-    def hear(self, event: Event) -> None:
+    def handle(self, event: Event) -> None:
         if isinstance(event, StateChanged):
-            self._turn.set()
+            self._state_changed.set()
             if event.state == "connecting":
                 self._waiting[event.server] = None
             else:
                 self._waiting.pop(event.server, None)
             if self._waiting:
-                self._moving.say(one_line("starting " + ", ".join(map(self._shown, self._waiting))))
+                self._spinner.set_text(one_line("starting " + ", ".join(map(self._label, self._waiting))))
         if isinstance(event, Logged):
-            _log(event)
+            _log_server_message(event)
         if self._on_event is not None:
             self._on_event(event)
 
-    async def settled(self, bus: "Toolbus", servers: Collection[str]) -> None:
-        """Bounded by the connect timeout of each server."""
-        while any(bus.servers[alias].state in NOT_YET for alias in servers):
-            self._turn.clear()
-            await self._turn.wait()
+    async def wait_until_settled(self, bus: "Toolbus", servers: Collection[str]) -> None:
+        """Wait until no server is starting; each has a connect timeout."""
+        while any(bus.servers[alias].state in STARTING_STATES for alias in servers):
+            self._state_changed.clear()
+            await self._state_changed.wait()
 
-    def _shown(self, alias: str) -> str:
+    def _label(self, alias: str) -> str:
         from toolbus.connect.link import DOWNLOADERS
 
         command = Path(self._config.servers[alias].command or "").stem

@@ -1,1 +1,1 @@
-"""`toolbus chat`: a model that has the tools of the config's servers, in a terminal or for one answer."""
+"""`toolbus chat`: a model with the servers' tools, as a dialog or for one answer."""

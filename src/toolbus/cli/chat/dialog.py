@@ -1,4 +1,4 @@
-"""A dialog in the terminal: prompts and commands, until the person ends it."""
+"""The chat dialog on a terminal: prompts and commands, until the user quits."""
 
 import shlex
 from collections.abc import Callable
@@ -7,13 +7,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolbus.cli.chat.conversation import Conversation
 from toolbus.cli.chat.keyboard import Keyboard
-from toolbus.cli.chat.models import shown
-from toolbus.cli.chat.prompts import asked_arguments, by_command, described
-from toolbus.cli.chat.turns import Turns
-from toolbus.cli.commands.tools import counted, show_server
-from toolbus.cli.outcome import Usage, told
+from toolbus.cli.chat.models import display_name
+from toolbus.cli.chat.prompts import ask_for_arguments, by_command, help_lines
+from toolbus.cli.commands.tools import print_server
+from toolbus.cli.outcome import Usage, report
 from toolbus.cli.output.screen import Screen
+from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError
 from toolbus.core.records import Prompt
 
@@ -21,56 +22,56 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
 INTERRUPTED = 130
-HINT = "Ctrl-C again, or /quit, ends the chat"
+HINT = "press Ctrl-C again, or type /quit, to quit"
 
 
 class Quit(Exception):
-    """The person wants to leave."""
+    """The user wants to quit."""
 
 
 class Dialog:
-    """Reads lines, and does what they say."""
+    """Reads lines, and runs them as prompts or commands."""
 
     def __init__(
         self,
         screen: Screen,
         keyboard: Keyboard,
-        turns: Turns,
+        conversation: Conversation,
         bus: "Toolbus",
         change_model: Callable[[str], None],
     ) -> None:
         self._screen = screen
-        # What is shown here is no answer of the model: to stderr with it.
-        self._aside = copy(screen)
-        self._aside.out = screen.err
+        # Output of commands goes to stderr: stdout is for the model's text.
+        self._stderr_screen = copy(screen)
+        self._stderr_screen.out = screen.err
         self._keyboard = keyboard
-        self._turns = turns
+        self._conversation = conversation
         self._bus = bus
         self._change_model = change_model
         self._model = ""
         self._own_files: set[Path] = set()
         self._commands: dict[str, tuple[str, Callable[[str], None]]] = {
-            "/tools": ("the servers and their tools", self._tools),
-            "/servers": ("the servers, and how they are", self._servers),
-            "/model": ("NAME: go on with another model", self._other_model),
-            "/clear": ("forget what was said", self._clear),
-            "/save": ("FILE: write the conversation to a file, as JSON", self._save),
-            "/load": ("FILE: go on from a conversation that was saved", self._load),
-            "/help": ("this list", self._help),
-            "/quit": ("end the chat; so does Ctrl-D", self._quit),
+            "/tools": ("list servers and their tools", self._tools),
+            "/servers": ("list servers and their state", self._servers),
+            "/model": ("NAME: switch to another model", self._model_command),
+            "/clear": ("clear the conversation", self._clear),
+            "/save": ("FILE: save the conversation as JSON", self._save),
+            "/load": ("FILE: load a saved conversation", self._load),
+            "/help": ("show this list", self._help),
+            "/quit": ("quit; so does Ctrl-D", self._quit),
         }
 
     def run(self, model: str) -> int:
-        """Until the end; gives the exit code."""
+        """Run the dialog; return the exit code."""
         self._model = model
-        tools, servers = len(self._bus.catalog), len(self._bus.servers)
-        self._screen.note(f"{model} with {tools} tools of {servers} servers; /help says what else there is")
+        tools, servers = counted(len(self._bus.catalog), "tool"), counted(len(self._bus.servers), "server")
+        self._screen.note(f"{model} with {tools} on {servers}; /help lists the commands")
         interrupted = False
         while True:
             try:
-                line = self._keyboard.line("> ")
+                line = self._keyboard.read_line("> ")
                 interrupted = False
-                self._obey(line)
+                self._handle(line)
             except (EOFError, Quit) as end:
                 if isinstance(end, EOFError):
                     self._screen.note("")
@@ -82,83 +83,81 @@ class Dialog:
                 interrupted = True
                 self._screen.note(f"\n{HINT}")
             except UnicodeDecodeError:
-                self._screen.note("that is no text in the terminal's encoding")
+                self._screen.note("that is not text in the terminal's encoding")
 
-    def _obey(self, line: str) -> None:
+    def _handle(self, line: str) -> None:
         if not line.strip():
             return
         if not line.startswith("/"):
-            self._ask(lambda: self._turns.take(line))
+            self._run_turn(lambda: self._conversation.send(line))
             return
         word, _, rest = line.strip().partition(" ")
         prompts = by_command(self._bus.prompts(), self._commands)
         if word in self._commands:
             self._commands[word][1](rest.strip())
         elif word in prompts:
-            self._use(prompts[word], rest)
+            self._send_prompt(prompts[word], rest)
         else:
             close = get_close_matches(word, [*self._commands, *prompts], n=1)
             meant = f"did you mean {close[0]}? " if close else ""
-            self._screen.note(f"no command {word!r}; {meant}/help lists them")
+            self._screen.note(f"unknown command {word!r}; {meant}/help lists the commands")
 
-    def _use(self, prompt: Prompt, rest: str) -> None:
-        """A prompt of a server; required arguments that are not given are asked for."""
+    def _send_prompt(self, prompt: Prompt, rest: str) -> None:
+        """Send a server's prompt; asks for missing required arguments."""
         try:
-            arguments = asked_arguments(prompt, shlex.split(rest), self._keyboard)
+            arguments = ask_for_arguments(prompt, shlex.split(rest), self._keyboard)
         except (Usage, ValueError, OSError) as error:
             self._screen.note(str(error))
         except EOFError:
             self._screen.note("\nnothing was sent")
         else:
-            self._ask(lambda: self._turns.use(prompt, arguments))
+            self._run_turn(lambda: self._conversation.send_prompt(prompt, arguments))
 
-    def _ask(self, take: Callable[[], None]) -> None:
-        """A turn; one that ends early does not end the chat."""
+    def _run_turn(self, turn: Callable[[], None]) -> None:
+        """Run a turn; an error does not end the chat."""
         try:
-            take()
+            turn()
         except KeyboardInterrupt:
-            self._screen.note(
-                "stopped; what was said in this turn is forgotten, what tools did is not undone"
-            )
+            self._screen.note("stopped; this turn is forgotten, but what tools did is not undone")
         except BrokenPipeError:
-            raise  # nobody reads the answers any more
-        except Exception as error:  # the edge of a turn: the person decides how to go on
-            told(error, as_json=False)
+            raise  # stdout is closed
+        except Exception as error:  # top of a turn: the user decides how to continue
+            report(error, as_json=False)
 
     def _tools(self, rest: str) -> None:
         for alias, status in self._bus.servers.items():
-            show_server(
-                self._aside, alias, status, [s for s in self._bus.catalog if s.origin.server == alias]
+            print_server(
+                self._stderr_screen, alias, status, [s for s in self._bus.catalog if s.origin.server == alias]
             )
 
     def _servers(self, rest: str) -> None:
         for alias, status in self._bus.servers.items():
-            show_server(self._aside, alias, status, [])
+            print_server(self._stderr_screen, alias, status, [])
 
-    def _other_model(self, rest: str) -> None:
+    def _model_command(self, rest: str) -> None:
         if not rest:
-            self._screen.note(f"{self._model}; /model NAME goes on with another one")
+            self._screen.note(f"{self._model}; switch with /model NAME")
             return
         try:
             self._change_model(rest)
         except ToolbusError as error:
-            told(error, as_json=False)
+            report(error, as_json=False)
             return
-        self._model = shown(rest)
-        self._screen.note(f"going on with {self._model}")
+        self._model = display_name(rest)
+        self._screen.note(f"switched to {self._model}")
 
     def _clear(self, rest: str) -> None:
-        self._turns.agent.clear()
-        self._screen.note("what was said is forgotten; what tools did is not undone")
+        self._conversation.agent.clear()
+        self._screen.note("conversation cleared; what tools did is not undone")
 
     def _named_file(self, command: str, rest: str) -> Path | None:
         try:
             words = shlex.split(rest)
-        except ValueError:  # a quote without its other half
+        except ValueError:  # an unclosed quote
             words = []
         if len(words) == 1:
             return Path(words[0]).expanduser()
-        self._screen.note(f"{command} FILE: name one file, in quotes if there are spaces in it")
+        self._screen.note(f"{command} FILE: pass one file name, in quotes if it has spaces")
         return None
 
     def _load(self, rest: str) -> None:
@@ -166,25 +165,25 @@ class Dialog:
         if path is None:
             return
         try:
-            self._turns.agent.load(path)
+            self._conversation.agent.load(path)
         except OSError as error:
             self._screen.note(f"not loaded: {error.strerror or error}: {str(path)!r}")
         except ValueError:
-            self._screen.note(f"not loaded: {str(path)!r} holds no conversation; /save writes one")
+            self._screen.note(f"not loaded: {str(path)!r} is not a saved conversation; /save writes one")
         else:
             self._own_files.add(path)
-            count = counted(len(self._turns.agent.history), "message")
-            self._screen.note(f"going on from {count} of {path}")
+            count = counted(len(self._conversation.agent.history), "message")
+            self._screen.note(f"loaded {count} from {path}")
 
     def _save(self, rest: str) -> None:
         path = self._named_file("/save", rest)
         if path is None:
             return
         if path.exists() and path not in self._own_files:
-            self._screen.note(f"{str(path)!r} is there already; name another file")
+            self._screen.note(f"{str(path)!r} already exists; pass another file")
             return
         try:
-            self._turns.agent.save(path)
+            self._conversation.agent.save(path)
         except OSError as error:
             self._screen.note(f"not saved: {error.strerror or error}: {str(path)!r}")
             return
@@ -194,9 +193,9 @@ class Dialog:
     def _help(self, rest: str) -> None:
         for name, (about, _) in self._commands.items():
             self._screen.note(f"  {name:9} {about}")
-        for line in described(by_command(self._bus.prompts(), self._commands)):
+        for line in help_lines(by_command(self._bus.prompts(), self._commands)):
             self._screen.note(f"  {line}")
-        self._screen.note("Ctrl-C stops a turn. A line that begins with a space is never a command.")
+        self._screen.note("Ctrl-C stops a turn. A line that starts with a space is never a command.")
 
     def _quit(self, rest: str) -> None:
         raise Quit

@@ -1,8 +1,8 @@
-"""Lines that a person types, with editing and history where Python has readline."""
+"""Read lines from the terminal, with editing and history if Python has readline."""
 
 import sys
 
-from toolbus.cli.input import typed
+from toolbus.cli.input import ask
 
 try:
     import readline
@@ -11,27 +11,27 @@ except ImportError:  # not every Python has it
 
 
 class Keyboard:
-    """The terminal that the program was started in."""
+    """The user's terminal."""
 
     def __init__(self) -> None:
         if readline is not None:
-            readline.set_auto_history(False)  # a yes is nothing to come back to
+            readline.set_auto_history(False)  # answers such as yes do not belong in the history
 
-    def line(self, prompt: str) -> str:
-        """A line to keep in the history; EOFError on Ctrl-D, KeyboardInterrupt on Ctrl-C."""
-        line = self._typed(prompt)
+    def read_line(self, prompt: str) -> str:
+        """Read a line and add it to the history; EOFError on Ctrl-D, KeyboardInterrupt on Ctrl-C."""
+        line = self._input(prompt)
         if readline is not None and line.strip():
             readline.add_history(line)
         return line
 
-    def answer(self, prompt: str) -> str:
-        """A line that was typed after the prompt was there: no word typed ahead may answer a question."""
-        return typed.answer(prompt)
+    def ask(self, prompt: str) -> str:
+        """Ask a question; input typed ahead is discarded."""
+        return ask.ask(prompt)
 
-    def _typed(self, prompt: str) -> str:
+    def _input(self, prompt: str) -> str:
         if not sys.stdout.isatty():
-            # input() would write the prompt where the answers go.
+            # input() would print the prompt to stdout, among the answers.
             print(prompt, end="", file=sys.stderr, flush=True)
             prompt = ""
-        # What the terminal could not decode must not fail in the model's client.
+        # Replace undecodable input, or the model's client would fail.
         return input(prompt).encode("utf-8", "replace").decode()

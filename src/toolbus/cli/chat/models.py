@@ -1,6 +1,6 @@
-"""Which model a chat is with: the one that was named, else the first that can be used.
+"""Choose the model for a chat: the named one, or else the first available.
 
-A look at local servers takes less than a second, all of them together. A key is read only to hide it.
+Local servers are probed at the same time, in less than a second. Keys are read only to redact them.
 """
 
 import json
@@ -27,31 +27,31 @@ KEYS = {
     "GEMINI_API_KEY": "google:gemini-flash-latest",
     "DEEPSEEK_API_KEY": "deepseek:deepseek-chat",
 }
-"""The model for whoever has such a key, the first that is found."""
+"""The default model by API key variable, in order of preference."""
 LOCAL = {
     "Ollama": "http://127.0.0.1:11434/v1",
     "LM Studio": "http://127.0.0.1:1234/v1",
     "vLLM": "http://127.0.0.1:8000/v1",
     "llama.cpp": "http://127.0.0.1:8080/v1",
 }
-"""Where servers that speak as OpenAI does listen unless told otherwise."""
+"""Default URLs of OpenAI-compatible local servers."""
 KEY = "_API_KEY"
-LOOKING = 0.8
-"""Seconds that all of them together get to answer."""
-LONGEST = 1_000_000
-"""Bytes of a list of models; on these ports anything may listen."""
+SEARCH_SECONDS = 0.8
+"""Time limit for probing all of them."""
+MAX_BYTES = 1_000_000
+"""Maximum size of a model list: any program may listen on these ports."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """A model, and the keys that are not in the environment."""
+class ModelChoice:
+    """A model, and the API keys from `.env`."""
 
     model: str
     keys: Mapping[str, str] = field(repr=False)
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What must not be printed: keys, and the credentials of an address."""
+        """What must not be printed: keys, and credentials in a URL."""
         exported = [value for name, value in os.environ.items() if name.upper().endswith(KEY)]
         return spellings([*exported, *self.keys.values(), *url_secrets(self.model)])
 
@@ -62,62 +62,61 @@ class NoModel(ToolbusError):
     def __init__(self) -> None:
         places = ", ".join(f"{name} at {urlsplit(url).netloc}" for name, url in LOCAL.items())
         super().__init__(
-            f"no model to chat with: none of {', '.join(KEYS)} is set, and no local server answers "
-            f"({places}); set a key in the environment or in a .env beside the config, start a server, "
-            "or name a model: --model openai:gpt-5.1"
+            f"no model found: none of {', '.join(KEYS)} is set, and no local server responds ({places}); "
+            "set a key in the environment or in a .env beside the config, start a server, "
+            "or pass a model: --model openai:gpt-5.1"
         )
 
 
-def keys_of(config: BusConfig) -> dict[str, str]:
-    """The keys in the `.env` beside the config, by variable; never put into the environment, which servers
-    may inherit."""
+def keys_from_env_file(config: BusConfig) -> dict[str, str]:
+    """The API keys in the `.env` beside the config; not exported, or servers could inherit them."""
     values = Secrets(None, config.folder, config.reviewed).variables(DOTENV)
     if isinstance(values, Missing):
         return {}
     return {name: value for name, value in values.items() if name.upper().endswith(KEY) and value}
 
 
-def chosen(named: str | None, keys: Mapping[str, str]) -> str:
-    """The model to use, as `Agent` takes it; raises `NoModel`."""
+def choose_model(named: str | None, keys: Mapping[str, str]) -> str:
+    """The model for `Agent`; raises `NoModel` if none is available."""
     if named:
         return named
     by_key = (model for variable, model in KEYS.items() if os.environ.get(variable) or keys.get(variable))
-    model = next(by_key, None) or answering(LOCAL)
+    model = next(by_key, None) or find_local_model(LOCAL)
     if model is None:
         raise NoModel
     return model
 
 
-def answering(places: Mapping[str, str]) -> str | None:
-    """A model of the first place, in their order, that has any: `URL#name`."""
-    looks = {url: Future[str | None]() for url in places.values()}
-    for url, look in looks.items():
-        # Daemon: one that does not answer must not keep the program from going on, or from ending.
-        Thread(target=_look, args=(url, look), daemon=True).start()
-    wait(looks.values(), LOOKING)
-    found = ((url, look.result()) for url, look in looks.items() if look.done())
+def find_local_model(places: Mapping[str, str]) -> str | None:
+    """The first model found, as `URL#name`; earlier URLs take precedence."""
+    probes = {url: Future[str | None]() for url in places.values()}
+    for url, probe in probes.items():
+        # Daemon: a server that does not respond must not delay the program or its exit.
+        Thread(target=_probe, args=(url, probe), daemon=True).start()
+    wait(probes.values(), SEARCH_SECONDS)
+    found = ((url, probe.result()) for url, probe in probes.items() if probe.done())
     return next((f"{url}#{name}" for url, name in found if name), None)
 
 
-def _look(url: str, look: "Future[str | None]") -> None:
+def _probe(url: str, probe: "Future[str | None]") -> None:
     name = None
     try:
-        # No proxy: it would look on a machine of its own.
-        with build_opener(ProxyHandler({})).open(f"{url}/models", timeout=LOOKING) as answer:
-            name = _talking(json.loads(answer.read(LONGEST)))
-    except Exception:  # the edge of a thread, and whatever listens there may say anything
+        # No proxy: it would probe its own machine.
+        with build_opener(ProxyHandler({})).open(f"{url}/models", timeout=SEARCH_SECONDS) as answer:
+            name = _first_chat_model(json.loads(answer.read(MAX_BYTES)))
+    except Exception:  # top of a thread; any program may listen there
         name = None
-    look.set_result(name)
+    probe.set_result(name)
 
 
-def _talking(listed: Any) -> str | None:
-    """The first model that is not one for embeddings: these stand in the same list, and cannot talk."""
+def _first_chat_model(listed: Any) -> str | None:
+    """The first model that is not for embeddings."""
     names = [model["id"] for model in listed["data"] if isinstance(model["id"], str)]
     return next((name for name in names if "embed" not in name.lower()), None)
 
 
-def shown(model: str) -> str:
-    """The model for people: no credentials of an address."""
+def display_name(model: str) -> str:
+    """The model's name, without credentials in a URL."""
     if not model.startswith(("http://", "https://")):
         return model
     url, _, name = model.partition("#")
@@ -125,13 +124,13 @@ def shown(model: str) -> str:
 
 
 def advice(reason: str) -> str | None:
-    """What to do in a terminal about a model that cannot be used; None if the reason says enough.
+    """A hint for the terminal about a model that cannot be used; None if the reason is clear enough.
 
-    Providers tell programmers which class to make.
+    Providers address programmers in their messages.
     """
     if missing := re.search(r"[Ss]et the `(\w+)` environment variable", reason):
         where = "in the environment or in a .env beside the config"
-        return f"{missing[1]} is not set; set it {where}, or name another model"
+        return f"{missing[1]} is not set; set it {where}, or pass another model"
     if needed := re.search(r"[Ii]nstall the `([\w-]+)` package.*(pip install \S+)`", reason):
         return f"needs the {needed[1]} package; {needed[2]}"
     if reason.startswith(("Unknown model", "Unknown provider")) and "Did you mean" not in reason:

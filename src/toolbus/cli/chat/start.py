@@ -1,38 +1,38 @@
-"""What a chat needs before its first word: a prompt or a terminal, a config, a model."""
+"""Prepare a chat: check the options, load the config, choose the model."""
 
 import os
 import sys
 import warnings
 
-from toolbus.cli.chat.models import Choice, chosen, keys_of
-from toolbus.cli.chat.wanted import Wanted
+from toolbus.cli.chat.models import ModelChoice, choose_model, keys_from_env_file
+from toolbus.cli.chat.options import ChatOptions
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import checked, configured
+from toolbus.cli.session import load_trusted_config, selected_servers
 
 
-def run(settings: Settings, wanted: Wanted) -> int:
-    """Chat; without a prompt, and on a terminal, until the person ends it."""
-    if wanted.out is not None and wanted.out.exists() and not wanted.out.is_dir():
-        raise Usage(f"--out {str(wanted.out)!r} is a file; name a folder")
-    if wanted.prompt is None and settings.json and _is_terminal():
-        raise Usage("--json is for one answer: give a prompt")
-    screen, config = Screen(settings), configured(settings)
-    checked(config, ())
-    prompt = _whole(wanted.prompt)
-    _hush(settings)
-    with screen.moving("loading the agent"):
-        # Here, and not above: no other command, and no mistake, waits for pydantic-ai.
-        from toolbus.cli.chat.talk import talk
-    with screen.moving("looking for a model"):
-        keys = keys_of(config)
-        model = chosen(wanted.model, keys)
-    return talk(screen, config, wanted, Choice(model=model, keys=keys), prompt)
+def run(settings: Settings, options: ChatOptions) -> int:
+    """Run a chat; without a prompt, a dialog until the user quits."""
+    if options.out is not None and options.out.exists() and not options.out.is_dir():
+        raise Usage(f"--out {str(options.out)!r} is a file; name a folder")
+    if options.prompt is None and settings.json and _is_terminal():
+        raise Usage("--json needs a prompt; pass one, or pipe it in")
+    screen, config = Screen(settings), load_trusted_config(settings)
+    selected_servers(config, ())
+    prompt = _full_prompt(options.prompt)
+    _silence_libraries(settings)
+    with screen.spinner("loading the agent"):
+        # Imported here: other commands and usage errors need not wait for pydantic-ai.
+        from toolbus.cli.chat.run import run_chat
+    with screen.spinner("looking for a model"):
+        keys = keys_from_env_file(config)
+        model = choose_model(options.model, keys)
+    return run_chat(screen, config, options, ModelChoice(model=model, keys=keys), prompt)
 
 
-def _hush(settings: Settings) -> None:
-    """What packages below say to programmers is not for whoever chats."""
+def _silence_libraries(settings: Settings) -> None:
+    """Hide messages that libraries address to programmers."""
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     if not (settings.verbose or settings.debug):
         warnings.simplefilter("ignore")
@@ -42,17 +42,17 @@ def _is_terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def _whole(prompt: str | None) -> str | None:
-    """The prompt, and below it what is piped in; None on a terminal without either."""
+def _full_prompt(prompt: str | None) -> str | None:
+    """The prompt followed by piped text; None for a dialog."""
     if _is_terminal():
         if prompt is not None and not prompt.strip():
-            raise Usage("the prompt is empty")
+            raise Usage("the prompt is empty; write one")
         return prompt
     try:
         piped = "" if sys.stdin is None else sys.stdin.buffer.read().decode()
     except UnicodeDecodeError:
-        raise Usage("what is piped in is no UTF-8 text") from None
+        raise Usage("the piped text is not UTF-8; convert it") from None
     whole = "\n\n".join(part.strip("\r\n") for part in (prompt or "", piped) if part.strip())
     if not whole:
-        raise Usage("nothing to answer: give a prompt, pipe text in, or run it on a terminal")
+        raise Usage("no prompt; pass one, pipe text in, or run it on a terminal")
     return whole

@@ -1,4 +1,4 @@
-"""What happens in a turn, for people: the model's words on stdout, all else on stderr."""
+"""Show a turn on the terminal: the model's text on stdout, everything else on stderr."""
 
 import time
 from collections.abc import Mapping
@@ -19,115 +19,115 @@ from toolbus.agent import (
     ToolProgressed,
     ToolReturned,
 )
-from toolbus.cli.chat.words import Words
+from toolbus.cli.chat.text_stream import TextStream
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, visible
 from toolbus.core.records import JSON, ToolResult
 from toolbus.core.text import cleaned
 
 if TYPE_CHECKING:
-    from toolbus.cli.output.progress import Moving
+    from toolbus.cli.output.spinner import Spinner
 
-SHORT = 80
-"""Characters of a call's arguments that stand in its line."""
+MAX_ARGUMENTS = 80
+"""Maximum length of a call's arguments in its line."""
 
 
 class View(Protocol):
-    """Where a turn is shown."""
+    """Shows a turn."""
 
     def begin(self) -> None:
-        """The model was asked."""
+        """The prompt was sent to the model."""
         ...
 
-    def hear(self, event: RunEvent) -> None:
-        """Something happened."""
+    def on_event(self, event: RunEvent) -> None:
+        """Show an event."""
         ...
 
-    def settled(self, call: str, *, allowed: bool) -> None:
-        """A call that waited for a word got it."""
+    def approval_settled(self, call: str, *, allowed: bool) -> None:
+        """A call was approved or denied."""
         ...
 
     def pause(self) -> None:
-        """The person is asked what a server wants to know."""
+        """The user is being asked a server's question."""
         ...
 
-    def go_on(self) -> None:
-        """The person has answered."""
+    def resume(self) -> None:
+        """The user has answered."""
         ...
 
     def finish(self, result: RunResult[str]) -> None:
-        """All went well."""
+        """The turn succeeded."""
         ...
 
     def stop(self) -> None:
-        """It ended early."""
+        """The turn failed or was stopped."""
         ...
 
 
-class Shown:
-    """A view for people. Without `streams` only the final answer goes to stdout."""
+class TerminalView:
+    """Shows a turn to the user. Without `streams`, only the final answer goes to stdout."""
 
     def __init__(self, screen: Screen, out: Path | None, *, streams: bool) -> None:
         self._screen = screen
         self._out = out
-        self._words = Words() if streams else None
-        self._waiting = _Waiting(screen)
+        self._stream = TextStream() if streams else None
+        self._spinner = _ChatSpinner(screen)
         self._calls: dict[str, tuple[str, float]] = {}
-        """The calls under way: how each is shown, and when it began."""
+        """The pending calls: summary and start time."""
         self._denied: set[str] = set()
 
     def begin(self) -> None:
-        """The model was asked."""
-        self._waiting.show("thinking")
+        """The prompt was sent to the model."""
+        self._spinner.show("thinking")
 
-    def hear(self, event: RunEvent) -> None:
-        """Something happened."""
+    def on_event(self, event: RunEvent) -> None:
+        """Show an event."""
         match event:
             case TextDelta():
-                if self._words is not None:
-                    self._waiting.hide()
-                    self._words.say(event.text)
+                if self._stream is not None:
+                    self._spinner.hide()
+                    self._stream.write(event.text)
             case ThinkingDelta():
-                pass  # the line that moves says so
+                pass  # the spinner shows it
             case ToolCalled():
-                self._calls[event.id] = (shown_call(event.name, event.arguments), time.monotonic())
-                self._wait()
+                self._calls[event.id] = (call_summary(event.name, event.arguments), time.monotonic())
+                self._show_spinner()
             case ToolProgressed():
-                self._waiting.came(event.progress, event.total, event.message)
+                self._spinner.set_progress(event.progress, event.total, event.message)
             case ApprovalAsked():
                 self._end_line()
             case ToolReturned():
                 self._returned(event)
-                self._wait()
+                self._show_spinner()
             case _:
                 assert_never(event)
 
-    def settled(self, call: str, *, allowed: bool) -> None:
-        """A call that waited for a word begins now, or never."""
+    def approval_settled(self, call: str, *, allowed: bool) -> None:
+        """Restart the call's timer, or mark it as denied."""
         if not allowed:
             self._denied.add(call)
         elif call in self._calls:
             self._calls[call] = (self._calls[call][0], time.monotonic())
-        self._wait()
+        self._show_spinner()
 
     def pause(self) -> None:
-        """Nothing moves while the person is asked."""
+        """Hide the spinner while the user is asked."""
         self._end_line()
 
-    def go_on(self) -> None:
-        """The person has answered."""
-        self._wait()
+    def resume(self) -> None:
+        """The user has answered."""
+        self._show_spinner()
 
     def finish(self, result: RunResult[str]) -> None:
-        """All went well."""
+        """The turn succeeded."""
         self._end_line()
         if not result.text:
-            self._screen.note("(the model said nothing)")
-        elif self._words is None:
+            self._screen.note("(the model returned no text)")
+        elif self._stream is None:
             print(cleaned(result.text), flush=True)
 
     def stop(self) -> None:
-        """It ended early; what was under way says so."""
+        """The turn failed or was stopped; mark pending calls as stopped."""
         self._end_line()
         for shown, _ in self._calls.values():
             self._note(f"{shown}  stopped", "yellow")
@@ -135,7 +135,7 @@ class Shown:
 
     def _returned(self, event: ToolReturned) -> None:
         self._end_line()
-        name = shown_call(event.name, {})
+        name = call_summary(event.name, {})
         shown, began = self._calls.pop(event.id, (name, time.monotonic() - event.seconds))
         took = _duration(time.monotonic() - began)
         if event.id in self._denied:
@@ -147,18 +147,18 @@ class Shown:
             self._note(f"{shown}  done in {took}", "cyan")
         if event.images:
             self._out = self._out or Path(mkdtemp(prefix="toolbus-chat-"))
-            for file in saved(event, self._out).values():
+            for file in save_images(event, self._out).values():
                 self._note(f"  saved as {file}", "dim", cut=False)
 
-    def _wait(self) -> None:
-        """Say what is waited for: the calls under way, else the model."""
+    def _show_spinner(self) -> None:
+        """Show a spinner for the pending calls, or else for the model."""
         self._end_line()
-        self._waiting.show(", ".join(shown for shown, _ in self._calls.values()) or "thinking")
+        self._spinner.show(", ".join(shown for shown, _ in self._calls.values()) or "thinking")
 
     def _end_line(self) -> None:
-        self._waiting.hide()
-        if self._words is not None:
-            self._words.end_line()
+        self._spinner.hide()
+        if self._stream is not None:
+            self._stream.end_line()
 
     def _note(self, text: str, style: str, *, cut: bool = True) -> None:
         line = Text(f"  {visible(text)}", style=style)
@@ -167,41 +167,41 @@ class Shown:
         self._screen.err.print(line)
 
 
-class _Waiting:
-    """The line that moves; on a terminal only."""
+class _ChatSpinner:
+    """A spinner that can be shown and hidden repeatedly."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._shown: AbstractContextManager[Moving] | None = None
-        self._moving: Moving | None = None
+        self._shown: AbstractContextManager[Spinner] | None = None
+        self._spinner: Spinner | None = None
 
     def show(self, text: str) -> None:
         self.hide()
-        self._shown = self._screen.moving(text)
-        self._moving = self._shown.__enter__()
+        self._shown = self._screen.spinner(text)
+        self._spinner = self._shown.__enter__()
 
-    def came(self, done: float, total: float | None, message: str | None) -> None:
-        if self._moving is not None:
-            self._moving.came(done, total)
+    def set_progress(self, done: float, total: float | None, message: str | None) -> None:
+        if self._spinner is not None:
+            self._spinner.set_progress(done, total)
             if message:
-                self._moving.say(one_line(message))
+                self._spinner.set_text(one_line(message))
 
     def hide(self) -> None:
-        shown, self._shown, self._moving = self._shown, None, None
+        shown, self._shown, self._spinner = self._shown, None, None
         if shown is not None:
             shown.__exit__(None, None, None)
 
 
-def saved(event: ToolReturned, folder: Path) -> results.Saved:
-    """The images of a call as files in the folder."""
-    return results.saved(ToolResult(content=event.images), folder, event.name)
+def save_images(event: ToolReturned, folder: Path) -> results.SavedFiles:
+    """Save the images of a result in the folder."""
+    return results.save_blobs(ToolResult(content=event.images), folder, event.name)
 
 
-def shown_call(name: str, arguments: Mapping[str, JSON]) -> str:
-    """A call in one line, long arguments cut: it may be a whole file that a model writes."""
-    told = ", ".join(f"{visible(key)}={escaped_json(value)}" for key, value in arguments.items())
-    flat = " ".join(told.split())
-    return f"{one_line(name)}({flat if len(flat) <= SHORT else f'{flat[: SHORT - 3]}...'})"
+def call_summary(name: str, arguments: Mapping[str, JSON]) -> str:
+    """A call in one line, with long arguments cut."""
+    text = ", ".join(f"{visible(key)}={escaped_json(value)}" for key, value in arguments.items())
+    flat = " ".join(text.split())
+    return f"{one_line(name)}({flat if len(flat) <= MAX_ARGUMENTS else f'{flat[: MAX_ARGUMENTS - 3]}...'})"
 
 
 def _duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""`toolbus call`: one tool, once."""
+"""`toolbus call`: call one tool."""
 
 import json
 import math
@@ -6,89 +6,93 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
-from toolbus.cli.completion.listings import Listing, current
 from toolbus.cli.input.arguments import Given, read
-from toolbus.cli.input.questions import interactions
+from toolbus.cli.input.elicitation import terminal_interactions
+from toolbus.cli.listing_cache import CachedListing, fresh_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED, Usage
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, one_line
-from toolbus.cli.session import UNATTENDED, awaken, configured, opened
+from toolbus.cli.session import UNATTENDED, load_trusted_config, open_bus, start_idle_servers
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolNotFound
-from toolbus.core.records import Progress, ToolResult, ToolSpec
-from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, may_name
+from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
+from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The options that go with a call, or with the rest of one."""
+class CallOptions:
+    """The options of `call` and `resume`."""
 
     timeout: float | None = None
     out: Path | None = None
     on_input: Literal["ask", "suspend"] = "ask"
 
     def check(self) -> None:
-        """`Usage` if one of them makes no sense."""
+        """Raise `Usage` if a value is invalid."""
         if self.timeout is not None and not (self.timeout > 0 and math.isfinite(self.timeout)):
             raise Usage(f"--timeout {self.timeout:g}: expected a number of seconds above 0")
-        check_folder(self.out)
+        check_out_folder(self.out)
 
 
-def check_folder(out: Path | None) -> None:
-    """`Usage` if nothing can be saved there."""
+def check_out_folder(out: Path | None) -> None:
+    """Raise `Usage` if the path is not a folder."""
     if out is not None and out.exists() and not out.is_dir():
         raise Usage(f"--out {str(out)!r} is a file; name a folder")
 
 
-def run(settings: Settings, name: str, given: Given, wanted: Wanted) -> int:
-    """Call the tool; the exit code tells whether it succeeded."""
-    wanted.check()
-    return run_async(lambda: _called(settings, name, given, wanted))
+def run(settings: Settings, name: str, given: Given, options: CallOptions) -> int:
+    """Call the tool; exit code 1 if it fails."""
+    options.check()
+    return run_async(lambda: _call(settings, name, given, options))
 
 
-async def _called(settings: Settings, name: str, given: Given, wanted: Wanted) -> int:
-    screen, config = Screen(settings), configured(settings)
-    person = interactions(screen) if wanted.on_input == "ask" else UNATTENDED
-    async with opened(screen, config, _needed(config, name), interactions=person) as bus:
+async def _call(settings: Settings, name: str, given: Given, options: CallOptions) -> int:
+    screen, config = Screen(settings), load_trusted_config(settings)
+    interactions = terminal_interactions(screen) if options.on_input == "ask" else UNATTENDED
+    async with open_bus(screen, config, _servers_to_start(config, name), interactions=interactions) as bus:
         if name not in bus.catalog:
-            # Perhaps a misspelt server: with all of them up, the error can name what was meant.
-            await awaken(screen, bus, config)
+            # The server may be misspelt: with all of them up, the error can suggest the right name.
+            await start_idle_servers(screen, bus, config)
         spec = await bus.find(name)
         if spec.origin.server not in config.servers:
-            await awaken(screen, bus, config)  # a tool of the bus itself, about all of them
+            await start_idle_servers(screen, bus, config)  # a built-in tool, which covers all servers
+        _reject_unknown(given.whole, spec)
         arguments = read(given, spec)
         began = time.perf_counter()
-        with progress(screen, spec.name) as progressed:
+        with call_progress(screen, spec.name) as progressed:
             result = await bus.call(
                 spec.name,
                 arguments,
-                timeout=wanted.timeout,
+                timeout=options.timeout,
                 on_progress=progressed,
-                on_input=wanted.on_input,
+                on_input=options.on_input,
             )
-    return told(screen, spec, result, wanted.out, time.perf_counter() - began)
+    return print_outcome(screen, spec, result, options.out, time.perf_counter() - began)
 
 
 @contextmanager
-def progress(screen: Screen, name: str) -> Generator[Progress]:
-    """A line that shows how far a call has come, told by what this gives."""
-    with screen.moving(name) as moving:
+def call_progress(screen: Screen, name: str) -> Generator[Progress]:
+    """Show a progress line; yields the callback that updates it."""
+    with screen.spinner(name) as spinner:
 
         def progressed(done: float, total: float | None, message: str | None) -> None:
-            moving.came(done, total)
-            moving.say(one_line(message or name))
+            spinner.set_progress(done, total)
+            spinner.set_text(one_line(message or name))
 
         yield progressed
 
 
-def told(screen: Screen, spec: ToolSpec, result: ToolResult, out: Path | None, seconds: float) -> int:
-    """Print what came of a call: a result, or the question that it waits with; gives the exit code."""
-    files: results.Saved = {} if out is None else results.saved(result, out, spec.name)
+def print_outcome(
+    screen: Screen, spec: ToolSpec, result: ToolResult, out: Path | None, seconds: float
+) -> int:
+    """Print the result, or the pending call if it was suspended; return the exit code."""
+    files: results.SavedFiles = {} if out is None else results.save_blobs(result, out, spec.name)
     waiting = None if result.pending is None else result.pending.to_json()
     if screen.as_json:
         screen.json(
@@ -96,55 +100,68 @@ def told(screen: Screen, spec: ToolSpec, result: ToolResult, out: Path | None, s
                 **_facts(spec),
                 "is_error": result.is_error,
                 "text": result.text,
-                "content": results.as_json(result, files),
+                "content": results.content_json(result, files),
                 "structured": result.structured,
                 "elapsed_ms": round(seconds * 1000, 1),
-                # As it is when it stands alone, so that `resume` takes either.
+                # The same keys as without --json, so that `resume` accepts both.
                 **({} if waiting is None else json.loads(waiting)),
             }
         )
     elif waiting is not None:
         print(waiting, flush=True)
-        screen.note(f"{result.pending}; go on with: toolbus resume FILE")
+        screen.note(f"{result.pending}; to answer, run: toolbus resume FILE")
     else:
-        results.show(screen, result, files)
+        results.print_result(screen, result, files)
     return FAILED if result.is_error else 0
+
+
+def _reject_unknown(arguments: Mapping[str, JSON], spec: ToolSpec) -> None:
+    """Raise `Usage` for a name in the JSON object that the tool's schema forbids."""
+    schema = spec.input_schema
+    if schema.get("additionalProperties") is not False or "patternProperties" in schema:
+        return
+    known, _ = declared(schema)
+    for name in arguments:
+        if name not in known:
+            close = get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known) or 'none'}"
+            raise Usage(f"{name}: no such argument; {hint}")
 
 
 def _facts(spec: ToolSpec) -> dict[str, str]:
     return {"name": spec.name, "server": spec.origin.server, "tool": spec.origin.tool}
 
 
-def _needed(config: BusConfig, name: str) -> list[str]:
-    """The servers to start for a tool of that name; `ToolNotFound` if the last listing shows a slip."""
-    likely = _likely(config, name)
-    listed = current(config)
+def _servers_to_start(config: BusConfig, name: str) -> list[str]:
+    """The servers to start for this tool; raises `ToolNotFound` if the cache shows a misspelling."""
+    likely = _candidate_servers(config, name)
+    listed = fresh_listings(config)
     if not all(alias in listed for alias in likely):
         return likely
     for alias in likely:
         if name in listed[alias].origins or name.removeprefix(f"{alias}/") in listed[alias].origins.values():
             return [alias]
-    # Names that several servers may have depend on which of them were up when they were listed.
+    # If several servers may have a name, it depends on which of them were up when it was listed.
     if len(listed) == len(config.servers) and len(likely) <= 1:
-        _refuse_slip(config, name, listed)
+        _reject_misspelling(config, name, listed)
     return likely
 
 
-def _refuse_slip(config: BusConfig, name: str, listed: Mapping[str, Listing]) -> None:
-    """`ToolNotFound` if a listed tool, or one of the bus itself, is spelt much like it."""
+def _reject_misspelling(config: BusConfig, name: str, listed: Mapping[str, CachedListing]) -> None:
+    """Raise `ToolNotFound` if a cached or built-in tool has a similar name."""
     tools = [(alias, *pair) for alias, listing in listed.items() for pair in listing.origins.items()]
     own = [LIST_RESOURCES.name, READ_RESOURCE.name] if config.resource_tools in (True, "bus") else []
     if name in own:
         return
     known = [f"{alias}/{tool}" if "/" in name else public for alias, public, tool in tools]
     alike = [public for _, public, tool in tools if tool == name]
-    error = ToolNotFound(name, known + own, alike=alike, remark=" ('toolbus tools' lists them anew)")
+    error = ToolNotFound(name, known + own, alike=alike, remark=" (run 'toolbus tools' to refresh the list)")
     if error.close_matches:
         raise error
 
 
-def _likely(config: BusConfig, name: str) -> list[str]:
-    """The servers that may have a tool of that name: the others need not be started."""
+def _candidate_servers(config: BusConfig, name: str) -> list[str]:
+    """The servers that may have a tool of this name; the others are not started."""
     prefixes = {alias: server.prefix for alias, server in config.servers.items()}
     return [
         alias

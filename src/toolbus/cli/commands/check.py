@@ -1,4 +1,4 @@
-"""`toolbus check`: what is wrong with a server, in plain words, and what to do about it."""
+"""`toolbus check`: find problems of servers, and suggest fixes."""
 
 import shutil
 from collections import defaultdict
@@ -10,10 +10,11 @@ from rich.text import Text
 
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED
-from toolbus.cli.output.screen import Screen, near, one_line, quoted, visible
-from toolbus.cli.session import checked, configured, opened
+from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
+from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ConnectFailed, SecretMissing, ToolbusError
 from toolbus.core.events import Event, StateChanged, Warned
 from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
@@ -23,46 +24,46 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
 LOSSY = ("widened", "permissive")
-INFOS = 4
-"""How many remarks a person is shown of one server."""
+MAX_NOTES = 4
+"""How many notes are printed per server."""
 Severity = Literal["error", "warning", "info"]
-STYLES: dict[Severity, tuple[str, str]] = {
+LABELS: dict[Severity, tuple[str, str]] = {
     "error": ("error", "red"),
     "warning": ("warning", "yellow"),
     "info": ("note", "dim"),
 }
-"""How each is called on the screen, and in which style: nothing needs to be done about a note."""
-# What to do where the error itself does not say it, by the phase that failed.
-NEXT = {
-    "configure": "correct its entry in the config",
-    "spawn": "correct command, args or cwd in the config",
-    "connect": "is it running, and is the address right?",
-    "handshake": "is it an MCP server? Look at what it says when run by hand",
-    "list": "raise timeouts.list, or tell the author of the server",
-    "call": "try again",
+"""Label and style of each severity; a note needs no action."""
+# Next steps for errors that name none, by the phase that failed.
+NEXT_STEPS = {
+    "configure": "fix its entry in the config",
+    "spawn": "fix command, args or cwd in the config",
+    "connect": "check that the server is running and the URL is right",
+    "handshake": "check that it is an MCP server: run the command by hand and read its output",
+    "list": "raise timeouts.list, or report it to the server's author",
+    "call": "retry",
 }
-NEXT_OF_URL = NEXT | {"handshake": "is it the URL of an MCP server?"}
+NEXT_STEPS_URL = NEXT_STEPS | {"handshake": "check that this is the URL of an MCP server"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One finding; an error is what a user must fix."""
+    """One problem; the user must fix an error."""
 
     severity: Severity
     message: str
     fix: str = ""
     stderr: tuple[str, ...] = ()
-    """The last lines that the server wrote there."""
+    """The last lines of the server's stderr."""
 
     @property
     def tail(self) -> str:
-        """Those lines as the end of the message."""
+        """The stderr lines, to append to the message."""
         return f"; on stderr: {' | '.join(self.stderr)}" if self.stderr else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """All that is known about one server."""
+class ServerReport:
+    """What we know about one server."""
 
     config: ServerConfig
     status: ServerStatus
@@ -71,59 +72,59 @@ class Finding:
     error: ToolbusError | None
     problems: Sequence[Problem] = ()
     seconds: float | None = None
-    """From the start to the first list."""
+    """Time from start to the first list."""
 
     @property
     def ok(self) -> bool:
         return all(problem.severity != "error" for problem in self.problems)
 
 
-class _Heard:
-    """What servers told while they were started."""
+class _StartupEvents:
+    """Collects warnings and start times while servers start."""
 
     def __init__(self) -> None:
         self.warnings: dict[str, list[Warned]] = defaultdict(list)
         self._began: dict[str, float] = {}
-        self._took: dict[str, float] = {}
+        self._seconds: dict[str, float] = {}
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         match event:
             case Warned():
                 self.warnings[event.server].append(event)
             case StateChanged(state="connecting"):
                 self._began[event.server] = event.at
             case StateChanged(state="ready"):
-                self._took.setdefault(event.server, event.at - self._began.get(event.server, event.at))
+                self._seconds.setdefault(event.server, event.at - self._began.get(event.server, event.at))
             case _:
                 pass
 
     def seconds(self, alias: str) -> float | None:
-        return self._took.get(alias)
+        return self._seconds.get(alias)
 
 
 def run(settings: Settings, servers: Sequence[str]) -> int:
-    """Examine these servers, by default all; exit 1 if a user must fix anything."""
-    return run_async(lambda: _checked(settings, servers))
+    """Check these servers, by default all; exit 1 if the user must fix anything."""
+    return run_async(lambda: _check(settings, servers))
 
 
-async def _checked(settings: Settings, servers: Sequence[str]) -> int:
-    screen, config, heard = Screen(settings), configured(settings), _Heard()
-    wanted = checked(config, servers)
-    async with opened(screen, config, wanted, heard.hear) as bus:
-        findings = {alias: _finding(bus, config, alias) for alias in wanted}
-    # Only now: some warnings come with the end of a server.
-    findings = {alias: _judged(finding, config, heard) for alias, finding in findings.items()}
-    ok = all(finding.ok for finding in findings.values())
+async def _check(settings: Settings, servers: Sequence[str]) -> int:
+    screen, config, events = Screen(settings), load_trusted_config(settings), _StartupEvents()
+    wanted = selected_servers(config, servers)
+    async with open_bus(screen, config, wanted, events.on_event) as bus:
+        reports = {alias: _server_report(bus, config, alias) for alias in wanted}
+    # After the servers have stopped: some warnings come then.
+    reports = {alias: _with_problems(report, config, events) for alias, report in reports.items()}
+    ok = all(report.ok for report in reports.values())
     if screen.as_json:
-        found = {alias: _json(finding) for alias, finding in findings.items()}
+        found = {alias: _json(report) for alias, report in reports.items()}
         screen.json({"ok": ok, "file": config.file, "servers": found})
     else:
-        _show_all(screen, list(findings.values()), config.file)
+        _print_all(screen, list(reports.values()), config.file)
     return 0 if ok else FAILED
 
 
-def _finding(bus: "Toolbus", config: BusConfig, alias: str) -> Finding:
-    return Finding(
+def _server_report(bus: "Toolbus", config: BusConfig, alias: str) -> ServerReport:
+    return ServerReport(
         config=config.servers[alias],
         status=bus.servers[alias],
         inventory=bus.inventories[alias],
@@ -132,96 +133,94 @@ def _finding(bus: "Toolbus", config: BusConfig, alias: str) -> Finding:
     )
 
 
-def _judged(finding: Finding, config: BusConfig, heard: _Heard) -> Finding:
-    alias = finding.config.alias
-    warnings = [_warning(event) for event in heard.warnings[alias]]
-    failure = _failures(finding.error, finding.config) if finding.error else []
-    # A server whose tools cannot be listed is connected, and of no use.
-    unlisted = [note for note in finding.inventory.notes if note.startswith("tools could not be listed")]
+def _with_problems(report: ServerReport, config: BusConfig, events: _StartupEvents) -> ServerReport:
+    alias = report.config.alias
+    warnings = [_warning_problem(event) for event in events.warnings[alias]]
+    failure = _failure_problems(report.error, report.config) if report.error else []
+    # A server whose tools cannot be listed is connected but useless.
+    unlisted = [note for note in report.inventory.notes if note.startswith("tools could not be listed")]
     warnings = [
         replace(warning, severity="error") if any(note in warning.message for note in unlisted) else warning
         for warning in warnings
     ]
     if failure and any("standard output" in warning.message for warning in warnings):
-        fix = "it writes text to its standard output, where only messages belong: is it an MCP server?"
+        fix = "check that it is an MCP server: it prints text to standard output, which is for messages only"
         failure = [replace(failure[0], fix=fix)]
-    renamed = _renamed(finding.tools, config, finding.config)
-    found = dict.fromkeys([*failure, *warnings, *renamed, *_lost(finding.tools)])
-    problems = sorted(found, key=lambda problem: list(STYLES).index(problem.severity))
-    return replace(finding, problems=problems, seconds=heard.seconds(alias))
+    renamed = _name_problems(report.tools, config, report.config)
+    found = dict.fromkeys([*failure, *warnings, *renamed, *_dialect_problems(report.tools)])
+    problems = sorted(found, key=lambda problem: list(LABELS).index(problem.severity))
+    return replace(report, problems=problems, seconds=events.seconds(alias))
 
 
-def _failures(error: ToolbusError, config: ServerConfig) -> list[Problem]:
+def _failure_problems(error: ToolbusError, config: ServerConfig) -> list[Problem]:
     mistakes = error.mistakes if isinstance(error, ConfigError) else [error]
-    return [_failure(mistake, config) for mistake in mistakes]
+    return [_failure_problem(mistake, config) for mistake in mistakes]
 
 
-def _failure(error: ToolbusError, config: ServerConfig) -> Problem:
+def _failure_problem(error: ToolbusError, config: ServerConfig) -> Problem:
     match error:
         case ConnectFailed():
-            following = (NEXT if config.url is None else NEXT_OF_URL)[error.phase]
+            following = (NEXT_STEPS if config.url is None else NEXT_STEPS_URL)[error.phase]
             return Problem(
                 severity="error",
                 message=f"{error.phase} failed: {error.cause}",
-                fix=error.hint or ("see what it says on stderr" if error.stderr else following),
+                fix=error.hint or ("read its stderr output" if error.stderr else following),
                 stderr=error.stderr,
             )
         case ConfigError():
             message, _, fix = error.problem.partition("; ")
             where = f"{error.key}: " if error.key else ""
             return Problem(
-                severity="error", message=where + message, fix=fix or "correct its entry in the config"
+                severity="error", message=where + message, fix=fix or "fix its entry in the config"
             )
         case SecretMissing():
             message, _, fix = error.problem.partition("; ")
-            return Problem(
-                severity="error", message=message, fix=fix or "correct the reference in the config"
-            )
+            return Problem(severity="error", message=message, fix=fix or "fix the reference in the config")
         case _:
             message = getattr(error, "problem", None) or str(error)
-            return Problem(severity="error", message=message, fix="correct its entry in the config")
+            return Problem(severity="error", message=message, fix="fix its entry in the config")
 
 
-def _warning(event: Warned) -> Problem:
+def _warning_problem(event: Warned) -> Problem:
     if event.tool:
         message, fix = (
             f"tool {quoted(event.tool)}: {event.message}",
-            "tell the author of the server; the others work",
+            "report it to the server's author; its other tools work",
         )
     elif event.message.startswith("unknown key"):
         message, _, hint = event.message.partition("; ")
-        fix = hint or "nothing to do, unless it is misspelled"
+        fix = hint or "ignore it, unless it is misspelled"
     elif event.message.startswith("include:"):
-        message, fix = event.message, "correct the pattern: it is matched with the server's own names"
+        message, fix = event.message, "fix the pattern: it is matched against the server's own tool names"
     else:
-        message, fix = event.message, "tell the author of the server"
+        message, fix = event.message, "report it to the server's author"
     return Problem(severity="warning", message=message, fix=fix)
 
 
-def _renamed(tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig) -> Iterator[Problem]:
-    """Names that are not what the template gives: illegal, too long, or taken."""
-    word = server.alias if server.prefix is None else server.prefix
+def _name_problems(tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig) -> Iterator[Problem]:
+    """Tools whose name differs from the naming template: invalid, too long, or taken."""
+    label = server.alias if server.prefix is None else server.prefix
     for spec in tools:
-        if spec.name != spelt(config.naming, word, spec.origin.tool):
+        if spec.name != spelt(config.naming, label, spec.origin.tool):
             yield Problem(
                 severity="info",
-                message=f"tool {quoted(spec.origin.tool)} is called {spec.name!r}",
-                fix="nothing to do: models take 64 characters of A-Z a-z 0-9 _ - and no name twice",
+                message=f"tool {quoted(spec.origin.tool)} is exposed as {spec.name!r}",
+                fix="nothing to do: models accept unique names of up to 64 characters, A-Z a-z 0-9 _ -",
             )
 
 
-def _lost(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
-    """Tools that a provider would refuse as they were sent, or that lose something in its dialect."""
+def _dialect_problems(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
+    """Tools whose schema a provider would reject unchanged, or that lose details in its dialect."""
     for dialect in DIALECTS:
         found: dict[str, Definition] = {}
         for spec in tools:
             try:
                 found[spec.name] = converted(spec, dialect)
-            except Exception as error:  # to find such a tool is what this command is for
+            except Exception as error:  # finding such a tool is the purpose of this command
                 yield Problem(
                     severity="warning",
                     message=f"{dialect}: {spec.name} cannot be converted: {type(error).__name__}: {error}",
-                    fix="exclude it, or give it another schema with override",
+                    fix="exclude the tool, or replace its schema with override",
                 )
         for name, definition in found.items():
             losses = [loss for loss in definition.losses if loss.kind in LOSSY]
@@ -229,78 +228,78 @@ def _lost(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
                 reasons = "; ".join(dict.fromkeys(f"{loss.path or '/'}: {loss.what}" for loss in losses))
                 yield Problem(
                     severity="info",
-                    message=f"{dialect}: {name} loses something: {reasons}",
-                    fix="nothing to do: what the provider takes is sent",
+                    message=f"{dialect}: the schema of {name} is simplified: {reasons}",
+                    fix="nothing to do: the provider gets a schema it accepts",
                 )
         reworded = [name for name, definition in found.items() if definition.grade == "lossless"]
         if reworded and dialect != "openai-strict":
             yield Problem(
                 severity="info",
-                message=f"{dialect}: not taken as sent, put in other words: {', '.join(reworded)}",
-                fix="nothing to do: nothing is lost",
+                message=f"{dialect}: rewritten for this provider: {', '.join(reworded)}",
+                fix="nothing to do: the meaning is the same",
             )
 
 
-def _json(finding: Finding) -> JSON:
-    status = finding.status
+def _json(report: ServerReport) -> JSON:
+    status = report.status
     return {
-        "ok": finding.ok,
+        "ok": report.ok,
         "state": status.state,
         "era": status.era,
         "protocol": status.protocol,
-        "latency_ms": None if finding.seconds is None else round(finding.seconds * 1000, 1),
+        "latency_ms": None if report.seconds is None else round(report.seconds * 1000, 1),
         "tools": status.tools,
         "problems": [
             {"severity": problem.severity, "message": problem.message + problem.tail, "fix": problem.fix}
-            for problem in finding.problems
+            for problem in report.problems
         ],
     }
 
 
-def _show_all(screen: Screen, findings: Sequence[Finding], file: str | None) -> None:
-    for finding in findings:
-        _show(screen, finding)
-    where = f" of {near(file)}" if file else ""
-    down = sum(not finding.ok for finding in findings)
-    up = len(findings) - down
-    counts = ", ".join(f"{count} {word}" for count, word in ((up, "ready"), (down, "failed")) if count)
-    warnings = sum(problem.severity == "warning" for finding in findings for problem in finding.problems)
+def _print_all(screen: Screen, reports: Sequence[ServerReport], file: str | None) -> None:
+    for report in reports:
+        _print_report(screen, report)
+    where = f" in {short_path(file)}" if file else ""
+    down = sum(not report.ok for report in reports)
+    up = len(reports) - down
+    counts = ", ".join(f"{count} {label}" for count, label in ((up, "ready"), (down, "failed")) if count)
+    warnings = sum(problem.severity == "warning" for report in reports for problem in report.problems)
     if down:
-        act, style = "act on the errors above", "bold red"
+        act, style = "fix the errors above", "bold red"
     elif warnings:
-        act, style = f"nothing you must do; {_count(warnings, 'warning')} above", "yellow"
+        act, style = f"nothing to fix; {counted(warnings, 'warning')} above", "yellow"
     else:
-        act, style = "nothing to do", "green"
-    screen.print(Text.assemble(f"{_count(len(findings), 'server')}{where}: {counts}; ", (act, style)))
+        act, style = "nothing to fix", "green"
+    screen.summary(Text.assemble(f"{counted(len(reports), 'server')}{where}: {counts}; ", (act, style)))
 
 
-def _show(screen: Screen, finding: Finding) -> None:
-    word, style = ("ok", "green") if finding.ok else ("failed", "bold red")
-    screen.print(Text.assemble((finding.config.alias, "bold"), "  ", (word, style)))
-    rows = [[Text(label, style="dim"), Text(one_line(text))] for label, text in _steps(finding)]
-    infos = [problem for problem in finding.problems if problem.severity == "info"]
-    shown = [problem for problem in finding.problems if problem not in infos[INFOS:]]
-    # The same step for many tools is one step, below the last of them.
-    last = {_step(problem): problem for problem in shown}
+def _print_report(screen: Screen, report: ServerReport) -> None:
+    label, style = ("ok", "green") if report.ok else ("failed", "bold red")
+    screen.print(Text.assemble((report.config.alias, "bold"), "  ", (label, style)))
+    rows = [[Text(label, style="dim"), Text(one_line(text))] for label, text in _stages_passed(report)]
+    infos = [problem for problem in report.problems if problem.severity == "info"]
+    shown = [problem for problem in report.problems if problem not in infos[MAX_NOTES:]]
+    # Print a step shared by several problems once, below the last one.
+    last = {_fix_group(problem): problem for problem in shown}
     for problem in shown:
-        label, style = STYLES[problem.severity]
+        label, style = LABELS[problem.severity]
         rows.append([Text(label, style=style), Text(one_line(problem.message), style=style)])
         rows += [[Text("stderr", style="dim"), Text(visible(line))] for line in problem.stderr]
-        if problem.fix and problem.severity != "info" and last[_step(problem)] is problem:
+        if problem.fix and problem.severity != "info" and last[_fix_group(problem)] is problem:
             rows.append([Text("next step", style="bold"), Text(problem.fix)])
-    if len(infos) > INFOS:
-        more = f"and {len(infos) - INFOS} more; --json lists them"
+    if len(infos) > MAX_NOTES:
+        more = f"and {len(infos) - MAX_NOTES} more; --json lists them"
         rows.append([Text("note", style="dim"), Text(more, style="dim")])
-    screen.rows(rows, most=None)
+    screen.rows(rows, max_lines=None)
 
 
-def _step(problem: Problem) -> str:
+def _fix_group(problem: Problem) -> str:
     return problem.fix.partition("; ")[0]
 
 
-def _steps(finding: Finding) -> Iterator[tuple[str, str]]:
-    """How far it came, step by step."""
-    config, status, error = finding.config, finding.status, finding.error
+def _stages_passed(report: ServerReport) -> Iterator[tuple[str, str]]:
+    """The stages that the server passed."""
+    config, status, error = report.config, report.status, report.error
     phase = error.phase if isinstance(error, ConnectFailed) else "configure" if error else None
     if phase == "configure":
         return
@@ -314,18 +313,14 @@ def _steps(finding: Finding) -> Iterator[tuple[str, str]]:
         )
         yield "process", "started"
     elif phase != "connect":
-        yield "address", "reached"
+        yield "URL", "reached"
         if status.state == "ready":
             sends = config.auth is not None or any(name.lower() == "authorization" for name in config.headers)
-            yield "authorisation", "accepted" if sends else "none sent, none asked for"
+            yield "authorization", "accepted" if sends else "none sent, none required"
     if status.protocol and status.state == "ready":
         yield "protocol", f"{status.protocol} ({status.era})"
-    if finding.seconds is not None:
-        stock = finding.inventory
-        counted = f"{_count(len(stock.tools), 'tool')} on {_count(stock.pages, 'page')}"
+    if report.seconds is not None:
+        stock = report.inventory
+        listed = f"{counted(len(stock.tools), 'tool')} on {counted(stock.pages, 'page')}"
         kept = "" if status.tools == len(stock.tools) else f", {status.tools} after include and exclude"
-        yield "list", f"{counted}{kept}, {finding.seconds:.2f} s after the start"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+        yield "list", f"{listed}{kept}, {report.seconds:.2f} s after start"

@@ -1,4 +1,4 @@
-"""`toolbus config`: the config as toolbus understands it. A secret is never shown."""
+"""`toolbus config`: the config as toolbus reads it, without secrets."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import configured, written
+from toolbus.cli.session import load_trusted_config, load_untrusted_config
 from toolbus.config import BusConfig, Secrets, ServerConfig, resolved
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.secrets.literals import literal_secrets
@@ -20,11 +20,11 @@ _DEFAULT = re.compile(r"(\$\{[^}]*?:-)[^}]*\}")
 
 
 def run(settings: Settings, *, expanded: bool) -> int:
-    """Print it; `expanded` with every reference filled in."""
+    """Print the config; `expanded` resolves every reference."""
     screen = Screen(settings)
-    # As it is written, nothing of it is used: then it is shown unasked, also for review.
-    config = configured(settings) if expanded else written(settings)
-    shown = asyncio.run(_shown(config, expanded))
+    # Without expansion nothing in it is used, so it can be shown before it is trusted.
+    config = load_trusted_config(settings) if expanded else load_untrusted_config(settings)
+    shown = asyncio.run(_config_json(config, expanded))
     if screen.as_json:
         screen.json(shown)
         return 0
@@ -35,14 +35,14 @@ def run(settings: Settings, *, expanded: bool) -> int:
 
 
 def print_schema() -> int:
-    """Print what may stand in a config, as JSON Schema; no config is needed for that."""
+    """Print the JSON Schema of a config; needs no config."""
     from toolbus.config.schema import config_schema
 
     print(json.dumps(config_schema(), indent=2))
     return 0
 
 
-async def _shown(config: BusConfig, expanded: bool) -> JSON:
+async def _config_json(config: BusConfig, expanded: bool) -> JSON:
     secrets = Secrets(None, config.folder, config.reviewed)
     servers = {
         alias: await _expanded(server, secrets) if expanded else _as_written(server)
@@ -55,26 +55,26 @@ async def _shown(config: BusConfig, expanded: bool) -> JSON:
 
 
 def _as_written(server: ServerConfig) -> JSON:
-    """Every value as it stands in the file; a literal that is a credential is hidden."""
+    """The values as written in the file, with literal credentials masked."""
     if server.mistake is not None:
         return {"problem": str(server.mistake)}
-    values = _said(server)
+    values = _non_default_values(server)
     if server.auth is not None:
         values["auth"] = {"type": server.auth.type, "token": server.auth.token}
     for name in ("env", "headers", "auth"):
         if name in values:
             values[name] = {key: _without_default(key, text) for key, text in values[name].items()}
     hidden = spellings(secret.value for secret in literal_secrets(server))
-    return _every_text(values, lambda text: redacted(text, hidden))
+    return _map_strings(values, lambda text: redacted(text, hidden))
 
 
 async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
-    """Every reference filled in, every secret hidden; what has no value says so."""
+    """The values with references resolved and secrets masked, or the problem."""
     try:
         real = await resolved(server, secrets)
     except ToolbusError as error:
         return {**_as_written(server), "problem": str(error)}
-    values = _said(server)
+    values = _non_default_values(server)
     for name in ("command", "url", "cwd"):
         if (text := getattr(real, name)) is not None:
             values[name] = real.redacted(shown_url(text) if name == "url" else text)
@@ -89,20 +89,20 @@ async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
 
 
 def _without_default(key: str, text: str) -> str:
-    """A reference under the name of a credential may hold one as its default."""
+    """Mask the default of a reference under a credential's name: it may be a credential."""
     return _DEFAULT.sub(rf"\g<1>{MASK}}}", text) if names_credential(key) else text
 
 
-def _said(server: ServerConfig) -> dict[str, JSON]:
-    """What differs from the defaults, as plain values."""
+def _non_default_values(server: ServerConfig) -> dict[str, JSON]:
+    """The settings that differ from the defaults."""
     own = server.model_dump(exclude_defaults=True, exclude={"alias", "transport", "server", "auth"})
     plain = {name: list(value) if is_list(value) else value for name, value in own.items()}
     return {"transport": server.transport, **plain}
 
 
-def _every_text(value: JSON, change: Callable[[str], str]) -> JSON:
+def _map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
     if is_mapping(value):
-        return {key: _every_text(inner, change) for key, inner in value.items()}
+        return {key: _map_strings(inner, change) for key, inner in value.items()}
     if is_list(value):
-        return [_every_text(inner, change) for inner in value]
+        return [_map_strings(inner, change) for inner in value]
     return change(value) if isinstance(value, str) else value

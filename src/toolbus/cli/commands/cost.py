@@ -1,4 +1,4 @@
-"""`toolbus tools --cost`: how many tokens the definitions take of a model's context, by provider."""
+"""`toolbus tools --cost`: how many tokens the tool definitions take, by provider."""
 
 import json
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from rich.text import Text
 from toolbus.cli.commands.tools import check_wait, exit_code, matching, servers_json
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import checked, configured, opened
+from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
 from toolbus.cli.session import run as run_async
 from toolbus.core.records import ToolSpec
 from toolbus.shape import DIALECTS, Dialect, converted
@@ -18,15 +18,15 @@ PROVIDERS: tuple[Dialect, ...] = tuple(dialect for dialect in DIALECTS if dialec
 
 
 def run(settings: Settings, servers: Sequence[str], *, search: str | None, wait: float) -> int:
-    """Print the cost of the tools of these servers, by default of all."""
+    """Print the token cost of these servers' tools, by default of all."""
     check_wait(wait)
-    return run_async(lambda: _counted(settings, servers, search, wait))
+    return run_async(lambda: _list_costs(settings, servers, search, wait))
 
 
-async def _counted(settings: Settings, servers: Sequence[str], search: str | None, wait: float) -> int:
-    screen, config = Screen(settings), configured(settings)
-    wanted = checked(config, servers)
-    async with opened(screen, config, wanted, wait=wait) as bus:
+async def _list_costs(settings: Settings, servers: Sequence[str], search: str | None, wait: float) -> int:
+    screen, config = Screen(settings), load_trusted_config(settings)
+    wanted = selected_servers(config, servers)
+    async with open_bus(screen, config, wanted, wait=wait) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
         listed = [spec for spec in bus.catalog if spec.origin.server in wanted]
     found = listed if search is None else matching(listed, search)
@@ -34,8 +34,8 @@ async def _counted(settings: Settings, servers: Sequence[str], search: str | Non
     for spec in found:
         try:
             costs[spec.name] = _cost(spec)
-        except Exception as error:  # a tool that cannot be converted does not cost the others
-            screen.note(f"left out: {spec.name}: {type(error).__name__}: {error}")
+        except Exception as error:  # one tool that cannot be converted must not affect the others
+            screen.note(f"skipped {spec.name}: {type(error).__name__}: {error}")
     owners = {spec.name: spec.origin.server for spec in found if spec.name in costs}
     by_server = {
         alias: _sum([cost for name, cost in costs.items() if owners[name] == alias])
@@ -46,7 +46,7 @@ async def _counted(settings: Settings, servers: Sequence[str], search: str | Non
         tools = [{"name": name, "server": owners[name], "tokens": costs[name]} for name in _sorted(costs)]
         screen.json({"servers": servers_json(statuses), "tokens": by_server, "tools": tools})
     else:
-        _show(screen, costs, by_server)
+        _print_costs(screen, costs, by_server)
     return exit_code(config, statuses, servers)
 
 
@@ -63,13 +63,15 @@ def _sorted(costs: dict[str, dict[str, int]]) -> list[str]:
     return sorted(costs, key=lambda name: (-max(costs[name].values()), name))
 
 
-def _show(screen: Screen, costs: dict[str, dict[str, int]], by_server: dict[str, dict[str, int]]) -> None:
+def _print_costs(
+    screen: Screen, costs: dict[str, dict[str, int]], by_server: dict[str, dict[str, int]]
+) -> None:
     rows = [[Text("estimated tokens", style="dim"), *(Text(dialect, style="dim") for dialect in PROVIDERS)]]
-    rows += [_row(name, costs[name], "cyan") for name in _sorted(costs)]
-    rows += [_row(f"all of {alias}", by_server[alias], "bold") for alias in _sorted(by_server)]
-    rows += [_row("all", _sum(list(costs.values())), "bold")]
+    rows += [_cost_row(name, costs[name], "cyan") for name in _sorted(costs)]
+    rows += [_cost_row(f"{alias} total", by_server[alias], "bold") for alias in _sorted(by_server)]
+    rows += [_cost_row("total", _sum(list(costs.values())), "bold")]
     screen.rows(rows, indent=0)
 
 
-def _row(name: str, cost: dict[str, int], style: str) -> list[Text]:
+def _cost_row(name: str, cost: dict[str, int], style: str) -> list[Text]:
     return [Text(name, style=style), *(Text(f"{cost[dialect]:>{len(dialect)},}") for dialect in PROVIDERS)]

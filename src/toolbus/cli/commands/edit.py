@@ -1,7 +1,6 @@
-"""`toolbus add`, `remove`, `enable` and `disable`: change the servers of the config in use.
+"""`toolbus add`, `remove`, `enable` and `disable`: edit the servers in the config.
 
-Comments, order and layout of the file stay. A file that the user trusted stays trusted; one that was only
-found does not become it.
+Keeps the file's comments, order and layout. A trusted file stays trusted; an untrusted one stays untrusted.
 """
 
 import json
@@ -11,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolbus.cli.commands.trust import is_trusted, trust_own
+from toolbus.cli.commands.trust import is_trusted, trust_written
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen, visible
@@ -31,10 +30,10 @@ from toolbus.core.records import JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What was said of a new server."""
+class NewServer:
+    """The arguments of `toolbus add`."""
 
-    words: Sequence[str]
+    target: Sequence[str]
     """A URL, or a command and its arguments."""
     env: Sequence[str] = ()
     headers: Sequence[str] = ()
@@ -44,40 +43,40 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Target:
-    """The file to edit, as it was before."""
+    """The file to edit, before the change."""
 
     path: Path
     text: str = ""
     is_named: bool
-    """Whether the user named it: then it needs no trust."""
+    """Whether the user named it; such a file needs no trust."""
     is_own: bool
-    """Whether all that it says is the user's or agreed to: then it is trusted after the edit, too."""
+    """Whether all of its content is trusted or the user's own; it is then trusted after the edit, too."""
 
     @property
     def is_blank(self) -> bool:
-        """Whether it says nothing: no lines, or comments only."""
+        """Whether it is empty, apart from comments."""
         return all(not line.strip() or line.lstrip().startswith("#") for line in self.text.splitlines())
 
     def servers(self) -> Mapping[str, JSON]:
-        """Its entries by alias."""
+        """Its server entries by alias."""
         return {} if self.is_blank else servers_in(self.text, self.path)
 
 
-def add(settings: Settings, name: str, wanted: Wanted) -> int:
-    """Add the server, its secrets to `.env`, and say what to do next."""
+def add(settings: Settings, name: str, server: NewServer) -> int:
+    """Add the server, move its secrets to `.env`, and print the next step."""
     screen = Screen(settings)
-    plain = _entry(name, wanted)
+    plain = _entry(name, server)
     target = _target(settings)
     known = target.servers()
     if name in known:
         raise Usage(
-            f"{target.path} has a server {name!r} already; to replace it, first: "
+            f"{target.path} already has a server {name!r}; to replace it, first run: "
             f"toolbus remove {name}{_option(settings)}"
         )
     referred = (referenced_names(entry) for entry in known.values() if is_mapping(entry))
     names = SecretNames(env_values(target.path.parent))
     entry, secrets = with_references(name, plain, names, avoid=frozenset[str]().union(*referred))
-    trusted = _save(screen, target, _with(target, name, entry), secrets)
+    trusted = _save(screen, target, _text_with_server(target, name, entry), secrets)
     step = f"toolbus tools {name}" if trusted or target.is_named else "toolbus trust"
     if screen.as_json:
         held = [{"key": secret.key, "name": secret.name} for secret in secrets]
@@ -86,20 +85,20 @@ def add(settings: Settings, name: str, wanted: Wanted) -> int:
         return 0
     screen.print(visible(f"added {name} to {target.path}; next: {step}{_option(settings)}"))
     for secret in secrets:
-        screen.note(f"{secret.key} is a secret; it is in {DOTENV} now, and ${{{secret.name}}} stands for it")
+        screen.note(f"{secret.key} is a secret; moved it to {DOTENV}, replaced by ${{{secret.name}}}")
     if secrets and (target.path.parent / ".git").exists():
-        screen.note(f"keep {DOTENV} out of version control: put it into .gitignore")
+        screen.note(f"add {DOTENV} to .gitignore to keep it out of version control")
     return 0
 
 
 def remove(settings: Settings, name: str) -> int:
     """Remove the server."""
     screen = Screen(settings)
-    target = _known(settings, name)
+    target = _target_with_server(settings, name)
     try:
         after = without_server(target.text, target.path, name)
     except NotEditable as error:
-        raise Usage(f"{target.path} {error.problem}: take the entry {name!r} out") from None
+        raise Usage(f"{target.path} {error.problem}: remove the entry {name!r}") from None
     trusted = _save(screen, target, after)
     if screen.as_json:
         screen.json({"file": str(target.path), "server": name, "trusted": trusted})
@@ -108,70 +107,70 @@ def remove(settings: Settings, name: str) -> int:
     return 0
 
 
-def switch(settings: Settings, name: str, *, on: bool) -> int:
-    """Switch the server on or off."""
+def set_enabled(settings: Settings, name: str, *, enabled: bool) -> int:
+    """Enable or disable the server."""
     screen = Screen(settings)
-    target = _known(settings, name)
+    target = _target_with_server(settings, name)
     try:
-        after = with_switch(target.text, target.path, name, on=on)
+        after = with_switch(target.text, target.path, name, on=enabled)
     except NotEditable as error:
-        flag = json.dumps({"disabled": not on})[1:-1]
-        raise Usage(f"{target.path} {error.problem}: put {flag} into the entry {name!r}") from None
+        flag = json.dumps({"disabled": not enabled})[1:-1]
+        raise Usage(f"{target.path} {error.problem}: set {flag} in the entry {name!r}") from None
     changed = after != target.text
     trusted = _save(screen, target, after) if changed else target.is_own
-    word = "enabled" if on else "disabled"
+    word = "enabled" if enabled else "disabled"
     if screen.as_json:
-        facts = {"file": str(target.path), "server": name, "enabled": on, "changed": changed}
+        facts = {"file": str(target.path), "server": name, "enabled": enabled, "changed": changed}
         screen.json({**facts, "trusted": trusted})
     else:
         done = f"{word} {name} in {target.path}"
-        screen.print(visible(done if changed else f"{name} is {word} in {target.path} already"))
+        screen.print(visible(done if changed else f"{name} is already {word} in {target.path}"))
     return 0
 
 
-def _entry(name: str, wanted: Wanted) -> dict[str, JSON]:
-    """The server in our words; Usage or ConfigError if it cannot be one."""
+def _entry(name: str, server: NewServer) -> dict[str, JSON]:
+    """The server's config entry; raises `Usage` or `ConfigError` if it is invalid."""
     if not re.fullmatch(r"\w[\w.-]*", name):
-        raise Usage(f"{name!r} cannot be a server's name: use letters, digits, '_', '-' and '.'")
-    if not wanted.words:
+        raise Usage(f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'")
+    if not server.target:
         raise Usage(
-            f"neither a URL nor a command for {name!r}: toolbus add {name} https://..., "
+            f"missing a URL or a command for {name!r}; run toolbus add {name} https://..., "
             f"or toolbus add {name} -- COMMAND"
         )
-    first, *rest = wanted.words
-    entry = _remote(name, first, rest, wanted) if "://" in first else _local(first, rest, wanted)
+    first, *rest = server.target
+    entry = _remote(name, first, rest, server) if "://" in first else _local(first, rest, server)
     load_server(entry, alias=name)
     return entry
 
 
-def _remote(name: str, url: str, rest: Sequence[str], wanted: Wanted) -> dict[str, JSON]:
+def _remote(name: str, url: str, rest: Sequence[str], server: NewServer) -> dict[str, JSON]:
     if rest:
         raise Usage(
-            f"{rest[0]!r}: a URL stands alone; a command comes after --: toolbus add {name} -- COMMAND"
+            f"unexpected {rest[0]!r} after the URL; to add a command, run toolbus add {name} -- COMMAND"
         )
-    if wanted.env or wanted.cwd:
-        raise Usage(f"{'--env' if wanted.env else '--cwd'} is for a command, not for a URL")
-    entry: dict[str, JSON] = {"transport": wanted.transport} if wanted.transport else {}
+    if server.env or server.cwd:
+        raise Usage(f"{'--env' if server.env else '--cwd'} is for a command, not for a URL")
+    entry: dict[str, JSON] = {"transport": server.transport} if server.transport else {}
     entry["url"] = url
-    if wanted.headers:
-        # `:` as curl has it.
-        entry["headers"] = _pairs(wanted.headers, "--header", r"\s*[:=]\s*")
+    if server.headers:
+        # Also `:`, as in curl.
+        entry["headers"] = _pairs(server.headers, "--header", r"\s*[:=]\s*")
     return entry
 
 
-def _local(command: str, args: Sequence[str], wanted: Wanted) -> dict[str, JSON]:
-    if wanted.headers or wanted.transport not in (None, "stdio"):
-        option = "--header" if wanted.headers else "--transport"
-        raise Usage(f"{option} is for a URL, and {command!r} is none: it starts with https://")
+def _local(command: str, args: Sequence[str], server: NewServer) -> dict[str, JSON]:
+    if server.headers or server.transport not in (None, "stdio"):
+        option = "--header" if server.headers else "--transport"
+        raise Usage(f"{option} is for a URL, and {command!r} is not one; a URL starts with https://")
     is_host = not args and re.match(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?|[\w-]+:\d+)(?:/|$)", command)
     if is_host and shutil.which(command) is None and not Path(command).exists():
-        raise Usage(f"{command!r} is not a command here; a URL starts with http:// or https://")
+        raise Usage(f"{command!r} is not a command on this machine; a URL starts with http:// or https://")
     entry: dict[str, JSON] = {"command": command}
     if args:
         entry["args"] = list(args)
-    if wanted.env:
-        entry["env"] = _pairs(wanted.env, "--env", "=")
-    return {**entry, "cwd": wanted.cwd} if wanted.cwd else entry
+    if server.env:
+        entry["env"] = _pairs(server.env, "--env", "=")
+    return {**entry, "cwd": server.cwd} if server.cwd else entry
 
 
 def _pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
@@ -185,7 +184,7 @@ def _pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]
 
 
 def _target(settings: Settings) -> _Target:
-    """The config in use, or a new one."""
+    """The config in use, or a new file."""
     named = settings.config or named_config()
     path = named
     if path is None:
@@ -205,18 +204,18 @@ def _target(settings: Settings) -> _Target:
 
 
 def _option(settings: Settings) -> str:
-    """What else to type so that a command is about the same file."""
+    """The `--config` option to repeat in a suggested command."""
     return f" --config {settings.config}" if settings.config is not None else ""
 
 
 def _near(path: Path) -> Path:
-    """The file as one would type it here."""
+    """The path relative to the current folder, if inside it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
 
 
-def _known(settings: Settings, name: str) -> _Target:
-    """The config in use, which has a server of that name."""
+def _target_with_server(settings: Settings, name: str) -> _Target:
+    """The config in use; raises `Usage` if it has no such server."""
     path = settings.config or find_config()
     if not path.is_file():
         raise Usage(f"{str(path)!r}: no such file; check the path")
@@ -224,13 +223,13 @@ def _known(settings: Settings, name: str) -> _Target:
     servers = target.servers()
     if name not in servers:
         close = near_miss(name, servers)
-        listed = f"; it has {', '.join(servers)}" if servers else "; it has none"
+        listed = f"; known servers: {', '.join(servers) or 'none'}"
         raise Usage(f"no server {name!r} in {target.path}{close or listed}")
     return target
 
 
-def _with(target: _Target, name: str, entry: Mapping[str, JSON]) -> str:
-    """The text of the file with the server; what cannot be edited is shown, to be pasted."""
+def _text_with_server(target: _Target, name: str, entry: Mapping[str, JSON]) -> str:
+    """The file's text with the server; if it cannot be edited, `Usage` shows what to paste."""
     if target.is_blank:
         gap = "" if not target.text or target.text.endswith("\n") else "\n"
         return target.text + gap + new_document(target.path, {name: entry})
@@ -242,16 +241,19 @@ def _with(target: _Target, name: str, entry: Mapping[str, JSON]) -> str:
 
 
 def _save(screen: Screen, target: _Target, after: str, secrets: Sequence[Secret] = ()) -> bool:
-    """Write the file and the secrets; whether the file is trusted then."""
-    if _loads(target.text, target.path) is None and (problem := _loads(after, target.path)) is not None:
-        raise Usage(f"{target.path} would be wrong then: {problem}")
+    """Write the file and the secrets; return whether the file is trusted afterwards."""
+    if (
+        _config_error(target.text, target.path) is None
+        and (problem := _config_error(after, target.path)) is not None
+    ):
+        raise Usage(f"the change would make {target.path} invalid: {problem}")
     add_secrets(target.path.parent, secrets)
     save(target.path, after.encode())
-    return target.is_own and trust_own(screen, target.path)
+    return target.is_own and trust_written(screen, target.path)
 
 
-def _loads(text: str, path: Path) -> str | None:
-    """What is wrong with the config, if anything."""
+def _config_error(text: str, path: Path) -> str | None:
+    """The error in the config, if any."""
     try:
         config_in(document_in(text.encode(), path), path)
     except ConfigError as error:

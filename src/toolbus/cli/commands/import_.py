@@ -1,14 +1,14 @@
-"""`toolbus import`: take over the servers of another program's config."""
+"""`toolbus import`: import servers from another program's config."""
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
 
 from rich.text import Text
 
-from toolbus.cli.commands.trust import is_trusted, trust_own
+from toolbus.cli.commands.trust import is_trusted, trust_written
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen, visible
@@ -22,13 +22,14 @@ from toolbus.config.location import is_mapping
 from toolbus.config.project import DOTENV
 from toolbus.config.secrets.env_file import add_secrets, env_values
 from toolbus.config.secrets.literals import Secret, referenced_names
+from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
 
 @dataclass(slots=True, kw_only=True)
-class Plan:
-    """What an import comes to: the servers to add, the secrets that were in them, what to know."""
+class ImportPlan:
+    """The servers to add, the secrets found in them, and notes for the user."""
 
     target: Path
     sources: list[ImportFile] = field(default_factory=list[ImportFile])
@@ -38,24 +39,24 @@ class Plan:
     claimed: dict[str, tuple[str, Mapping[str, JSON]]] = field(
         default_factory=dict[str, tuple[str, Mapping[str, JSON]]]
     )
-    """All servers of the sources by their alias here, each with its editor."""
+    """All imported servers by alias, each with its editor."""
     trusted: bool = False
 
 
 def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bool) -> int:
-    """Show what would be taken over; with `write`, do it."""
+    """Show the servers that would be imported; with `write`, import them."""
     screen = Screen(settings)
     target = settings.config or Path("toolbus.yaml")
     if target.suffix not in (".yaml", ".yml"):
-        raise Usage(f"{str(target)!r}: servers are added to a YAML file; name one with --config")
+        raise Usage(f"{str(target)!r}: not a YAML file; pass a .yaml file with --config")
     if with_secrets and not write:
-        raise Usage("--with-secrets does nothing without --write")
-    plan = _planned(_sources(source), target)
+        raise Usage("--with-secrets needs --write; add it")
+    plan = _plan_import(_sources(source), target)
     written = write and bool(plan.servers or (with_secrets and plan.secrets))
     if written:
         is_own = _is_own(plan)
         _write(plan, with_secrets)
-        plan.trusted = is_own and trust_own(screen, target)
+        plan.trusted = is_own and trust_written(screen, target)
     if screen.as_json:
         screen.json(_json(plan, written))
     else:
@@ -72,88 +73,92 @@ def _sources(source: str | None) -> list[ImportFile]:
     found = found_files(source, home=Path.home(), folder=folder, platform=sys.platform)
     if not found:
         whose = "any of " + ", ".join(EDITORS) if source is None else EDITORS[source].title
-        raise Usage(f"no config of {whose} found here or in your home; name the file itself")
+        raise Usage(f"no config of {whose} found in this folder or your home; pass the path of the file")
     return found
 
 
-def _planned(sources: Sequence[ImportFile], target: Path) -> Plan:
-    """All servers that are not in the target yet; of two that differ, the second gets another name."""
-    plan = Plan(target=target)
-    there: Mapping[str, JSON] = servers_in(_text(target), target) if target.is_file() else {}
+def _plan_import(sources: Sequence[ImportFile], target: Path) -> ImportPlan:
+    """Collect the servers that the target lacks; a name conflict is resolved by renaming the second."""
+    plan = ImportPlan(target=target)
+    existing_servers: Mapping[str, JSON] = servers_in(_read_text(target), target) if target.is_file() else {}
     env = env_values(target.parent)
     taken = dict(env)
     for source in sources:
         if target.is_file() and source.path.samefile(target):
             raise Usage(
-                f"{str(target)!r} is the file that servers are added to; 'toolbus config' shows it, "
-                "and --config names another file to copy it to"
+                f"{str(target)!r} is the file to import into; pass another one with --config, or run "
+                "'toolbus config' to show it"
             )
         try:
             found = imported(source, taken=taken)
         except ConfigError as error:
             if len(sources) == 1:
                 raise
-            plan.notes.append(f"left out: {error}")
+            plan.notes.append(f"skipped: {error}")
             continue
         plan.sources.append(source)
-        _add(plan, found, there, env)
+        _add(plan, found, existing_servers, env)
         taken |= {secret.name: secret.value for secret in plan.secrets}
     return plan
 
 
-def _text(path: Path) -> str:
-    # As it is, line ends too: it is written back with a few lines more.
+def _read_text(path: Path) -> str:
+    # Keeps line endings, because the text is written back.
     with path.open(encoding="utf-8", newline="") as file:
         return file.read()
 
 
-def _add(plan: Plan, found: Imported, there: Mapping[str, JSON], env: Mapping[str, str]) -> None:
+def _add(
+    plan: ImportPlan, found: Imported, existing_servers: Mapping[str, JSON], env: Mapping[str, str]
+) -> None:
     plan.notes += found.notes
     for alias, entry in found.servers.items():
-        name = _settled(plan, alias, entry, found.source)
+        name = _free_alias(plan, alias, entry, found.source)
         if name is None:
             continue
         plan.claimed[name] = (found.source.editor, entry)
         secrets = [replace(secret, server=name) for secret in found.secrets if secret.server == alias]
-        if name not in there:
+        if name not in existing_servers:
             plan.servers[name] = entry
             plan.secrets += secrets
             continue
-        if there[name] != entry:
-            plan.notes.append(f"{name}: {plan.target} has a server of that name; it stays as it is")
-        plan.secrets += _missing(secrets, there[name], {*env, *(secret.name for secret in plan.secrets)})
+        if existing_servers[name] != entry:
+            plan.notes.append(f"{name}: {plan.target} already has a server of that name; kept it")
+        plan.secrets += _unset_secrets(
+            secrets, existing_servers[name], {*env, *(secret.name for secret in plan.secrets)}
+        )
 
 
-def _settled(plan: Plan, alias: str, entry: Mapping[str, JSON], source: ImportFile) -> str | None:
-    """The alias that the server gets here; None if it is known, or if its host would not use it either."""
+def _free_alias(plan: ImportPlan, alias: str, entry: Mapping[str, JSON], source: ImportFile) -> str | None:
+    """The alias for the server; None if it is a duplicate, or if its editor would ignore it."""
     for name in chain(
         (alias, f"{alias}-{source.editor}"), (f"{alias}-{source.editor}-{n}" for n in count(2))
     ):
         if name not in plan.claimed:
             if name != alias:
                 plan.notes.append(
-                    f"{alias}: {source.path} has another server of that name; it becomes {name}"
+                    f"{alias}: {source.path} has a different server of that name; imported as {name}"
                 )
             return name
         editor, known = plan.claimed[name]
         if {**known, "enabled": True} == {**entry, "enabled": True}:
             return None
-        if editor == source.editor:  # what the project says of a name counts, not what the user does
-            plan.notes.append(f"{alias}: {source.path} has another server of that name; left out")
+        if editor == source.editor:  # in an editor, the project's entry wins over the user's
+            plan.notes.append(f"{alias}: {source.path} has a different server of that name; skipped")
             return None
     raise AssertionError("numbers do not end")
 
 
-def _missing(secrets: Sequence[Secret], entry: JSON, known: set[str]) -> list[Secret]:
-    """The secrets that a server which is there already refers to, and that nobody has a value for yet."""
+def _unset_secrets(secrets: Sequence[Secret], entry: JSON, known: set[str]) -> list[Secret]:
+    """The secrets that an existing entry refers to and that have no value yet."""
     referred = referenced_names(entry) if is_mapping(entry) else frozenset[str]()
     return [secret for secret in secrets if secret.name in referred - known]
 
 
-def _is_own(plan: Plan) -> bool:
-    """Whether all that the target will say comes from the user: then writing it is agreeing to it.
+def _is_own(plan: ImportPlan) -> bool:
+    """Whether everything in the target will be the user's own, so that it can be trusted.
 
-    What was there before is the user's if it was trusted; an editor's file in the project may be anybody's.
+    Existing content must be trusted; an editor's file in the project may come from anyone.
     """
     if any(source.is_of_project for source in plan.sources):
         return False
@@ -161,8 +166,8 @@ def _is_own(plan: Plan) -> bool:
     return not existing or is_trusted(plan.target)
 
 
-def _write(plan: Plan, with_secrets: bool) -> None:
-    before = _text(plan.target) if plan.target.is_file() else None
+def _write(plan: ImportPlan, with_secrets: bool) -> None:
+    before = _read_text(plan.target) if plan.target.is_file() else None
     try:
         after = as_yaml(plan.servers) if before is None else with_servers(before, plan.target, plan.servers)
     except NotEditable as error:
@@ -173,7 +178,7 @@ def _write(plan: Plan, with_secrets: bool) -> None:
         save(plan.target, after.encode())
 
 
-def _json(plan: Plan, written: bool) -> JSON:
+def _json(plan: ImportPlan, written: bool) -> JSON:
     return {
         "target": str(plan.target),
         "written": written,
@@ -185,7 +190,7 @@ def _json(plan: Plan, written: bool) -> JSON:
     }
 
 
-def _show(screen: Screen, plan: Plan, written: bool, with_secrets: bool) -> None:
+def _show(screen: Screen, plan: ImportPlan, written: bool, with_secrets: bool) -> None:
     for source in plan.sources:
         title = EDITORS[source.editor].title if source.editor in EDITORS else "file"
         screen.print(Text(f"# {title}: {source.path}", style="dim"))
@@ -194,25 +199,21 @@ def _show(screen: Screen, plan: Plan, written: bool, with_secrets: bool) -> None
     for note in plan.notes:
         screen.note(note)
     for secret in plan.secrets:
-        where = "is in .env now" if written and with_secrets else "set it in the environment or in .env"
-        screen.note(f"{secret.server}: {secret.key} held a secret; ${{{secret.name}}} stands for it: {where}")
+        where = "now in .env" if written and with_secrets else "set it in the environment or in .env"
+        screen.note(f"{secret.server}: {secret.key} is a secret, replaced by ${{{secret.name}}}: {where}")
     if written and with_secrets and plan.secrets and (plan.target.parent / ".git").exists():
-        screen.note("keep .env out of version control: put it into .gitignore")
+        screen.note("add .env to .gitignore to keep it out of version control")
     screen.note(_summary(plan, written))
 
 
-def _summary(plan: Plan, written: bool) -> str:
-    """What was done, or would be, and the next step."""
-    what = _counted(plan.servers, "server") if plan.servers else _counted(plan.secrets, "secret")
+def _summary(plan: ImportPlan, written: bool) -> str:
+    """What was or would be done, and the next step."""
+    what = counted(len(plan.servers), "server") if plan.servers else counted(len(plan.secrets), "secret")
     where = str(plan.target) if plan.servers else DOTENV
     if written:
         return f"wrote {what} to {where}; next: toolbus {'check' if plan.trusted else 'trust'}"
     if plan.servers:
-        return f"would add {what} to {where}; --write does it"
+        return f"would add {what} to {where}; run with --write to do it"
     if plan.secrets:
-        return f"no new servers; --write --with-secrets puts {what} into {where}"
+        return f"no new servers; run with --write --with-secrets to add {what} to {where}"
     return "nothing to import"
-
-
-def _counted(things: Collection[object], noun: str) -> str:
-    return f"{len(things)} {noun}{'' if len(things) == 1 else 's'}"

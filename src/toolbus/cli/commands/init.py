@@ -1,4 +1,4 @@
-"""`toolbus init`: a file to start from, and the schema by which an editor completes and checks it."""
+"""`toolbus init`: write a config to start from, and its JSON Schema for editors."""
 
 import json
 import os.path
@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from toolbus.cli.commands.trust import trust_own
+from toolbus.cli.commands.trust import trust_written
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen
@@ -15,7 +15,7 @@ from toolbus.config.find import FILE_NAMES
 from toolbus.config.schema import config_schema
 
 SCHEMA = "toolbus.schema.json"
-"""Lies beside the config, which names it: no other address holds on every machine."""
+"""Written beside the config, which refers to it: a relative path works on every machine."""
 
 
 def run(settings: Settings, *, force: bool) -> int:
@@ -23,27 +23,27 @@ def run(settings: Settings, *, force: bool) -> int:
     screen = Screen(settings)
     path = settings.config or Path("toolbus.yaml")
     if path.suffix not in (".yaml", ".yml"):
-        raise Usage(f"{str(path)!r}: the file is YAML; name it *.yaml")
+        raise Usage(f"{str(path)!r}: not a YAML file; pass a .yaml file with --config")
     if path.exists() and not force:
-        raise Usage(f"{str(path)!r} is there already; --force replaces it")
+        raise Usage(f"{str(path)!r} already exists; overwrite it with --force")
     if not path.parent.is_dir():
         raise Usage(f"the folder {str(path.parent)!r} does not exist; create it first")
     schema = path.with_name(SCHEMA)
     schema.write_text(json.dumps(config_schema(), indent=2) + "\n", encoding="utf-8")
     path.write_text(TEMPLATE.replace("command: python\n", f"command: {_python()}\n"), encoding="utf-8")
-    trusted = trust_own(screen, path)
+    trusted = trust_written(screen, path)
     if screen.as_json:
         screen.json({"written": str(path), "schema": str(schema), "trusted": trusted})
         return 0
     screen.print(f"wrote {path}, and {schema} for your editor; next: toolbus tools")
     others = [name for name in FILE_NAMES if name != path.name and (path.parent / name).is_file()]
     if others and settings.config is None:
-        screen.note(f"{', '.join(others)} is not looked at any more, since {path} comes first")
+        screen.note(f"{', '.join(others)} is now ignored, because {path} takes precedence")
     return 0
 
 
 def _python() -> str:
-    """The interpreter that has toolbus: by its name if that is the one that is found."""
+    """The interpreter that runs toolbus; `python` if that is the one on PATH."""
     found = shutil.which("python")
     same = found is not None and os.path.dirname(found) == os.path.dirname(sys.executable)
     return "python" if same else json.dumps(sys.executable)

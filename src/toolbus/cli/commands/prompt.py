@@ -1,4 +1,4 @@
-"""`toolbus prompt`: one prompt, filled in."""
+"""`toolbus prompt`: fill in one prompt."""
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from toolbus.cli.commands.call import check_folder
+from toolbus.cli.commands.call import check_out_folder
 from toolbus.cli.input.arguments import texts
-from toolbus.cli.input.finding import NotListed, down, raise_if_down
-from toolbus.cli.input.questions import interactions
+from toolbus.cli.input.elicitation import terminal_interactions
+from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import awaken, checked, configured, opened
+from toolbus.cli.session import load_trusted_config, open_bus, selected_servers, start_idle_servers
 from toolbus.cli.session import run as run_async
 from toolbus.core.records import Prompt, PromptResult, ToolResult
 
@@ -24,57 +24,63 @@ if TYPE_CHECKING:
 
 
 def run(settings: Settings, name: str, words: Sequence[str], out: Path | None) -> int:
-    """Fill the prompt in, and print its messages."""
-    check_folder(out)
-    return run_async(lambda: _filled(settings, name, texts(words), out))
+    """Fill in the prompt and print its messages."""
+    check_out_folder(out)
+    return run_async(lambda: _fill_in(settings, name, texts(words), out))
 
 
-async def _filled(settings: Settings, name: str, given: Mapping[str, Sequence[str]], out: Path | None) -> int:
-    screen, config = Screen(settings), configured(settings)
-    # Only the server that is named need be started, if one is.
-    named = [alias for alias in checked(config, ()) if name.startswith(f"{alias}/")]
-    async with opened(
-        screen, config, named or list(config.servers), interactions=interactions(screen)
+async def _fill_in(
+    settings: Settings, name: str, given: Mapping[str, Sequence[str]], out: Path | None
+) -> int:
+    screen, config = Screen(settings), load_trusted_config(settings)
+    # If the name includes a server, start only that one.
+    named = [alias for alias in selected_servers(config, ()) if name.startswith(f"{alias}/")]
+    async with open_bus(
+        screen, config, named or list(config.servers), interactions=terminal_interactions(screen)
     ) as bus:
         for alias in named:
             raise_if_down(bus, alias)
-        if named and not _found(bus, name):
-            await awaken(screen, bus, config)
-        prompt = _only(bus, name)
-        arguments = checked_arguments(prompt, given)
-        with screen.moving(f"filling in {prompt.name}"):
+        if named and not _matches(bus, name):
+            await start_idle_servers(screen, bus, config)
+        prompt = _find_prompt(bus, name)
+        arguments = validated_arguments(prompt, given)
+        with screen.spinner(f"filling in {prompt.name}"):
             result = await bus.get_prompt(prompt.server, prompt.name, arguments)
     _print(screen, prompt, result, out)
     return 0
 
 
-def _found(bus: "Toolbus", name: str) -> list[Prompt]:
-    """The prompts of that name: `server/name`, else the name alone."""
+def _matches(bus: "Toolbus", name: str) -> list[Prompt]:
+    """The prompts that match `server/name`, or else the name alone."""
     prompts = bus.prompts()
-    full = [prompt for prompt in prompts if name == _full(prompt)]
+    full = [prompt for prompt in prompts if name == _qualified_name(prompt)]
     return full or [prompt for prompt in prompts if name == prompt.name]
 
 
-def _full(prompt: Prompt) -> str:
+def _qualified_name(prompt: Prompt) -> str:
     return f"{prompt.server}/{prompt.name}"
 
 
-def _only(bus: "Toolbus", name: str) -> Prompt:
-    found = _found(bus, name)
+def _find_prompt(bus: "Toolbus", name: str) -> Prompt:
+    found = _matches(bus, name)
     if not found:
-        raise NotListed("prompt", name, [_full(prompt) for prompt in bus.prompts()], down(bus))
+        raise NotListed(
+            "prompt", name, [_qualified_name(prompt) for prompt in bus.prompts()], servers_down(bus)
+        )
     if len(found) > 1:
-        raise Usage(f"there are {len(found)} prompts {name!r}; write {' or '.join(map(_full, found))}")
+        raise Usage(
+            f"{len(found)} prompts are named {name!r}; use {' or '.join(map(_qualified_name, found))}"
+        )
     return found[0]
 
 
-def checked_arguments(prompt: Prompt, given: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """What to fill in; `Usage` says what is wrong with it, or missing, before anything is sent."""
+def validated_arguments(prompt: Prompt, given: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The arguments as sent; raises `Usage` if one is unknown, repeated or missing."""
     known = [argument.name for argument in prompt.arguments]
     for key, values in given.items():
         if key not in known:
             close = get_close_matches(key, known, n=1)
-            there = f"there is {', '.join(known)}" if known else "there is none"
+            there = f"it takes {', '.join(known) or 'none'}"
             raise Usage(f"{key}: no such argument; {f'did you mean {close[0]!r}?' if close else there}")
         if len(values) > 1:
             raise Usage(f"{key} is given twice; keep one")
@@ -88,15 +94,15 @@ def checked_arguments(prompt: Prompt, given: Mapping[str, Sequence[str]]) -> dic
             + (f": {' '.join(argument.description.split())}" if argument.description else "")
             for argument in prompt.arguments
         )
-        raise Usage(f"{_full(prompt)} needs {' '.join(f'{name}=...' for name in missing)}", lines)
+        raise Usage(f"{_qualified_name(prompt)} needs {' '.join(f'{name}=...' for name in missing)}", lines)
     return {key: values[0] for key, values in given.items()}
 
 
 def _print(screen: Screen, prompt: Prompt, result: PromptResult, out: Path | None) -> None:
     content = ToolResult(content=tuple(message.content for message in result.messages))
-    files: results.Saved = {} if out is None else results.saved(content, out, prompt.name)
+    files: results.SavedFiles = {} if out is None else results.save_blobs(content, out, prompt.name)
     if screen.as_json:
-        blocks = results.as_json(content, files)
+        blocks = results.content_json(content, files)
         said = [
             {"role": message.role, "content": block}
             for message, block in zip(result.messages, blocks, strict=True)
@@ -107,4 +113,4 @@ def _print(screen: Screen, prompt: Prompt, result: PromptResult, out: Path | Non
     for index, message in enumerate(result.messages):
         screen.print(Text(f"{message.role}:", style="bold"))
         own = {0: files[index]} if index in files else {}
-        results.show(screen, ToolResult(content=(message.content,)), own)
+        results.print_result(screen, ToolResult(content=(message.content,)), own)

@@ -1,27 +1,28 @@
-"""`toolbus prompts`: the prompts that servers offer, and what they want to know."""
+"""`toolbus prompts`: list prompts and their arguments."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
 
 from rich.text import Text
 
-from toolbus.cli.commands.tools import counted, exit_code, servers_json, show_headline
+from toolbus.cli.commands.tools import exit_code, print_headline, servers_json
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, one_line
-from toolbus.cli.session import checked, configured, opened
+from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
 from toolbus.cli.session import run as run_async
+from toolbus.core.display import counted
 from toolbus.core.records import Prompt
 
 
 def run(settings: Settings, servers: Sequence[str]) -> int:
-    """Print the prompts of these servers, by default of all."""
-    return run_async(lambda: _listed(settings, servers))
+    """Print these servers' prompts, by default of all."""
+    return run_async(lambda: _list_all(settings, servers))
 
 
-async def _listed(settings: Settings, servers: Sequence[str]) -> int:
-    screen, config = Screen(settings), configured(settings)
-    wanted = checked(config, servers)
-    async with opened(screen, config, wanted) as bus:
+async def _list_all(settings: Settings, servers: Sequence[str]) -> int:
+    screen, config = Screen(settings), load_trusted_config(settings)
+    wanted = selected_servers(config, servers)
+    async with open_bus(screen, config, wanted) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
         prompts = {alias: bus.prompts(alias) for alias in wanted}
     if screen.as_json:
@@ -29,16 +30,16 @@ async def _listed(settings: Settings, servers: Sequence[str]) -> int:
         screen.json({"servers": servers_json(statuses), "prompts": listed})
     else:
         for alias in wanted:
-            show_headline(screen, alias, statuses[alias], counted(len(prompts[alias]), "prompt"))
+            print_headline(screen, alias, statuses[alias], counted(len(prompts[alias]), "prompt"))
             for prompt in prompts[alias]:
-                _show(screen, prompt)
+                _print_prompt(screen, prompt)
     return exit_code(config, statuses, servers)
 
 
-def _show(screen: Screen, prompt: Prompt) -> None:
+def _print_prompt(screen: Screen, prompt: Prompt) -> None:
     about = one_line(prompt.description or prompt.title or "")
     name = one_line(f"{prompt.server}/{prompt.name}")
-    screen.rows([[Text(name, style="cyan"), Text(about)]], most=None)
+    screen.rows([[Text(name, style="cyan"), Text(about)]], max_lines=None)
     screen.rows(
         [
             [
@@ -49,5 +50,5 @@ def _show(screen: Screen, prompt: Prompt) -> None:
             for argument in prompt.arguments
         ],
         indent=4,
-        most=None,
+        max_lines=None,
     )

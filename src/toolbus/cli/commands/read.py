@@ -1,4 +1,4 @@
-"""`toolbus read`: one resource, to stdout or into files."""
+"""`toolbus read`: read one resource, to stdout or to files."""
 
 import re
 import sys
@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolbus.cli.completion.listings import variables
 from toolbus.cli.input.arguments import texts
-from toolbus.cli.input.finding import NotListed, down, raise_if_down, with_hint
-from toolbus.cli.input.questions import interactions
+from toolbus.cli.input.elicitation import terminal_interactions
+from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down, with_suggestion
+from toolbus.cli.listing_cache import template_variables
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, visible
-from toolbus.cli.session import checked, configured, opened
+from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig
 from toolbus.core.errors import ArgumentsError, CallRejected
@@ -31,8 +31,8 @@ _EXPRESSION = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
-    """What to read: an address, or a template with its values; of a server, or of the one that has it."""
+class _ReadRequest:
+    """A URI, or a URI template with values; and the server, if it was named."""
 
     server: str | None
     uri: str
@@ -40,74 +40,77 @@ class _Wanted:
 
 
 def run(settings: Settings, words: Sequence[str], out: Path | None) -> int:
-    """Read it, and print it or save it."""
+    """Read the resource, then print or save it."""
     if out is not None and out.exists() and not out.is_dir():
-        raise Usage(f"--out {str(out)!r} is there already; name another file, or a folder")
+        raise Usage(f"--out {str(out)!r} already exists; pass another file, or a folder")
     return run_async(lambda: _read(settings, words, out))
 
 
 async def _read(settings: Settings, words: Sequence[str], out: Path | None) -> int:
-    screen, config = Screen(settings), configured(settings)
-    wanted = _wanted(words, config)
-    started = checked(config, () if wanted.server is None else [wanted.server])
-    async with opened(screen, config, started, interactions=interactions(screen)) as bus:
-        server = wanted.server or _owner(bus, wanted.uri)
+    screen, config = Screen(settings), load_trusted_config(settings)
+    request = _parse_request(words, config)
+    started = selected_servers(config, () if request.server is None else [request.server])
+    async with open_bus(screen, config, started, interactions=terminal_interactions(screen)) as bus:
+        server = request.server or _find_server(bus, request.uri)
         raise_if_down(bus, server)
-        with screen.moving(f"reading {wanted.uri}"):
+        with screen.spinner(f"reading {request.uri}"):
             try:
-                parts = await bus.read_resource(server, wanted.uri, wanted.values)
+                parts = await bus.read_resource(server, request.uri, request.values)
             except CallRejected as error:
-                raise with_hint(error, wanted.uri, _uris(bus, server)) from error
+                raise with_suggestion(error, request.uri, _uris(bus, server)) from error
     if out is not None:
         parts = tuple(map(_as_blob, parts))
-    files: results.Saved = {} if out is None else _saved(parts, out)
+    files: results.SavedFiles = {} if out is None else _save(parts, out)
     if screen.as_json:
-        content = results.as_json(ToolResult(content=parts), files)
-        screen.json({"server": server, "uri": wanted.uri, "content": content})
+        content = results.content_json(ToolResult(content=parts), files)
+        screen.json({"server": server, "uri": request.uri, "content": content})
     elif files:
-        results.show(screen, ToolResult(content=parts), files)
+        results.print_result(screen, ToolResult(content=parts), files)
     else:
         _print(screen, parts)
     return 0
 
 
-def _wanted(words: Sequence[str], config: BusConfig) -> _Wanted:
-    """What the words say; `Usage` if a template lacks a value."""
+def _parse_request(words: Sequence[str], config: BusConfig) -> _ReadRequest:
+    """Parse `[SERVER] URI [KEY=VALUE]...`; raises `Usage` if a template lacks a value."""
     first, *rest = words
     names_server = ":" not in first and "{" not in first and rest and not _PAIR.match(rest[0])
     server = first if first in config.servers or names_server else None
     if server is not None and not rest:
-        raise Usage(f"read what of {server!r}? 'toolbus resources {server}' lists what there is")
+        raise Usage(f"missing the URI to read from {server!r}; run 'toolbus resources {server}' to list them")
     uri, *pairs = words if server is None else rest
     given = texts(pairs)
-    names = variables(uri)
+    names = template_variables(uri)
     if not given and not names:
-        return _Wanted(server=server, uri=uri)
+        return _ReadRequest(server=server, uri=uri)
     values = {name: many if len(many) > 1 else many[0] for name, many in given.items()}
     try:
         expanded(uri, values)
     except ArgumentsError as error:
         takes = f"; it takes {' '.join(f'{name}=...' for name in names)}" if names else ""
         raise Usage(f"{uri}: {error.problem}{takes}") from None
-    return _Wanted(server=server, uri=uri, values=values)
+    return _ReadRequest(server=server, uri=uri, values=values)
 
 
-def _owner(bus: "Toolbus", uri: str) -> str:
-    """The one server that lists it, or has a template that may be meant; `NotListed` if there is none."""
+def _find_server(bus: "Toolbus", uri: str) -> str:
+    """The only server that lists the URI or has a matching template; raises `NotListed` or `Usage`."""
     if len(bus.servers) == 1:
         return next(iter(bus.servers))
     listing = [alias for alias in bus.servers if uri in _uris(bus, alias)]
     owners = listing or [
         alias
         for alias in bus.servers
-        if any(_may_make(item.uri_template, uri) for item in bus.templates(alias))
+        if any(_may_expand_to(item.uri_template, uri) for item in bus.templates(alias))
     ]
     if not owners:
         raise NotListed(
-            "resource", uri, [known for alias in bus.servers for known in _uris(bus, alias)], down(bus)
+            "resource",
+            uri,
+            [known for alias in bus.servers for known in _uris(bus, alias)],
+            servers_down(bus),
         )
     if len(owners) > 1:
-        raise Usage(f"{', '.join(owners)} have {uri!r}; say which: toolbus read {owners[0]} ...")
+        raise Usage(f"{' and '.join(owners)} have {uri!r}; name the server: toolbus read {owners[0]} ...")
     return owners[0]
 
 
@@ -117,8 +120,8 @@ def _uris(bus: "Toolbus", server: str) -> list[str]:
     ]
 
 
-def _may_make(template: str, uri: str) -> bool:
-    """Whether the fixed parts of a template are those of the address."""
+def _may_expand_to(template: str, uri: str) -> bool:
+    """Whether the literal parts of the template match the URI."""
     return bool(re.fullmatch(".*".join(map(re.escape, _EXPRESSION.split(template))), uri))
 
 
@@ -130,10 +133,10 @@ def _bytes(text: str) -> bytes:
     return text.encode(errors="backslashreplace")
 
 
-def _saved(parts: Sequence[Embedded], out: Path) -> results.Saved:
-    """One part is the file that was named; several, or a folder that is there, make files of their names."""
+def _save(parts: Sequence[Embedded], out: Path) -> results.SavedFiles:
+    """Save one part to the named file; several parts, or into a folder, under their own names."""
     if len(parts) != 1 or out.is_dir():
-        return results.saved(ToolResult(content=tuple(parts)), out, "resource")
+        return results.save_blobs(ToolResult(content=tuple(parts)), out, "resource")
     out.parent.mkdir(parents=True, exist_ok=True)
     with out.open("xb") as file:
         file.write(parts[0].data or b"")
@@ -141,15 +144,15 @@ def _saved(parts: Sequence[Embedded], out: Path) -> results.Saved:
 
 
 def _print(screen: Screen, parts: Sequence[Embedded]) -> None:
-    """Text as it is; a blob only where no terminal gets it, and alone."""
+    """Print text unchanged; binary data only if it is the only part and stdout is not a terminal."""
     from rich.text import Text as Line
 
     blob = next((part for part in parts if part.data is not None), None)
     is_terminal = sys.stdout.isatty()
     if blob is not None and blob.data is not None and (is_terminal or len(parts) > 1):
-        kind = blob.mime_type or "a blob"
+        kind = f"{blob.mime_type}, " if blob.mime_type else ""
         raise Usage(
-            f"{blob.uri} is {kind}, {size(len(blob.data))}, and no text; save it with --out "
+            f"{blob.uri} is binary ({kind}{size(len(blob.data))}); save it with --out "
             + ("FILE" if len(parts) == 1 else "DIR")
         )
     if not parts:

@@ -1,4 +1,4 @@
-"""`toolbus tools`: the servers and what they offer."""
+"""`toolbus tools`: list servers and their tools."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,39 +9,46 @@ from toolbus.cli.input.arguments import described
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED, Usage
 from toolbus.cli.output.screen import Screen, one_line, quoted, visible
-from toolbus.cli.session import checked, configured, opened
+from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.core.display import counted
 from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
 from toolbus.shape import unmatched
 
-OPTIONAL = 3
-"""How many optional arguments stand in a line."""
-STYLES = {"ready": "green", "failed": "red", "auth_required": "red", "retrying": "yellow", "idle": "dim"}
+MAX_OPTIONAL = 3
+"""How many optional arguments are shown by name."""
+STATE_STYLES = {
+    "ready": "green",
+    "failed": "red",
+    "auth_required": "red",
+    "retrying": "yellow",
+    "idle": "dim",
+}
 
 
 def run(settings: Settings, servers: Sequence[str], *, search: str | None, full: bool, wait: float) -> int:
-    """Print the tools of these servers, by default of all."""
+    """Print these servers' tools, by default of all."""
     check_wait(wait)
-    return run_async(lambda: _listed(settings, servers, search, full, wait))
+    return run_async(lambda: _list_tools(settings, servers, search, full, wait))
 
 
 def check_wait(seconds: float) -> None:
-    """`Usage` if nobody can wait that long."""
+    """Raise `Usage` if it is negative or infinite."""
     if not 0 <= seconds < math.inf:
         raise Usage(f"--wait {seconds:g}: expected a number of seconds, 0 or more")
 
 
-async def _listed(
+async def _list_tools(
     settings: Settings, servers: Sequence[str], search: str | None, full: bool, wait: float
 ) -> int:
-    screen, config = Screen(settings), configured(settings)
-    wanted = checked(config, servers)
-    async with opened(screen, config, wanted, wait=wait) as bus:
+    screen, config = Screen(settings), load_trusted_config(settings)
+    wanted = selected_servers(config, servers)
+    async with open_bus(screen, config, wanted, wait=wait) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
-        # The tools of the bus itself are nobody's: they are there unless servers are named.
+        # Built-in tools belong to no server: listed unless servers are named.
         listed = [spec for spec in bus.catalog if not servers or spec.origin.server in wanted]
-        warnings = {alias: _remarks(bus.inventories[alias], config.servers[alias]) for alias in wanted}
+        warnings = {alias: _warnings(bus.inventories[alias], config.servers[alias]) for alias in wanted}
     found = listed if search is None else matching(listed, search)
     if screen.as_json:
         screen.json({"servers": servers_json(statuses), "tools": [_tool_json(spec) for spec in found]})
@@ -49,12 +56,12 @@ async def _listed(
         for alias in wanted:
             own = [spec for spec in found if spec.origin.server == alias]
             if own or search is None:
-                show_server(screen, alias, statuses[alias], own, warnings[alias], full)
-        if of_bus := [spec for spec in found if spec.origin.server not in wanted]:
+                print_server(screen, alias, statuses[alias], own, warnings[alias], full)
+        if built_in := [spec for spec in found if spec.origin.server not in wanted]:
             screen.print(
-                Text.assemble(("toolbus", "bold"), (f"  {counted(len(of_bus), 'tool')} of the bus", "dim"))
+                Text.assemble(("toolbus", "bold"), (f"  {counted(len(built_in), 'built-in tool')}", "dim"))
             )
-            screen.rows(rows_of(of_bus))
+            screen.rows(tool_rows(built_in))
         if config.disabled and not servers:
             screen.note(f"disabled: {', '.join(map(visible, config.disabled))}")
         if search is not None:
@@ -63,13 +70,13 @@ async def _listed(
 
 
 def servers_json(statuses: dict[str, ServerStatus]) -> JSON:
-    """The state of the servers, for programs."""
+    """The servers' state as JSON."""
     names = ("state", "era", "protocol", "tools", "error")
     return {alias: {name: getattr(status, name) for name in names} for alias, status in statuses.items()}
 
 
 def matching(tools: Iterable[ToolSpec], words: str) -> list[ToolSpec]:
-    """The tools that have all the words somewhere; those that have them in the name first."""
+    """The tools that contain all the words; matches in the name come first."""
     wanted = words.lower().split()
 
     def text(spec: ToolSpec) -> str:
@@ -81,8 +88,8 @@ def matching(tools: Iterable[ToolSpec], words: str) -> list[ToolSpec]:
 
 
 def headline(alias: str, status: ServerStatus, offers: str | None = None) -> Text:
-    """A server in one line: alias, state, era and version, and what it offers, by default its tools."""
-    line = Text.assemble((alias, "bold"), "  ", (status.state, STYLES.get(status.state, "")))
+    """A server in one line: alias, state, protocol, and counts (by default of tools)."""
+    line = Text.assemble((alias, "bold"), "  ", (status.state, STATE_STYLES.get(status.state, "")))
     if status.protocol:
         line.append(f"  {status.protocol} ({status.era})", "dim")
     if status.state == "ready":
@@ -90,34 +97,29 @@ def headline(alias: str, status: ServerStatus, offers: str | None = None) -> Tex
     return line
 
 
-def counted(number: int, what: str) -> str:
-    """`1 tool`, `2 tools`."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def show_headline(screen: Screen, alias: str, status: ServerStatus, offers: str | None = None) -> None:
-    """A server in one line, and below it why it is down."""
+def print_headline(screen: Screen, alias: str, status: ServerStatus, offers: str | None = None) -> None:
+    """Print the server's headline, and below it why it is down."""
     screen.print(headline(alias, status, offers))
     if status.error:
-        # Without the server's name, which stands in the line above.
+        # Without the server's name, which is in the line above.
         reason = status.error.removeprefix(f"server {alias!r}: ")
-        screen.rows([[Text(visible(reason), style="red")]], most=None)
+        screen.rows([[Text(visible(reason), style="red")]], max_lines=None)
 
 
-def rows_of(tools: Iterable[ToolSpec]) -> list[list[Text]]:
-    """Each tool in one line: name, arguments, what it does."""
+def tool_rows(tools: Iterable[ToolSpec]) -> list[list[Text]]:
+    """One row per tool: name, arguments, description."""
     return [
         [
             Text(spec.name, style="cyan"),
-            Text(visible(_usage(spec)), style="yellow"),
+            Text(visible(_argument_summary(spec)), style="yellow"),
             Text(one_line(spec.description or spec.title or "")),
         ]
         for spec in tools
     ]
 
 
-def _remarks(stock: Inventory, server: ServerConfig) -> list[str]:
-    """What is odd about its entry, and why tools that one might look for are not there."""
+def _warnings(stock: Inventory, server: ServerConfig) -> list[str]:
+    """Warnings about the server's entry, and why tools are missing."""
     missed = unmatched(stock.tools, server.include) if stock.tools else []
     return [
         *server.warnings,
@@ -127,17 +129,17 @@ def _remarks(stock: Inventory, server: ServerConfig) -> list[str]:
     ]
 
 
-def _usage(spec: ToolSpec) -> str:
-    """The arguments: required ones, then optional ones in brackets."""
+def _argument_summary(spec: ToolSpec) -> str:
+    """Required arguments, then optional ones in brackets."""
     arguments = described(spec)
     optional = [name for name, _, is_required, _ in arguments if not is_required]
-    shown = optional if len(optional) <= OPTIONAL else [f"{len(optional)} more"]
+    shown = optional if len(optional) <= MAX_OPTIONAL else [f"{len(optional)} more"]
     return " ".join(
         [name for name, _, required, _ in arguments if required] + [f"[{name}]" for name in shown]
     )
 
 
-def show_server(
+def print_server(
     screen: Screen,
     alias: str,
     status: ServerStatus,
@@ -145,19 +147,19 @@ def show_server(
     warnings: Sequence[str] = (),
     full: bool = False,
 ) -> None:
-    """A server and its tools."""
-    show_headline(screen, alias, status)
+    """Print a server and its tools."""
+    print_headline(screen, alias, status)
     for warning in warnings:
-        screen.rows([[Text(visible(warning), style="yellow")]], most=None)
+        screen.rows([[Text(visible(warning), style="yellow")]], max_lines=None)
     if full:
         for spec in tools:
-            _show_tool(screen, spec)
+            _print_tool(screen, spec)
     else:
-        screen.rows(rows_of(tools))
+        screen.rows(tool_rows(tools))
 
 
-def _show_tool(screen: Screen, spec: ToolSpec) -> None:
-    """Everything about one tool."""
+def _print_tool(screen: Screen, spec: ToolSpec) -> None:
+    """Print everything about one tool."""
     own = Text("" if spec.name == spec.origin.tool else f"  {visible(str(spec.origin))}", style="dim")
     screen.print(Text("\n  ") + Text(spec.name, style="bold cyan") + own)
     for line in visible(spec.description).strip().splitlines():
@@ -172,7 +174,7 @@ def _show_tool(screen: Screen, spec: ToolSpec) -> None:
             for name, kind, required, about in described(spec)
         ],
         indent=4,
-        most=None,
+        max_lines=None,
     )
     hints = ", ".join(
         f"{name}: {str(value).lower()}" for name, value in spec.annotations.items() if name != "title"
@@ -194,8 +196,8 @@ def _tool_json(spec: ToolSpec) -> JSON:
     }
 
 
-def exit_code(config: BusConfig, statuses: dict[str, ServerStatus], asked: Sequence[str]) -> int:
-    """A server that is down is a failure if somebody insists on it, or if nothing else is up."""
+def exit_code(config: BusConfig, statuses: dict[str, ServerStatus], named: Sequence[str]) -> int:
+    """1 if a server is down that was named or is required, or if all are down."""
     down = [alias for alias, status in statuses.items() if status.state != "ready"]
-    insisted = any(alias in asked or config.servers[alias].required for alias in down)
-    return FAILED if insisted or len(down) == len(statuses) else 0
+    needed = any(alias in named or config.servers[alias].required for alias in down)
+    return FAILED if needed or len(down) == len(statuses) else 0

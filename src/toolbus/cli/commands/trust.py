@@ -1,4 +1,4 @@
-"""`toolbus trust`, and the question that every command asks before it uses a config that was only found."""
+"""`toolbus trust`, and the prompt that other commands show before they use a config they found."""
 
 import signal
 from collections.abc import Generator
@@ -9,11 +9,11 @@ from typing import NoReturn
 
 from rich.text import Text
 
-from toolbus.cli.input.typed import answer, can_ask
+from toolbus.cli.input.ask import ask, can_ask
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED, Usage
-from toolbus.cli.output.review import review, show
-from toolbus.cli.output.screen import Screen, exact, near, visible
+from toolbus.cli.output.review import print_review, review
+from toolbus.cli.output.screen import Screen, exact, short_path, visible
 from toolbus.config import find_config
 from toolbus.config.trust import Agree, Candidate, accept, candidate, distrust, forget
 from toolbus.core.errors import ConfigError, ConfigNotTrusted, ToolbusError
@@ -22,27 +22,25 @@ YES = ("y", "yes")
 
 
 class NotAgreed(ToolbusError):
-    """The user does not want the config."""
+    """The user did not trust the config."""
 
     def __init__(self, file: Path) -> None:
-        again = "'toolbus trust' asks again, --config FILE uses another"
+        again = "run 'toolbus trust' to be asked again, or pass --config FILE"
         super().__init__(f"{file} is not trusted; nothing was run; {again}")
 
 
 class NotKept(ToolbusError):
-    """The agreement could not be written to the user's state folder."""
+    """The decision could not be saved in the user's state folder."""
 
     def __init__(self, error: OSError) -> None:
         what = f"{error.filename or 'the state folder'}: {error.strerror or type(error).__name__}"
-        super().__init__(
-            f"cannot remember that you trust it: {what}; correct that, or name the file with --config"
-        )
+        super().__init__(f"cannot save that you trust it: {what}; fix that, or pass the file with --config")
 
 
 def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> int:
-    """Show the config, and ask; or say yes at once, or take it back."""
+    """Show the config and ask; or trust it at once, or stop trusting it."""
     if yes and remove:
-        raise Usage("--yes and --remove contradict each other; keep one")
+        raise Usage("--yes and --remove cannot be combined; keep one")
     screen = Screen(settings)
     path = (file or settings.config or find_config()).expanduser()
     if remove:
@@ -50,45 +48,45 @@ def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> in
     found = candidate(path)
     reason = distrust(found)
     if reason is not None and yes:
-        _keep(found)
+        _save_trust(found)
     if screen.as_json:
         trusted = reason is None or yes
         facts = {"servers": review(found), "roots": list(found.config.roots)}
         screen.json({"file": str(found.file), "trusted": trusted, **facts})
         return 0 if trusted else FAILED
     if reason is None:
-        screen.print(Text(visible(f"{near(found.file)} is trusted already")))
+        screen.print(Text(visible(f"{short_path(found.file)} is already trusted")))
         return 0
     if not yes:
         if not can_ask():
-            _only_show(screen, found, reason)
-        _ask(screen, found, reason)
-        _keep(found)
-    screen.print(Text(visible(f"trusted {near(found.file)}")))
+            _print_and_refuse(screen, found, reason)
+        _ask_for_trust(screen, found, reason)
+        _save_trust(found)
+    screen.print(Text(visible(f"trusted {short_path(found.file)}")))
     return 0
 
 
-def agreeing(settings: Settings) -> Agree:
-    """Ask the user on a terminal; elsewhere, and with `--json`, nobody is asked and nothing is used."""
+def trust_prompt(settings: Settings) -> Agree:
+    """A callback that asks on the terminal; raises without one and with `--json`."""
 
     def agree(found: Candidate, reason: str) -> None:
         if settings.json or not can_ask():
             raise ConfigNotTrusted(str(found.file), reason)
-        # The command has a screen that shows the log already.
+        # verbose=0: the command's own screen already shows the log.
         screen = Screen(replace(settings, verbose=0))
-        _ask(screen, found, reason)
+        _ask_for_trust(screen, found, reason)
         try:
-            _keep(found)
+            _save_trust(found)
         except NotKept as error:
             screen.note(str(error))
 
     return agree
 
 
-def trust_own(screen: Screen, path: Path) -> bool:
-    """Trust a file that the user has just had written; whether it is trusted now."""
+def trust_written(screen: Screen, path: Path) -> bool:
+    """Trust a file that this command wrote; return whether it is trusted now."""
     try:
-        _keep(candidate(path))
+        _save_trust(candidate(path))
     except (ConfigError, NotKept) as error:
         screen.note(str(error))
         return False
@@ -96,7 +94,7 @@ def trust_own(screen: Screen, path: Path) -> bool:
 
 
 def is_trusted(path: Path) -> bool:
-    """Whether the user agreed to the config at that path as it is now."""
+    """Whether the user trusts the config with its current content."""
     try:
         return distrust(candidate(path)) is None
     except ConfigError:
@@ -111,29 +109,29 @@ def _remove(screen: Screen, path: Path) -> int:
     if screen.as_json:
         screen.json({"file": str(path.absolute()), "trusted": False})
     else:
-        screen.print(Text(visible(f"{near(path)} is {'no longer' if known else 'not'} trusted")))
+        screen.print(Text(visible(f"{short_path(path)} is {'no longer' if known else 'not'} trusted")))
     return 0
 
 
-def _keep(found: Candidate) -> None:
+def _save_trust(found: Candidate) -> None:
     try:
         accept(found)
     except OSError as error:
         raise NotKept(error) from error
 
 
-def _only_show(screen: Screen, found: Candidate, reason: str) -> NoReturn:
-    show(screen.out, review(found), found.config.roots)
-    raise ConfigNotTrusted(near(found.file), reason, option="--yes")
+def _print_and_refuse(screen: Screen, found: Candidate, reason: str) -> NoReturn:
+    print_review(screen.out, review(found), found.config.roots)
+    raise ConfigNotTrusted(short_path(found.file), reason, option="--yes")
 
 
-def _ask(screen: Screen, found: Candidate, reason: str) -> None:
-    """Come back if the user agrees."""
+def _ask_for_trust(screen: Screen, found: Candidate, reason: str) -> None:
+    """Show the config and ask; raises `NotAgreed` unless the user says yes."""
     screen.err.print(Text(exact(f"{found.file} {reason}. It would use:"), style="bold yellow"))
-    show(screen.err, review(found), found.config.roots)
+    print_review(screen.err, review(found), found.config.roots)
     try:
-        with _usual_signals():
-            typed = answer("Do you trust it? [y/N]: ")
+        with _default_signals():
+            typed = ask("Do you trust it? [y/N]: ")
     except EOFError:
         screen.note("")
         typed = ""
@@ -142,8 +140,8 @@ def _ask(screen: Screen, found: Candidate, reason: str) -> None:
 
 
 @contextmanager
-def _usual_signals() -> Generator[None]:
-    """Signals end the command at once, also on a loop, which could not act on them while we wait."""
+def _default_signals() -> Generator[None]:
+    """Restore the default signal handlers: an event loop cannot run its own while we block."""
     usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     try:

@@ -1,7 +1,7 @@
-"""`toolbus watch`: the servers kept up, and all that happens to them, until Ctrl-C.
+"""`toolbus watch`: keep servers running and show events until Ctrl-C.
 
-On a terminal a table that changes in place; elsewhere a line per event, with `--json` a document per
-line. A config file that is saved is taken at once.
+On a terminal it draws a live table; otherwise it prints one line per event, with `--json` one document
+per line. It reloads the config when the file changes.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from toolbus.cli.commands.tools import STYLES
-from toolbus.cli.completion.listings import remember
+from toolbus.cli.commands.tools import STATE_STYLES
+from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
-from toolbus.cli.session import checked, configured, with_only
+from toolbus.cli.session import load_trusted_config, selected_servers, starting_only
 from toolbus.cli.session import run as run_async
 from toolbus.config import BusConfig, usable_config
 from toolbus.config.trust import trusted_config, watched_files
@@ -46,45 +46,45 @@ from toolbus.core.records import Health
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
-LOOK_EVERY = 1.0
-"""Seconds between two looks at the config file, and at the servers' health."""
-LINES = 12
-"""How many events the table shows."""
+POLL_SECONDS = 1.0
+"""Interval for checking the config file and the servers' health."""
+MAX_LINES = 12
+"""How many events are shown below the table."""
 
 
 def run(settings: Settings, servers: Sequence[str]) -> int:
     """Watch these servers, by default all."""
-    return run_async(lambda: _watched(settings, servers))
+    return run_async(lambda: _watch(settings, servers))
 
 
-async def _watched(settings: Settings, servers: Sequence[str]) -> int:
+async def _watch(settings: Settings, servers: Sequence[str]) -> int:
     began = time.time_ns()
-    screen, config = Screen(settings), configured(settings)
-    wanted = checked(config, servers)
-    view = _View(screen)
-    with screen.moving("starting " + ", ".join(wanted)):
+    screen, config = Screen(settings), load_trusted_config(settings)
+    wanted = selected_servers(config, servers)
+    view = _EventView(screen)
+    with screen.spinner("starting " + ", ".join(wanted)):
         from toolbus.bus.toolbus import Toolbus
-    # Every server is lazy and connected here: `start` and `reload` would wait for the slowest one.
+    # Servers are lazy and connected one by one: `start` and `reload` would wait for the slowest.
     async with (
-        Toolbus(with_only(config, ()), on_event=view.hear) as bus,
+        Toolbus(starting_only(config, ()), on_event=view.on_event) as bus,
         asyncio.TaskGroup() as connecting,
     ):
-        follower = _Follower(bus, view, servers, connecting, config)
+        follower = _ConfigFollower(bus, view, servers, connecting, config)
         try:
             with view.live(bus):
                 await follower.follow(began)
         finally:
-            remember(follower.config, bus)
+            save_listings(follower.config, bus)
     raise AssertionError("ends by a signal only")
 
 
-class _Follower:
-    """Keeps a bus in step with its config file."""
+class _ConfigFollower:
+    """Reloads the bus when its config file changes."""
 
     def __init__(
         self,
         bus: "Toolbus",
-        view: "_View",
+        view: "_EventView",
         servers: Sequence[str],
         connecting: asyncio.TaskGroup,
         config: BusConfig,
@@ -94,12 +94,12 @@ class _Follower:
         self._servers = servers
         self._connecting = connecting
         self.config = config
-        """The one that is in force."""
+        """The current config."""
 
     async def follow(self, began: int) -> None:
-        """Look at the file and at the servers now and then; without end."""
+        """Poll the file and the servers' health forever."""
         config = self.config
-        # A file that was written after we began may have been read before that: it is taken again.
+        # A file written since we began may have been read before the write: reload it.
         read = {Path(config.file or ""), *map(Path, config.reviewed or ())}
         seen = {
             file: None if file in read and stamp is not None and stamp[0] >= began else stamp
@@ -108,39 +108,39 @@ class _Follower:
         self._connect(self._servers or config.servers)
         while True:
             self._view.health = await self._bus.health()
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_SECONDS)
             if (now := _stamps(self.config)) != seen:
                 await self._reload()
-                # As they were before it was read: what was written meanwhile is looked at once more.
+                # The state before the reload, so that a write during it is noticed.
                 seen = {file: now.get(file, stamp) for file, stamp in _stamps(self.config).items()}
 
     async def _reload(self) -> None:
-        """Take the file as it is now, unless it cannot be used."""
+        """Reload the file, unless it is invalid."""
         config, file = self.config, Path(self.config.file or "")
         try:
-            # One that was only found is taken again only if the user agrees to the change: `toolbus trust`.
+            # A config that was found, not named, must be trusted again first: `toolbus trust`.
             fresh = usable_config(file) if config.reviewed is None else trusted_config(file)
-            await self._bus.reload(with_only(fresh, ()))
+            await self._bus.reload(starting_only(fresh, ()))
         except ToolbusError as error:
-            self._view.say("config", f"kept as it was: {str(error).removeprefix(f'{file}: ')}", "red")
+            self._view.add_line("config", f"not reloaded: {str(error).removeprefix(f'{file}: ')}", "red")
             return
         self.config = fresh
-        self._view.say("config", f"{file.name} was changed and is in force")
+        self._view.add_line("config", f"reloaded {file.name}")
         changed = [alias for alias, server in fresh.servers.items() if config.servers.get(alias) != server]
         self._connect([alias for alias in changed if not self._servers or alias in self._servers])
 
     def _connect(self, servers: Iterable[str]) -> None:
         for alias in servers:
-            self._connecting.create_task(_connected(self._bus, alias))
+            self._connecting.create_task(_connect_server(self._bus, alias))
 
 
-async def _connected(bus: "Toolbus", alias: str) -> None:
-    with suppress(ToolbusError):  # its state shows it
+async def _connect_server(bus: "Toolbus", alias: str) -> None:
+    with suppress(ToolbusError):  # the server's state shows it
         await bus.connect(alias)
 
 
 def _stamps(config: BusConfig) -> dict[Path, tuple[int, int] | None]:
-    """When each file was last written that has a say in what the config is."""
+    """Modification time and size of each file that affects the config."""
     return {file: _stamp(file) for file in watched_files(config)}
 
 
@@ -148,48 +148,48 @@ def _stamp(file: Path) -> tuple[int, int] | None:
     try:
         return (file.stat().st_mtime_ns, file.stat().st_size)
     except OSError:
-        return None  # an editor may write it anew at this very moment
+        return None  # an editor may be replacing it
 
 
-class _View:
-    """The last events, and how to show them."""
+class _EventView:
+    """Shows events, as a live table or line by line."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._lines: deque[Text] = deque(maxlen=LINES)
+        self._lines: deque[Text] = deque(maxlen=MAX_LINES)
         self._live = screen.out.is_terminal and not screen.as_json
         self.health: dict[str, Health] = {}
 
     def live(self, bus: "Toolbus") -> AbstractContextManager[object]:
-        """The table, on a terminal; elsewhere the events are all there is."""
+        """The live table, if stdout is a terminal."""
         if not self._live:
             return nullcontext()
-        return Live(console=self._screen.out, refresh_per_second=4, get_renderable=lambda: self.drawn(bus))
+        return Live(console=self._screen.out, refresh_per_second=4, get_renderable=lambda: self.render(bus))
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if self._screen.as_json:
             value = {"event": type(event).__name__, **asdict(event)}
             print(escaped_json(value), flush=True)
         else:
-            self.say(*_told(event), at=event.at)
+            self.add_line(*_event_line(event), at=event.at)
 
-    def say(self, who: str, what: str, style: str = "", at: float | None = None) -> None:
-        """One line of what happened."""
+    def add_line(self, who: str, what: str, style: str = "", at: float | None = None) -> None:
+        """Show one event."""
         clock = time.strftime("%H:%M:%S", time.localtime(at))
         line = Text.assemble((f"{clock}  {one_line(who):12}  ", "dim"), (one_line(what), style))
         self._lines.append(line)
         if not self._live:
             self._screen.print(line)
 
-    def drawn(self, bus: "Toolbus") -> Group:
+    def render(self, bus: "Toolbus") -> Group:
         table = Table(box=None, pad_edge=False, header_style="dim")
-        for name in ("server", "state", "protocol", "tools", "restarts", "answers in", "error"):
+        for name in ("server", "state", "protocol", "tools", "restarts", "latency", "error"):
             table.add_column(name, no_wrap=name != "error", overflow="ellipsis")
         for alias, status in bus.servers.items():
             latency = self.health[alias].latency_ms if alias in self.health else None
             table.add_row(
                 Text(alias, style="bold"),
-                Text(status.state, style=STYLES.get(status.state, "")),
+                Text(status.state, style=STATE_STYLES.get(status.state, "")),
                 f"{status.protocol} ({status.era})" if status.protocol else "",
                 str(status.tools),
                 str(status.restarts),
@@ -200,24 +200,28 @@ class _View:
         lines = [line.copy() for line in self._lines]
         for line in lines:
             line.truncate(width, overflow="ellipsis")
-        return Group(table, Text(), *lines, Text("Ctrl-C ends it", style="dim"))
+        return Group(table, Text(), *lines, Text("Ctrl-C to quit", style="dim"))
 
 
-def _told(event: Event) -> tuple[str, str, str]:
-    """Who, what, and in which style."""
+def _event_line(event: Event) -> tuple[str, str, str]:
+    """Subject, text and style of an event's line."""
     match event:
         case StateChanged():
             reason = (
                 "" if event.error is None else f": {event.error.removeprefix(f'server {event.server!r}: ')}"
             )
-            return event.server, f"{event.previous} -> {event.state}{reason}", STYLES.get(event.state, "")
+            return (
+                event.server,
+                f"{event.previous} -> {event.state}{reason}",
+                STATE_STYLES.get(event.state, ""),
+            )
         case CatalogChanged():
             marked = (("+", event.added), ("-", event.removed), ("~", event.changed))
             return "catalog", " ".join(f"{sign}{name}" for sign, names in marked for name in names), "cyan"
         case CallStarted():
             return event.server or "toolbus", f"call {event.name}", ""
         case CallEnded():
-            outcome = event.error or ("the tool says error" if event.is_error else "done")
+            outcome = event.error or ("tool error" if event.is_error else "done")
             return event.server or "toolbus", f"call {event.name}: {outcome} in {event.elapsed_ms:.0f} ms", ""
         case Progressed():
             total = "" if event.total is None else f"/{event.total:g}"

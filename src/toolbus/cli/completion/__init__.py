@@ -1,1 +1,1 @@
-"""Tab completion in bash, zsh and fish."""
+"""Tab completion for bash, zsh, fish and PowerShell."""

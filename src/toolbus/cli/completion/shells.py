@@ -1,8 +1,8 @@
-"""What Tab prints: names that every shell takes literally, in the form that its script reads.
+"""Print completions in the format of each shell, limited to names that are safe in every shell.
 
-zsh evaluates what completion prints, and bash inserts it unquoted. Names come from servers, from the cache
-and from whatever config is in the folder, so all of them pass one filter here, just before they are printed.
-Nothing else is printed: no description, no error.
+zsh evaluates what completion prints, and bash inserts it unquoted. Names come from servers, the cache and
+the folder's config, so all of them pass one filter just before they are printed. Nothing else is printed:
+no descriptions, no errors.
 """
 
 import os
@@ -17,34 +17,34 @@ from threading import Timer
 import typer
 
 SAFE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/@+%-]{0,199}=?")
-"""No character of it means anything to bash, zsh, fish or PowerShell, quoted or not; `=` only at the end."""
+"""Only characters without special meaning in bash, zsh, fish or PowerShell; `=` only at the end."""
 OPTION = re.compile(r"--?[a-z][a-z-]*")
-SECONDS = 10.0
-"""What a Tab may take; a small YAML file can be written to take hours, and then nothing is offered."""
+TIMEOUT = 10.0
+"""Time limit in seconds, because a small malicious YAML file can take hours to parse."""
 
-_BREAK = re.compile("[=:@]+")
+_WORD_BREAK = re.compile("[=:@]+")
 _ESCAPED = re.compile(r"\\(.)")
 
 
 def complete(shell: str, app: typer.Typer) -> int:
-    """Print the names to offer at the cursor."""
+    """Print the completions at the cursor."""
     names: list[str] = []
     done = ""
-    # The edge of a Tab: whatever goes wrong, the user is in the middle of a line.
+    # Ignore all errors: the user is in the middle of a line.
     anything = suppress(Exception, SystemExit, KeyboardInterrupt)
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()), anything, _bounded():
-        line, done = _typed(shell)
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()), anything, _time_limit():
+        line, done = _command_line(shell)
         names = _names(app, _split(line))
     if shell == "fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return 0 if names else 1
-    sys.stdout.write(_printed(shell, names, done))
+    sys.stdout.write(_formatted(shell, names, done))
     sys.stdout.flush()
     return 0
 
 
 def _names(app: typer.Typer, words: Sequence[str]) -> list[str]:
-    """All that can follow, as far as it is safe: whatever completes a word, its names come through here."""
-    # What click documents for other shells; typer has a copy of click inside.
+    """All safe completions; every name passes through here."""
+    # click's documented API for custom shells; typer vendors click.
     from typer.completion import shell_completion  # pyright: ignore[reportPrivateImportUsage]
     from typer.main import get_command
 
@@ -53,37 +53,37 @@ def _names(app: typer.Typer, words: Sequence[str]) -> list[str]:
     kind = shell_completion.get_completion_class("bash")
     assert kind is not None
     items = kind(command, {}, "toolbus", "_TOOLBUS_COMPLETE").get_completions(before[1:], typed)
-    # Only where an option is being typed: no server's name may look like one.
+    # Offer options only where one is typed: a server's name must not look like one.
     is_option = typed.startswith("-") and "=" not in typed and "--" not in before
     pattern = OPTION if is_option else SAFE
     return [item.value for item in items if pattern.fullmatch(item.value)]
 
 
-def mend_scripts() -> None:
-    """Have bash leave out the space after `name=`, and zsh complete at the first Tab as at the second.
+def patch_scripts() -> None:
+    """Patch typer's scripts: no space after `name=` in bash, and completion at the first Tab in zsh.
 
-    typer has no setting for either, so its scripts are changed where it keeps them; without them, nothing is.
+    typer has no setting for either. If its scripts are not where we expect them, nothing is patched.
     """
     scripts: dict[str, str] = getattr(sys.modules.get("typer._completion_shared"), "_completion_scripts", {})
     nospace = "    [[ ${COMPREPLY-} != *= ]] || compopt -o nospace\n    return 0\n"
     if "bash" in scripts:
         scripts["bash"] = scripts["bash"].replace("    return 0\n", nospace)
     if "zsh" in scripts:
-        # The first Tab loads the file, as a function of its name.
+        # The first Tab only loads the file; call its function as well.
         scripts["zsh"] += '[ "$funcstack[1]" != "_%(prog_name)s" ] || %(complete_func)s\n'
 
 
-def mended(words: Sequence[str], at: int) -> tuple[list[str], int, str]:
-    """The words as they were typed, which of them is meant, and how much of it bash has done with.
+def rejoined_words(words: Sequence[str], at: int) -> tuple[list[str], int, str]:
+    """The words as typed, the index of the current one, and the part of it that bash has completed.
 
-    bash breaks words at `=`, `:` and `@`, of which arguments and URIs are full, and wants of a name only what
-    follows the last break.
+    bash splits words at `=`, `:` and `@`, which are common in arguments and URIs, and expects only the part
+    of a name after the last split.
     """
     whole: list[str] = []
     place, done = at, ""
     glues = False
     for index, word in enumerate(words):
-        is_break = bool(_BREAK.fullmatch(word))
+        is_break = bool(_WORD_BREAK.fullmatch(word))
         before = whole.pop() if whole and word and (is_break or glues) else ""
         if index == at:
             place = len(whole)
@@ -93,13 +93,13 @@ def mended(words: Sequence[str], at: int) -> tuple[list[str], int, str]:
     return whole, place, done
 
 
-def _typed(shell: str) -> tuple[str, str]:
-    """The line up to the cursor, and how much of its last word the shell has done with."""
+def _command_line(shell: str) -> tuple[str, str]:
+    """The line up to the cursor, and the part of its last word that the shell has completed."""
     if shell == "bash":
-        # One to a line, as the script joins them; a test or another shell may join them by blanks.
+        # The script joins words with line feeds; tests and other shells may use spaces.
         line = os.environ.get("COMP_WORDS", "")
         words = line.split("\n") if "\n" in line else line.split(" ")
-        whole, place, done = mended(words, int(os.environ.get("COMP_CWORD", "0")))
+        whole, place, done = rejoined_words(words, int(os.environ.get("COMP_CWORD", "0")))
         return "\n".join(whole[: place + 1]), _ESCAPED.sub(r"\1", done)
     line = os.environ.get("_TYPER_COMPLETE_ARGS", "")
     is_new_word = shell in ("powershell", "pwsh") and not os.environ.get("_TYPER_COMPLETE_WORD_TO_COMPLETE")
@@ -107,25 +107,25 @@ def _typed(shell: str) -> tuple[str, str]:
 
 
 def _split(line: str) -> list[str]:
-    """The words of a line, the last of which may be empty or within a quote."""
-    # One more letter keeps the last word, also an empty one.
+    """The words of a line; the last one may be empty or inside a quote."""
+    # An extra letter keeps the last word, even if it is empty.
     lexer = shlex.shlex(f"{line}x", posix=True)
     lexer.whitespace_split = True
     lexer.commenters = ""
     words: list[str] = []
     try:
         words += lexer
-    except ValueError:  # a quote is open
+    except ValueError:  # an unclosed quote
         words.append(lexer.token)
     return [*words[:-1], words[-1][:-1]]
 
 
-def _printed(shell: str, names: Sequence[str], done: str) -> str:
+def _formatted(shell: str, names: Sequence[str], done: str) -> str:
     match shell:
         case "bash":
             lines = [name.removeprefix(done) for name in names]
         case "zsh":
-            # Quoted, or a global alias of the user would be expanded.
+            # Quoted, or zsh would expand the user's global aliases.
             before_value = [f"'{name}'" for name in names if name.endswith("=")]
             others = [f"'{name}'" for name in names if not name.endswith("=")]
             lines = [f"compadd -S '' -- {' '.join(before_value)};"] if before_value else []
@@ -141,9 +141,9 @@ def _printed(shell: str, names: Sequence[str], done: str) -> str:
 
 
 @contextmanager
-def _bounded() -> Generator[None]:
-    """Ends the process when completing takes more time than a Tab may."""
-    timer = Timer(SECONDS, os._exit, [0])
+def _time_limit() -> Generator[None]:
+    """Exit the process when the time limit is reached."""
+    timer = Timer(TIMEOUT, os._exit, [0])
     timer.daemon = True
     timer.start()
     try:

@@ -1,1 +1,1 @@
-"""From words on the command line to values."""
+"""Input from the command line and from the user."""

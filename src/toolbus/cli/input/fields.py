@@ -1,4 +1,4 @@
-"""The fields of a form in words: what is expected, what there is to choose from, what was said."""
+"""Describe form fields for people: expected values, choices, defaults."""
 
 from typing import Any
 
@@ -12,25 +12,25 @@ _FORMATS = {
 }
 
 
-def expected(field: Field) -> str:
-    """What may be typed, in words; empty where any text will do."""
+def expected_value(field: Field) -> str:
+    """The expected value in words; empty if any text is valid."""
     match field.kind:
         case "text":
-            return _FORMATS.get(field.format or "") or _bounded("", field, " characters")
+            return _FORMATS.get(field.format or "") or _with_bounds("", field, " characters")
         case "number":
-            return _bounded("a number", field)
+            return _with_bounds("a number", field)
         case "integer":
-            return _bounded("a whole number", field)
+            return _with_bounds("a whole number", field)
         case "yes or no":
             return "yes or no"
         case "choice":
             return "one of these"
         case "choices":
-            return _bounded("some of these, with commas between", field, " of them")
+            return _with_bounds("some of these, comma-separated", field, " of them")
 
 
-def described(field: Field) -> list[str]:
-    """What to know before one types: what it is for, and the choices with their numbers."""
+def field_help(field: Field) -> list[str]:
+    """The field's description, and its choices with their numbers."""
     about = " ".join(field.description.split())
     choices = [
         f"{number}  {' '.join(title.split())}" + ("" if title == value else f" ({value})")
@@ -40,8 +40,8 @@ def described(field: Field) -> list[str]:
     return ([f"{name}: {about}"] if about else []) + choices
 
 
-def shown(field: Field, value: Any) -> str:
-    """A value as a person would say it."""
+def display_value(field: Field, value: Any) -> str:
+    """A value for display."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
@@ -49,7 +49,7 @@ def shown(field: Field, value: Any) -> str:
     return field.choices.get(str(value), str(value))
 
 
-def _bounded(kind: str, field: Field, unit: str = "") -> str:
+def _with_bounds(kind: str, field: Field, unit: str = "") -> str:
     least, most = field.least, field.most
     match least, most:
         case None, None:

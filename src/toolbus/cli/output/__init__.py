@@ -1,1 +1,1 @@
-"""What a command prints."""
+"""Output of the commands."""

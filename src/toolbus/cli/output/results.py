@@ -1,4 +1,4 @@
-"""What a tool said, for people, for programs, and as files."""
+"""Tool results as text, JSON and files."""
 
 import base64
 import json
@@ -13,36 +13,36 @@ from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLi
 from toolbus.core.text import rewritten_json
 from toolbus.shape.render import once, size, without_base64
 
-# What mimetypes does not know, or knows by a name nobody uses.
-_ENDINGS = {"audio/wav": ".wav", "audio/x-wav": ".wav", "image/webp": ".webp", "text/markdown": ".md"}
+# Extensions that mimetypes lacks, or has with an unusual name.
+_EXTENSIONS = {"audio/wav": ".wav", "audio/x-wav": ".wav", "image/webp": ".webp", "text/markdown": ".md"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
-Saved = Mapping[int, Path]
-"""The file of each block that was saved, by its place in the content."""
+SavedFiles = Mapping[int, Path]
+"""The saved file of each block, by its index in the content."""
 
 
-def saved(result: ToolResult, folder: Path, tool: str) -> Saved:
-    """Write every blob of a result into the folder, never over a file that is there."""
+def save_blobs(result: ToolResult, folder: Path, tool: str) -> SavedFiles:
+    """Save every blob of a result in the folder; never overwrites a file."""
     folder.mkdir(parents=True, exist_ok=True)
     files: dict[int, Path] = {}
     for index, block in enumerate(result.content):
-        data = _blob(block)
+        data = _blob_data(block)
         if data is not None:
-            files[index] = _written(data, folder, _file_name(block, tool))
+            files[index] = _write_new_file(data, folder, _file_name(block, tool))
     return files
 
 
-def as_json(result: ToolResult, files: Saved) -> list[JSON]:
-    """The content blocks as plain values; a blob is its file, or base64."""
+def content_json(result: ToolResult, files: SavedFiles) -> list[JSON]:
+    """The content blocks as JSON; a blob is a path if saved, otherwise base64."""
     return [_block_json(block, files.get(index)) for index, block in enumerate(result.content)]
 
 
-def show(screen: Screen, result: ToolResult, files: Saved) -> None:
-    """Print a result once: text as it is, structured content pretty, blobs described."""
+def print_result(screen: Screen, result: ToolResult, files: SavedFiles) -> None:
+    """Print text, structured content and descriptions of blobs, without repetition."""
     from rich.text import Text as Line
 
     style = "red" if result.is_error else ""
-    # Base64 helps no eye; who reads from a pipe may want it.
+    # Base64 is noise on a terminal, but the reader of a pipe may want it.
     shown: Callable[[str], str] = without_base64 if screen.out.is_terminal else str
     single = once(result)
     for index, block in enumerate(result.content):
@@ -50,16 +50,18 @@ def show(screen: Screen, result: ToolResult, files: Saved) -> None:
             if block in single.content:
                 screen.print(Line(visible(shown(block.text)), style=style))
         else:
-            screen.print(Line(visible(_described(block, files.get(index))), style="cyan"))
+            screen.print(Line(visible(_block_summary(block, files.get(index))), style="cyan"))
             if isinstance(block, Embedded) and block.text is not None:
                 screen.print(Line(visible(shown(block.text))))
     if single.structured is not None:
-        _show_json(screen, rewritten_json(single.structured, lambda v: shown(v) if isinstance(v, str) else v))
+        _print_json(
+            screen, rewritten_json(single.structured, lambda v: shown(v) if isinstance(v, str) else v)
+        )
     if not result.content and result.structured is None:
         screen.print(Line("(the tool returned nothing)", style="dim"))
 
 
-def _show_json(screen: Screen, value: JSON) -> None:
+def _print_json(screen: Screen, value: JSON) -> None:
     from rich import json as pretty
     from rich.text import Text as Line
 
@@ -67,7 +69,7 @@ def _show_json(screen: Screen, value: JSON) -> None:
     screen.print(pretty.JSON(text, ensure_ascii=False) if screen.out.is_terminal else Line(text))
 
 
-def _blob(block: Block) -> bytes | None:
+def _blob_data(block: Block) -> bytes | None:
     match block:
         case Image() | Audio() | Embedded():
             return block.data
@@ -77,30 +79,30 @@ def _blob(block: Block) -> bytes | None:
             assert_never(block)
 
 
-def _described(block: Block, file: Path | None) -> str:
+def _block_summary(block: Block, file: Path | None) -> str:
     match block:
         case Text():
             return block.text
         case Image() | Audio():
             kind = "image" if isinstance(block, Image) else "audio"
-            return f"{kind} {block.mime_type}, {size(len(block.data))}{_where(file)}"
+            return f"{kind} {block.mime_type}, {size(len(block.data))}{_save_hint(file)}"
         case ResourceLink():
             facts = [block.mime_type, None if block.size is None else size(block.size), block.description]
             return ", ".join([f"link {block.name}: {block.uri}", *(fact for fact in facts if fact)])
         case Embedded():
             facts = [block.mime_type, None if block.data is None else size(len(block.data))]
             shown = ", ".join([f"resource {block.uri}", *(fact for fact in facts if fact)])
-            return shown + ("" if block.data is None else _where(file))
+            return shown + ("" if block.data is None else _save_hint(file))
         case _:
             assert_never(block)
 
 
-def _where(file: Path | None) -> str:
+def _save_hint(file: Path | None) -> str:
     return " (save it with --out DIR)" if file is None else f", saved as {file}"
 
 
 def _block_json(block: Block, file: Path | None) -> JSON:
-    """A block with its kind; what is not given is left out."""
+    """A block as JSON with its type, without empty fields."""
     kind = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", type(block).__name__).lower()
     value: dict[str, JSON] = {"type": kind}
     for name in type(block).__slots__:
@@ -116,22 +118,24 @@ def _block_json(block: Block, file: Path | None) -> JSON:
 
 
 def _file_name(block: Block, tool: str) -> str:
-    """The name that the resource has, else the tool's, with an ending that fits."""
+    """The resource's file name, or else the tool's name with a suitable extension."""
     own = block.uri.rstrip("/").rpartition("/")[2].partition("?")[0] if isinstance(block, Embedded) else ""
-    stem = _safe(own)
+    stem = _safe_name(own)
     if stem and Path(stem).suffix:
         return stem
     mime = None if isinstance(block, Text) else block.mime_type
     kind = (mime or "").partition(";")[0].strip().lower()
-    return (stem or _safe(tool) or "blob") + (_ENDINGS.get(kind) or mimetypes.guess_extension(kind) or ".bin")
+    return (stem or _safe_name(tool) or "blob") + (
+        _EXTENSIONS.get(kind) or mimetypes.guess_extension(kind) or ".bin"
+    )
 
 
-def _safe(name: str) -> str:
-    """The name, without what could lead out of a folder, or hide a file in it."""
+def _safe_name(name: str) -> str:
+    """The name without characters that could leave the folder or hide the file."""
     return _UNSAFE.sub("_", name).strip("._")[:100]
 
 
-def _written(data: bytes, folder: Path, name: str) -> Path:
+def _write_new_file(data: bytes, folder: Path, name: str) -> Path:
     path, number = folder / name, 1
     while True:
         try:

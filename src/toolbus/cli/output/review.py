@@ -1,6 +1,6 @@
-"""What a config would run, connect to and read: exactly as it is written, for a person or as JSON.
+"""Show what a config would run, connect to and read, exactly as written.
 
-Nothing is expanded, cut or left to the terminal. A credential that is written out is `***`.
+Nothing is expanded or shortened, and control characters are escaped. Literal credentials are `***`.
 """
 
 import json
@@ -25,11 +25,11 @@ from toolbus.core.records import JSON
 if TYPE_CHECKING:
     from rich.console import Console
 
-_OF_EDITORS = ("workspaceFolder", "userHome")
-# As python-dotenv fills them in.
-_IN_DOTENV = re.compile(r"\$\{([^}:]*)(?::-[^}]*)?\}")
-# Variables that make a program run something, or look for it elsewhere.
-_RUNS_CODE = re.compile(
+_EDITOR_VARIABLES = ("workspaceFolder", "userHome")
+# As python-dotenv expands them.
+_DOTENV_REFERENCE = re.compile(r"\$\{([^}:]*)(?::-[^}]*)?\}")
+# Variables that can make a program run or load other code.
+_CODE_VARIABLE = re.compile(
     r"(LD|DYLD|PYTHON|NODE|NPM|RUBY|GEM|PERL|JAVA|JDK|BASH|GIT|UV|PIP)\w*|\w*(PATH|SHELL|OPTIONS|OPTS|PROXY|URL|HOST)|ENV",
     re.IGNORECASE,
 )
@@ -37,13 +37,13 @@ _LABELS = {"headers": "header", "env_file_variables": "env", "secrets": "secret"
 
 
 def review(found: Candidate) -> dict[str, JSON]:
-    """By alias of each server that would be used, what it asks for."""
+    """What each enabled server would use, by alias."""
     reviewed = _Project(found)
     return {alias: reviewed.facts(server) for alias, server in found.config.servers.items()}
 
 
-def show(console: "Console", reviewed: Mapping[str, JSON], roots: Sequence[str]) -> None:
-    """Print it, a line for each fact; then the folders that servers are told of."""
+def print_review(console: "Console", reviewed: Mapping[str, JSON], roots: Sequence[str]) -> None:
+    """Print one line per fact, then the roots."""
     from rich.text import Text
 
     lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
@@ -55,9 +55,9 @@ def show(console: "Console", reviewed: Mapping[str, JSON], roots: Sequence[str])
     if not lines:
         console.print(Text("no servers", style="dim"))
     if roots:
-        console.print(Text(f"roots, which servers may be told of: {', '.join(map(exact, roots))}"))
+        console.print(Text(f"roots shared with servers: {', '.join(map(exact, roots))}"))
     if any(MASK in text for _, facts in lines for _, text in facts):
-        console.print(Text(f"{MASK} hides what looks like a secret; the file has it", style="dim"))
+        console.print(Text(f"{MASK} stands for what looks like a secret; see the file", style="dim"))
 
 
 def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
@@ -79,7 +79,7 @@ def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
 
 
 class _Project:
-    """The files of the project, and what a server makes of them."""
+    """The project's files, and what servers use from them."""
 
     def __init__(self, found: Candidate) -> None:
         assert found.config.folder is not None
@@ -104,21 +104,21 @@ class _Project:
             "env": {name: shown[f"env.{name}"] for name in server.env},
             "env_file": shown.get("env_file"),
             "env_file_variables": {
-                name: _without_literals(name, text) if _RUNS_CODE.fullmatch(name) else MASK
+                name: _without_literals(name, text) if _CODE_VARIABLE.fullmatch(name) else MASK
                 for name, text in own.items()
             },
             "inherit_env": list(inherited) if is_list(inherited) else "all" if inherited == "all" else None,
             "secrets": list(self._secrets(server, own)),
             "override": {
-                tool: _rule(change) for tool, change in server.override.items() if _misleads(change)
+                tool: _rule(change) for tool, change in server.override.items() if _changes_meaning(change)
             },
         }
         return {name: fact for name, fact in facts.items() if fact not in (None, {}, [])}
 
     def _secrets(self, server: ServerConfig, own: Mapping[str, str]) -> Iterator[JSON]:
-        """Each reference once, and what it stands for.
+        """Each reference once, with its source.
 
-        A value of `.env` is shown where it decides what is run or connected to, and hidden elsewhere.
+        A value from `.env` is shown only if it affects what is run or connected to.
         """
         names: dict[str, bool] = {}
         for reference, decides in _references(server).items():
@@ -132,27 +132,27 @@ class _Project:
                     yield _secret(f"keyring:{reference.body}", "from your keyring")
                 case "cmd":
                     yield _secret(f"cmd:{reference.body}", "runs this command")
-        deciding = set(self._with_those_inside((name for name, decides in names.items() if decides), {}))
-        for name in self._with_those_inside(names, own):
+        decisive = set(self._with_nested((name for name, decides in names.items() if decides), {}))
+        for name in self._with_nested(names, own):
             if name in self._dotenv:
-                value = f": {_without_literals(name, self._dotenv[name])}" if name in deciding else ""
+                value = f": {_without_literals(name, self._dotenv[name])}" if name in decisive else ""
                 yield _secret(name, f"from the environment, else from {DOTENV}{value}")
-            elif name not in _OF_EDITORS:
+            elif name not in _EDITOR_VARIABLES:
                 yield _secret(name, "from the environment")
 
-    def _with_those_inside(self, names: Iterable[str], own: Mapping[str, str]) -> Iterable[str]:
-        """The names, and those that the values of dotenv files refer to in turn."""
+    def _with_nested(self, names: Iterable[str], own: Mapping[str, str]) -> Iterable[str]:
+        """The names, plus those that dotenv values refer to."""
         found = dict.fromkeys(names)
         waiting = [*(self._dotenv.get(name, "") for name in found), *own.values()]
         while waiting:
-            for name in _IN_DOTENV.findall(waiting.pop()):
+            for name in _DOTENV_REFERENCE.findall(waiting.pop()):
                 if name not in found:
                     found[name] = None
                     waiting.append(self._dotenv.get(name, ""))
         return found
 
     def _variables(self, path: str | None) -> dict[str, str]:
-        """The variables of a dotenv file of the project, as they are written."""
+        """The variables in a dotenv file, unexpanded."""
         from dotenv import dotenv_values
 
         content = self._contents.get(path) if path is not None else None
@@ -164,30 +164,30 @@ class _Project:
 
 
 def _references(server: ServerConfig) -> dict[Reference, bool]:
-    """All references of a server, and whether they decide what is run or connected to."""
+    """A server's references, and whether each affects what is run or connected to."""
     found: dict[Reference, bool] = {}
     for field, text in server.texts():
         for part in parsed(text):
             if isinstance(part, Reference):
-                found[part] = found.get(part, False) or _decides(field)
+                found[part] = found.get(part, False) or _is_decisive(field)
     return found
 
 
-def _decides(field: str) -> bool:
-    """Whether what stands in that field decides what is run or connected to; else it is only passed on."""
+def _is_decisive(field: str) -> bool:
+    """Whether the field affects what is run or connected to; otherwise it is only passed on."""
     kind, _, name = field.partition(".")
     if kind == "env":
-        return _RUNS_CODE.fullmatch(name) is not None
+        return _CODE_VARIABLE.fullmatch(name) is not None
     return kind not in ("headers", "auth")
 
 
-def _misleads(change: ToolOverride) -> bool:
-    """Whether a model would see, or send, something else than the server has it."""
+def _changes_meaning(change: ToolOverride) -> bool:
+    """Whether the override changes what a model sees or sends."""
     return not change.rule.keys().isdisjoint(("description", "append", "arguments", "schema"))
 
 
 def _rule(change: ToolOverride) -> JSON:
-    """What is changed, without the credentials among the values of arguments."""
+    """The override, with credentials in argument values masked."""
     arguments = {
         name: {
             key: _without_literals(name, part)
@@ -205,9 +205,9 @@ def _secret(reference: str, source: str) -> JSON:
 
 
 def _without_literals(name: str, text: str) -> str:
-    """The value of a variable, unless it is a credential."""
+    """The variable's value, masked if it is a credential."""
     try:
         alone = ServerConfig(alias=DOTENV, transport="stdio", command=DOTENV, env={name: text})
         return without_literals(alone)[f"env.{name}"]
-    except ConfigError:  # half a reference: no credential that could be used
+    except ConfigError:  # an incomplete reference, not a usable credential
         return text

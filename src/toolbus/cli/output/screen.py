@@ -1,18 +1,19 @@
-"""Where a command prints: results to stdout, what is only for the moment to stderr.
+"""Print a command's output: results to stdout, everything else to stderr.
 
-On a terminal there is colour and movement; anywhere else plain lines, none of them cut. What a server
-wrote is never obeyed: control characters are shown, not sent to the terminal.
+A terminal gets colors, spinners and wrapped lines; anything else gets plain, full lines. Control
+characters from servers are escaped, never sent to the terminal.
 """
 
 import json
 import logging
-import os.path
+import os
 import re
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, TextIO
 
 from toolbus.cli.options import Settings
 from toolbus.core.records import JSON
@@ -22,14 +23,14 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from toolbus.cli.output.progress import Moving
+    from toolbus.cli.output.spinner import Spinner
 
 _UNSEEN = re.compile(f"[{CONTROLS}{FORMATTING}{TAGS}]")
 # Also the selectors of Mongolian and of ideographs, and an empty Braille cell.
 _BLANK = re.compile(f"[{BLANK}\u180b-\u180d\u180f\u2800\U000e0100-\U000e01ef]")
 GAP = "  "
-NARROW = 24
-"""A last column with less room than that goes below the others."""
+MIN_LAST_COLUMN = 24
+"""If the last column is narrower, it moves below the others."""
 
 
 def visible(text: str) -> str:
@@ -38,8 +39,17 @@ def visible(text: str) -> str:
     return _UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), plain)
 
 
-def near(file: str | Path) -> str:
-    """The file as one would type it here."""
+def wrapped(text: str, stream: TextIO) -> str:
+    """The text wrapped to the terminal's width; unchanged if the stream is not a terminal."""
+    if not stream.isatty():
+        return text
+    width = os.get_terminal_size(stream.fileno()).columns
+    lines = wrap(text, width or 80, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)
+
+
+def short_path(file: str | Path) -> str:
+    """The path relative to the current folder, if inside it."""
     path = os.path.relpath(file)
     return str(file) if path.startswith(os.pardir) else path
 
@@ -51,7 +61,7 @@ def escaped_json(value: JSON, indent: int | None = None) -> str:
 
 
 def one_line(text: str) -> str:
-    """The first line that says anything, fit for a table."""
+    """The first non-empty line."""
     return next((line.strip() for line in visible(text).splitlines() if line.strip()), "").replace("\t", " ")
 
 
@@ -66,12 +76,12 @@ def exact(text: str) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name that a server chose, as every command shows it in a sentence."""
+    """A server's name for something, quoted for a message."""
     return f"'{exact(name)}'"
 
 
 class Screen:
-    """Both streams, as one command uses them."""
+    """Stdout and stderr of one command."""
 
     def __init__(self, settings: Settings) -> None:
         from rich.console import Console
@@ -81,53 +91,58 @@ class Screen:
         self.out = Console(**options)
         self.err = Console(stderr=True, **options)
         self.as_json = settings.json
-        self._moving: Moving | None = None
+        self._spinner: Spinner | None = None
         if settings.verbose:
-            _show_log(logging.DEBUG if settings.verbose > 1 else logging.INFO)
+            _enable_logging(logging.DEBUG if settings.verbose > 1 else logging.INFO)
 
     @property
     def width(self) -> int | None:
-        """How wide a line may be; without a terminal as wide as it likes."""
+        """The terminal's width; None without a terminal."""
         return self.out.width if self.out.is_terminal else None
 
     def print(self, *parts: "RenderableType") -> None:
-        """A line for people; with `--json` there are none."""
+        """Print to stdout, unless `--json` is set."""
         if not self.as_json:
             self.out.print(*parts)
 
+    def summary(self, text: "Text") -> None:
+        """Print a sentence to stdout, wrapped on a terminal, unless `--json` is set."""
+        if not self.as_json:
+            self.out.print(text, soft_wrap=not self.out.is_terminal)
+
     def note(self, text: str) -> None:
-        """A line for people that is no result."""
-        self.err.print(visible(text))
+        """Print a sentence to stderr, wrapped on a terminal."""
+        self.err.print(visible(text), soft_wrap=not self.err.is_terminal)
 
     def json(self, value: JSON) -> None:
-        """The one document of `--json`."""
+        """Print the JSON document of `--json`."""
         print(escaped_json(value, indent=2), flush=True)
 
-    def rows(self, rows: Sequence[Sequence["Text"]], indent: int = 2, *, most: int | None = 3) -> None:
-        """Lines in columns; on a terminal the last column is wrapped, to that many lines at most.
+    def rows(self, rows: Sequence[Sequence["Text"]], indent: int = 2, *, max_lines: int | None = 3) -> None:
+        """Print rows in columns; on a terminal, the last column wraps to `max_lines`.
 
-        Where it would get too narrow, it stands below the others.
+        If the last column would be too narrow, it moves below the others.
         """
         from rich.text import Text
 
         widths = [max((cell.cell_len for cell in column), default=0) for column in zip(*rows, strict=True)]
         begin = indent + sum(width + len(GAP) for width in widths[:-1])
-        if self.width is not None and self.width - begin < NARROW:
+        if self.width is not None and self.width - begin < MIN_LAST_COLUMN:
             for row in rows:
-                self._stack(row, indent, most)
+                self._print_stacked(row, indent, max_lines)
             return
         for row in rows:
             line = Text(" " * indent)
             for cell, width in zip(row[:-1], widths[:-1], strict=True):
                 line += cell + Text(" " * (width - cell.cell_len) + GAP)
-            first, *more = self._wrapped(row[-1], begin, most)
+            first, *more = self._wrap_cell(row[-1], begin, max_lines)
             line += first
             line.rstrip()
             for each in (line, *(Text(" " * begin) + part for part in more)):
                 self.print(each)
 
-    def _stack(self, row: Sequence["Text"], indent: int, most: int | None) -> None:
-        """All but the last cell in one line if they fit, the last one below."""
+    def _print_stacked(self, row: Sequence["Text"], indent: int, max_lines: int | None) -> None:
+        """Print all but the last cell on one line if they fit, and the last one below."""
         from rich.text import Text
 
         cells = [cell for cell in row[:-1] if cell.plain]
@@ -135,11 +150,11 @@ class Screen:
         fits = self.width is None or indent + head.cell_len <= self.width
         parts = [(cell, indent) for cell in ([head] if fits else cells)]
         for cell, begin in (*parts, (row[-1], indent + 2)):
-            for line in self._wrapped(cell, begin, most) if cell.plain else ():
+            for line in self._wrap_cell(cell, begin, max_lines) if cell.plain else ():
                 self.print(Text(" " * begin) + line)
 
-    def _wrapped(self, cell: "Text", begin: int, most: int | None) -> Sequence["Text"]:
-        """The lines of a cell that begins in that column."""
+    def _wrap_cell(self, cell: "Text", begin: int, max_lines: int | None) -> Sequence["Text"]:
+        """Wrap a cell that starts at this column."""
         from rich.text import Text
 
         if self.width is None:
@@ -148,29 +163,29 @@ class Screen:
         lines = list(cell.wrap(self.out, room)) or [Text()]
         for line in lines:
             line.rstrip()
-        if most is None or len(lines) <= most:
+        if max_lines is None or len(lines) <= max_lines:
             return lines
-        last = lines[most - 1]
+        last = lines[max_lines - 1]
         last.append("\u2026")
         last.truncate(room, overflow="ellipsis")
-        return lines[:most]
+        return lines[:max_lines]
 
     @contextmanager
-    def moving(self, text: str) -> "Generator[Moving]":
-        """A spinner on stderr while something takes time."""
-        from toolbus.cli.output.progress import moving
+    def spinner(self, text: str) -> "Generator[Spinner]":
+        """Show a spinner on stderr until the block ends."""
+        from toolbus.cli.output.spinner import spinner
 
-        before = self._moving
-        with moving(self.err, one_line(text)) as self._moving:
+        before = self._spinner
+        with spinner(self.err, one_line(text)) as self._spinner:
             try:
-                yield self._moving
+                yield self._spinner
             finally:
-                self._moving = before
+                self._spinner = before
 
     @contextmanager
-    def still(self) -> Generator[None]:
-        """Nothing moves meanwhile: somebody is asked."""
-        line = self._moving
+    def without_spinner(self) -> Generator[None]:
+        """Hide the spinner while the user is asked."""
+        line = self._spinner
         if line is not None:
             line.hide()
         try:
@@ -180,16 +195,16 @@ class Screen:
                 line.show()
 
 
-def _show_log(level: int) -> None:
-    """The library's log on stderr; at DEBUG also that of the SDK and the HTTP client below it."""
+def _enable_logging(level: int) -> None:
+    """Log to stderr; at DEBUG, include the SDK and the HTTP client."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_Visible("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S"))
+    handler.setFormatter(_EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S"))
     for name in ("toolbus",) if level > logging.DEBUG else ("toolbus", "mcp", "client", "httpx2"):
         logger = logging.getLogger(name)
         logger.setLevel(level)
         logger.addHandler(handler)
 
 
-class _Visible(logging.Formatter):
+class _EscapingFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))

@@ -1,4 +1,4 @@
-"""What was asked of a chat on the command line."""
+"""The options of `toolbus chat`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,8 +7,8 @@ from toolbus.adapters.approval import ApprovalMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The options that only a chat has."""
+class ChatOptions:
+    """The options of `toolbus chat`."""
 
     prompt: str | None = None
     model: str | None = None

@@ -1,4 +1,4 @@
-"""What happens in a turn, for programs: a JSON document per line and event, the result last."""
+"""Print a turn as JSON: one document per event and line, the result last."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -14,32 +14,32 @@ from toolbus.agent import (
     ToolProgressed,
     ToolReturned,
 )
-from toolbus.cli.chat.view import saved
+from toolbus.cli.chat.view import save_images
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import escaped_json
 from toolbus.core.records import JSON, ToolResult
 
 
-class JsonLines:
-    """A view for programs; images are base64, or with `out` the paths of their files."""
+class JsonView:
+    """Prints events as JSON lines; images are base64, or with `out` file paths."""
 
     def __init__(self, out: Path | None) -> None:
         self._out = out
 
     def begin(self) -> None:
-        """The model was asked."""
+        """Nothing to print."""
 
-    def settled(self, call: str, *, allowed: bool) -> None:
-        """A call that waited for a word got it."""
+    def approval_settled(self, call: str, *, allowed: bool) -> None:
+        """Nothing to print."""
 
     def pause(self) -> None:
-        """Nobody is asked here."""
+        """Nothing to print."""
 
-    def go_on(self) -> None:
-        """Nobody was asked here."""
+    def resume(self) -> None:
+        """Nothing to print."""
 
-    def hear(self, event: RunEvent) -> None:
-        """Something happened."""
+    def on_event(self, event: RunEvent) -> None:
+        """Print the event."""
         match event:
             case TextDelta():
                 _print("text", text=event.text)
@@ -50,8 +50,8 @@ class JsonLines:
             case ToolProgressed():
                 _print("tool_progressed", **_facts(event))
             case ToolReturned():
-                files: results.Saved = {} if self._out is None else saved(event, self._out)
-                images = results.as_json(ToolResult(content=event.images), files)
+                files: results.SavedFiles = {} if self._out is None else save_images(event, self._out)
+                images = results.content_json(ToolResult(content=event.images), files)
                 _print("tool_returned", **{**_facts(event), "images": images})
             case ApprovalAsked():
                 _print("approval_asked", **_facts(event))
@@ -59,7 +59,7 @@ class JsonLines:
                 assert_never(event)
 
     def finish(self, result: RunResult[str]) -> None:
-        """All went well."""
+        """Print the result."""
         usage = {
             name: getattr(result.usage, name)
             for name in ("requests", "tool_calls", "input_tokens", "output_tokens")
@@ -71,11 +71,11 @@ class JsonLines:
         _print("result", text=result.text, usage=usage, calls=calls)
 
     def stop(self) -> None:
-        """It ended early; the error is told by whoever caught it."""
+        """Nothing to print; the caller reports the error."""
 
 
 def _facts(event: ToolCalled | ToolProgressed | ToolReturned | ApprovalAsked) -> dict[str, JSON]:
-    """All there is but what is no JSON."""
+    """The event's fields that are JSON."""
     names = [field.name for field in fields(event) if field.name not in ("answer", "images")]
     return {name: getattr(event, name) for name in names}
 

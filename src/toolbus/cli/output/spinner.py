@@ -1,4 +1,4 @@
-"""One line that changes while something takes time: what is under way, and how far it has come."""
+"""A spinner line with text and progress."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ from rich.progress import (
 from rich.text import Text
 
 
-class _Amount(ProgressColumn):
-    """A bar, once there is a total to measure by; until then what there is to say."""
+class _AmountColumn(ProgressColumn):
+    """A progress bar if the total is known, otherwise the amount done."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,50 +29,50 @@ class _Amount(ProgressColumn):
         return self._bar.render(task)
 
 
-class Moving:
-    """The line, while it is there."""
+class Spinner:
+    """The spinner line while it is shown."""
 
     def __init__(self, progress: Progress, text: str) -> None:
         self._progress = progress
         self._task = progress.add_task(text, total=None)
         self._is_over = False
 
-    def say(self, text: str) -> None:
-        """What is under way now."""
+    def set_text(self, text: str) -> None:
+        """Set the text next to the spinner."""
         self._progress.update(self._task, description=text)
 
-    def came(self, done: float, total: float | None) -> None:
-        """How far it has come; some servers never tell a total."""
+    def set_progress(self, done: float, total: float | None) -> None:
+        """Set the progress; some servers report no total."""
         self._progress.update(self._task, completed=done, total=total)
 
     def hide(self) -> None:
-        """Leave the place to others, until `show`."""
+        """Hide it until `show`."""
         self._progress.stop()
 
     def show(self) -> None:
-        """Be there again, unless what was under way has ended meanwhile."""
+        """Show it again, unless it has ended."""
         if not self._is_over:
             self._progress.start()
 
     def end(self) -> None:
-        """Never be shown again."""
+        """Never show it again."""
         self._is_over = True
 
 
 @contextmanager
-def moving(console: Console, text: str) -> Generator[Moving]:
-    """A spinner and that text; on a terminal only, and gone afterwards."""
+def spinner(console: Console, text: str) -> Generator[Spinner]:
+    """Show a spinner on a terminal until the block ends."""
     progress = Progress(
         SpinnerColumn("line" if console.legacy_windows else "dots"),
         TextColumn("{task.description}", markup=False),
-        _Amount(),
+        _AmountColumn(),
         TimeElapsedColumn(),
         console=console,
         transient=True,
         disable=not console.is_terminal,
     )
     with progress:
-        line = Moving(progress, text)
+        line = Spinner(progress, text)
         try:
             yield line
         finally:

@@ -1,6 +1,6 @@
-"""What servers offered when they were last listed, kept in a file per config.
+"""Cache of the names that servers listed last, in one file per config.
 
-The shell completes from it, and `toolbus call` finds there which server has a tool, or which name was meant.
+Shell completion reads it, and `toolbus call` uses it to find a tool's server or the correct spelling.
 """
 
 import json
@@ -21,57 +21,57 @@ if TYPE_CHECKING:
 
 Kind: TypeAlias = Literal["tools", "uris", "prompts"]
 Offers: TypeAlias = dict[str, list[str]]
-"""By name, the names of the arguments; a URI that has any is a template."""
+"""Argument names by name of the tool, prompt or URI; a URI with arguments is a template."""
 KINDS: tuple[Kind, ...] = ("tools", "uris", "prompts")
-LARGEST = 1 << 20
-"""Bytes of a file that are parsed while a user waits."""
-FRESH = 3600.0
-"""Seconds for which a listing counts as current: a server may be updated without its config entry."""
+MAX_BYTES = 1 << 20
+"""Larger files are not parsed, because a user is waiting."""
+FRESH_SECONDS = 3600.0
+"""How long a listing counts as fresh: a server may be updated without a change of its entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """What one server offered."""
+class CachedListing:
+    """The names that one server listed."""
 
     digest: str
-    """Of all that decides the names of its tools."""
+    """Digest of everything that affects the names of its tools."""
     at: float
     offers: dict[Kind, Offers]
     origins: dict[str, str]
-    """By the public name of a tool, the server's own."""
+    """The server's own tool name by public name."""
 
-    def is_current(self, digest: str) -> bool:
-        """Whether it was listed a short while ago, by the same config."""
-        return self.digest == digest and 0 <= time.time() - self.at < FRESH
+    def is_fresh(self, digest: str) -> bool:
+        """Whether it was listed recently, with the same config."""
+        return self.digest == digest and 0 <= time.time() - self.at < FRESH_SECONDS
 
 
-def remember(config: "BusConfig", bus: "Toolbus") -> None:
-    """Keep what the servers offer that are up; a disk that refuses is no failure."""
+def save_listings(config: "BusConfig", bus: "Toolbus") -> None:
+    """Save the names that connected servers list; ignores errors of the disk."""
     fresh = {alias: _listing(config, bus, alias) for alias, s in bus.servers.items() if s.state == "ready"}
     if config.file is None or not fresh:
         return
-    known = {alias: _json(listing) for alias, listing in _listed(config.file).items()}
+    known = {alias: _json(listing) for alias, listing in _load(config.file).items()}
     with suppress(OSError):
         state.write(_file(config.file), json.dumps(known | fresh).encode())
 
 
 def offers(config: str | None, kind: Kind) -> dict[str, Offers]:
-    """What was listed of that kind, by server."""
-    return {alias: listing.offers[kind] for alias, listing in _listed(config).items()}
+    """The cached names of one kind, by server."""
+    return {alias: listing.offers[kind] for alias, listing in _load(config).items()}
 
 
-def current(config: "BusConfig") -> dict[str, Listing]:
-    """The listings that still count, by server."""
-    listed = _listed(config.file)
+def fresh_listings(config: "BusConfig") -> dict[str, CachedListing]:
+    """The listings that are still fresh, by server."""
+    listed = _load(config.file)
     return {
         alias: listed[alias]
         for alias in config.servers
-        if alias in listed and listed[alias].is_current(_digest(config, alias))
+        if alias in listed and listed[alias].is_fresh(_digest(config, alias))
     }
 
 
-def variables(template: str) -> tuple[str, ...]:
-    """The names that a template has; none if it is no template."""
+def template_variables(template: str) -> tuple[str, ...]:
+    """The variable names in a URI template; empty if it is not a template."""
     from toolbus.core import uri_templates as templates
     from toolbus.core.errors import ArgumentsError
 
@@ -94,58 +94,60 @@ def _listing(config: "BusConfig", bus: "Toolbus", alias: str) -> dict[str, Any]:
     }
 
 
-def _json(listing: Listing) -> dict[str, Any]:
+def _json(listing: CachedListing) -> dict[str, Any]:
     return {"digest": listing.digest, "at": listing.at, **listing.offers, "origins": listing.origins}
 
 
 def _content(stock: "Inventory") -> dict[str, Offers]:
     return {
         "uris": {item.uri: list[str]() for item in stock.resources}
-        | {item.uri_template: list(variables(item.uri_template)) for item in stock.templates},
+        | {item.uri_template: list(template_variables(item.uri_template)) for item in stock.templates},
         "prompts": {item.name: [argument.name for argument in item.arguments] for item in stock.prompts},
     }
 
 
 def _digest(config: "BusConfig", alias: str) -> str:
-    """Of the server's entry, the files it runs, and the settings and aliases that have a say in its names."""
+    """Digest of the server's entry, the files it runs, and the settings and aliases that affect names."""
     from hashlib import sha256
 
     server = config.servers[alias]
     words = (server.command, *server.args)
-    decisive = {
+    parts = {
         "server": server.model_dump(mode="json", exclude={"server"}),
-        # Where the process will run: without `cwd` it is where we run.
-        "files": list(_stamps(Path(config.folder or "", server.cwd) if server.cwd else Path(), words)),
+        # Relative to the server's working directory, by default ours.
+        "files": list(
+            _modified_times(Path(config.folder or "", server.cwd) if server.cwd else Path(), words)
+        ),
         "settings": config.model_dump(mode="json", exclude={"servers", "file"}),
         "prefixes": {alias: other.prefix for alias, other in config.servers.items()},
     }
-    return sha256(json.dumps(decisive, default=str).encode()).hexdigest()
+    return sha256(json.dumps(parts, default=str).encode()).hexdigest()
 
 
-def _stamps(folder: Path, words: tuple[str | None, ...]) -> Iterator[int]:
-    """When the files among the words were written: a server that is being written gets new tools."""
+def _modified_times(folder: Path, words: tuple[str | None, ...]) -> Iterator[int]:
+    """When the files among the words were modified: new code may list new tools."""
     for word in words:
         try:
             if word and (file := folder / word).is_file():
                 yield file.stat().st_mtime_ns
-        except (OSError, ValueError):  # no name of a file, or gone at this very moment
+        except (OSError, ValueError):  # not a file name, or just deleted
             continue
 
 
-def _listed(config: str | None) -> dict[str, Listing]:
+def _load(config: str | None) -> dict[str, CachedListing]:
     try:
         content = state.read(_file(config)) or b"{}"
-        if len(content) > LARGEST:
+        if len(content) > MAX_BYTES:
             return {}
         found: Any = json.loads(content)
-        return {alias: _parsed(listed) for alias, listed in found.items()}
-    # Damaged: as if there were none.
+        return {alias: _parse(listed) for alias, listed in found.items()}
+    # A damaged file counts as empty.
     except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
         return {}
 
 
-def _parsed(listed: Any) -> Listing:
-    return Listing(
+def _parse(listed: Any) -> CachedListing:
+    return CachedListing(
         digest=str(listed["digest"]),
         at=float(listed["at"]),
         offers={kind: {name: _names(own) for name, own in listed[kind].items()} for kind in KINDS},

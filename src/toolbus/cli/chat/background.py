@@ -1,0 +1,228 @@
+"""An event loop in a background thread for the servers and the agent; the terminal keeps the main thread.
+
+Ctrl-C and readline need the main thread, and servers must be served while the user thinks. Open context
+managers are closed in reverse order at the end, within the bus's timeouts.
+"""
+
+import asyncio
+import signal
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from concurrent.futures import Future, InvalidStateError, wait
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from queue import Empty, SimpleQueue
+from threading import Thread
+from types import FrameType
+from typing import Any, TypeVar
+
+from toolbus.adapters.approval import Decision
+from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
+from toolbus.core.elicitation import Answer, Elicitation
+
+T = TypeVar("T")
+POLL_SECONDS = 0.5
+"""How often to check for signals, which do not interrupt a wait on Windows."""
+END_SIGNALS = ("SIGTERM", "SIGHUP")
+
+
+@contextmanager
+def background_loop() -> Generator["BackgroundLoop"]:
+    """Run a loop until the block ends; Ctrl-C, SIGTERM and SIGHUP end the block."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    numbers = [getattr(signal, name) for name in END_SIGNALS if hasattr(signal, name)]
+    before = {number: signal.signal(number, end) for number in numbers}
+    loop = BackgroundLoop()
+    try:
+        yield loop
+    finally:
+        # Closing has time limits; a second Ctrl-C would leave processes behind.
+        ignored = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *numbers)}
+        loop.close()
+        for number, handler in {**ignored, **before}.items():
+            signal.signal(number, handler)
+
+
+class BackgroundLoop:
+    """The loop, and how the main thread runs code in it."""
+
+    def __init__(self) -> None:
+        loop: Future[asyncio.AbstractEventLoop] = Future()
+        self._halt = asyncio.Event()
+        self._forever = asyncio.Event()  # referenced here, or the waiting tasks would be garbage-collected
+        self._tasks: list[asyncio.Task[None]] = []
+        self._turn: Turn | None = None
+        self._thread = Thread(target=lambda: asyncio.run(self._run_loop(loop)), name="toolbus", daemon=True)
+        self._thread.start()
+        self._loop = loop.result()
+
+    async def _run_loop(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
+        loop.set_result(asyncio.get_running_loop())
+        await self._halt.wait()
+        # One by one, before asyncio.run cancels everything: a bus must stop its own tasks in order.
+        for task in reversed(self._tasks):
+            task.cancel()
+            await asyncio.wait([task])
+
+    def close(self) -> None:
+        """Close what was entered, last first, and end the loop."""
+        self._loop.call_soon_threadsafe(self._halt.set)
+        self._thread.join()
+
+    def enter(self, manager: AbstractAsyncContextManager[T]) -> T:
+        """Enter a context manager; the same task exits it when the loop ends."""
+        entered: Future[T] = Future()
+
+        async def hold() -> None:
+            if (task := asyncio.current_task()) is not None:
+                self._tasks.append(task)
+            try:
+                async with manager as value:
+                    entered.set_result(value)
+                    await self._forever.wait()
+            except Exception as error:  # top of a task: pass it to the waiting thread
+                if entered.done():
+                    raise
+                entered.set_exception(error)
+
+        self.submit(hold())
+        return _result_of(entered)
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and return its result."""
+        return _result_of(self.submit(work))
+
+    def start_turn(self, agent: Agent, prompt: str | None) -> "Turn":
+        """Send a prompt to the agent, or let it continue without one."""
+        return Turn(self, agent, prompt)
+
+    def set_turn(self, turn: "Turn") -> None:
+        """Send servers' questions to this turn."""
+        self._turn = turn
+
+    async def elicit(self, question: Elicitation) -> Answer:
+        """Have the main thread ask the user; cancels the question between turns."""
+        return question.cancel() if self._turn is None else await self._turn.ask(question)
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Start a coroutine."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def call_soon(self, what: Callable[[], None]) -> None:
+        """Call a function in the loop."""
+        self._loop.call_soon_threadsafe(what)
+
+
+class PendingQuestion:
+    """A server's question for the main thread, and its answer."""
+
+    def __init__(self, question: Elicitation) -> None:
+        self.question = question
+        self.answer: Future[Answer] = Future()
+
+    def settle(self, answer: Answer) -> None:
+        """Set the answer, if it is still open; from any thread."""
+        with suppress(InvalidStateError):
+            self.answer.set_result(answer)
+
+
+class Turn:
+    """One run of an agent, observed from the main thread."""
+
+    def __init__(self, loop: BackgroundLoop, agent: Agent, prompt: str | None) -> None:
+        self._loop = loop
+        self._events: SimpleQueue[RunEvent | PendingQuestion | None] = SimpleQueue()
+        self._questions: set[PendingQuestion] = set()
+        self._is_over = False
+        self._interrupted = False
+        loop.set_turn(self)
+        self._work = loop.submit(self._collect(agent, prompt))
+        self._work.add_done_callback(lambda _: self._end())
+
+    def _end(self) -> None:
+        self._is_over = True
+        self._events.put(None)
+        self._loop.call_soon(self._cancel_questions)
+
+    def _cancel_questions(self) -> None:
+        for asked in self._questions:
+            asked.settle(asked.question.cancel())
+
+    async def ask(self, question: Elicitation) -> Answer:
+        """Ask the user during the turn; cancels the question once the turn is over."""
+        if self._is_over:
+            return question.cancel()
+        asked = PendingQuestion(question)
+        self._questions.add(asked)
+        self._events.put(asked)
+        try:
+            return await asyncio.wrap_future(asked.answer)
+        finally:
+            self._questions.discard(asked)
+
+    async def _collect(self, agent: Agent, prompt: str | None) -> RunResult[str]:
+        run = agent.send(prompt)
+        async for event in run:
+            self._events.put(event)
+        assert run.result is not None, "a run that raised nothing has a result"
+        return run.result
+
+    @contextmanager
+    def ctrl_c_ends_waiting(self) -> Generator[None]:
+        """Make Ctrl-C end only the wait for the next event; a spinner interrupted at its start hangs."""
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            self._interrupted = True
+            self._events.put(None)
+
+        with _signal_handler(signal.SIGINT, interrupt):
+            yield
+
+    @contextmanager
+    def ctrl_c_raises(self) -> Generator[None]:
+        """Make Ctrl-C raise KeyboardInterrupt, while the user is asked."""
+        with _signal_handler(signal.SIGINT, signal.default_int_handler):
+            yield
+
+    def __iter__(self) -> Iterator[RunEvent | PendingQuestion]:
+        """Events and questions until the run ends."""
+        while True:
+            if self._interrupted:
+                raise KeyboardInterrupt
+            try:
+                event = self._events.get(timeout=POLL_SECONDS)
+            except Empty:
+                continue
+            if event is not None:
+                yield event
+            elif not self._interrupted:
+                return
+
+    @property
+    def result(self) -> RunResult[str]:
+        """The result; raises the run's error."""
+        return _result_of(self._work)
+
+    def settle(self, asked: ApprovalAsked, decision: Decision) -> None:
+        """Approve a call (True), or deny it with a reason for the model."""
+        self._loop.call_soon(asked.approve if decision is True else lambda: asked.deny(decision or ""))
+
+    def stop(self) -> None:
+        """Stop the run; pending calls are cancelled on their servers."""
+        self._work.cancel()
+
+
+@contextmanager
+def _signal_handler(number: int, handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def _result_of(future: "Future[T]") -> T:
+    while not future.done():
+        wait([future], POLL_SECONDS)
+    return future.result()
