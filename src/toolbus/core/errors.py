@@ -295,7 +295,7 @@ class InputNeeded(ServerError):
         self.what = what
         self.asked = asked
         super().__init__(
-            server, f"{what} {asked}, but no handler is configured; pass Toolbus(..., interactions=...)"
+            server, f"{what} {asked}; no handler is configured; pass Toolbus(..., interactions=...)"
         )
 
 
