@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # pyright otherwise asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: test test-all test-adapter check shapes bench soak demo docs format clean
+.PHONY: test test-all test-adapter check shapes bench compare soak demo docs format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -48,6 +48,10 @@ shapes: .venv/.ready
 bench: .venv/.ready
 	python -m bench
 
+# The table in README: toolbus next to other clients.
+compare: .venv/.ready
+	python -m bench.compare
+
 # make soak ARGS="--minutes 2 --seed 7"
 soak: .venv/.ready
 	python -m bench.soak $(ARGS)
@@ -60,8 +64,10 @@ demo: .venv/.ready
 		'  toolbus call --config toolbus.yaml notes_add text="buy tea"' \
 		'  toolbus check --config toolbus.yaml broken'
 
+# docs/cli.md and the picture in README, from what the commands print today.
 docs: .venv/.ready
 	python -m tests.cli.reference
+	python -m tests.pictures
 
 format: .venv/.ready
 	ruff format

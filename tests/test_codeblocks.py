@@ -1,4 +1,4 @@
-"""The Markdown reader that the documentation tests stand on."""
+"""The Markdown reader that the documentation tests use."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def test_blocks_come_in_order_with_language_text_and_line() -> None:
     ]
 
 
-def test_a_fence_without_a_language_is_a_block_with_none() -> None:
+def test_a_fence_without_a_language_is_a_block_without_one() -> None:
     assert code_blocks("```\nx\n```") == [Block(language="", text="x\n", line=1)]
 
 
@@ -35,7 +35,7 @@ def test_a_block_inside_a_list_loses_the_indent_of_the_list_only() -> None:
     assert code_blocks(page) == [Block(language="python", text="if x:\n    y()\n\n", line=2)]
 
 
-def test_inline_code_is_no_block() -> None:
+def test_inline_code_is_not_a_block() -> None:
     assert code_blocks("Use ```x``` or `y`.\n```not a fence``` here\n") == []
 
 

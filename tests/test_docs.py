@@ -1,13 +1,14 @@
-"""Every code block of README, CONTRIBUTING and docs does what its page says.
+"""Every code block of README, CONTRIBUTING and docs works and prints what its page shows.
 
 | block | what is checked |
 |---|---|
-| python | runs, with the names of the blocks above it; `await` needs no function around it |
-| text | when it is the next block after a python block: exactly what that printed; else it is prose |
-| yaml, json, toml | can be parsed; a config with servers can be loaded |
-| console | lines after `$ ` run in bash, and print exactly the lines below them |
+| python | runs, and sees the names of the blocks above it; top-level `await` works |
+| text | right after a python block: it is exactly what that block printed; otherwise it is not checked |
+| yaml, json, toml | parses; if it is a config with servers, it loads |
+| console | each line after `$ ` runs in bash and prints exactly the lines below it |
 
-A page runs in a copy of `examples/`, with the project's environment first on the PATH.
+A page runs in a copy of `examples/`, with the project's environment first on the PATH. Links between
+files of the repository must lead somewhere, too.
 """
 
 import ast
@@ -43,6 +44,7 @@ PAGES = [
     *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
     *sorted(set((ROOT / "docs").rglob("*.md")) - OF_ADAPTERS),
 ]
+LINKED = [*PAGES, *sorted(OF_ADAPTERS)]
 
 # Commands that set up the project. They are not run; a make target has to exist.
 SET_UP = re.compile(r"(make|pip install|git clone|cd|source) .+")
@@ -55,14 +57,14 @@ COMMAND_SECONDS = 60
 
 
 class WrongPage(AssertionError):
-    """A page shows something that is not so; says page, line and what."""
+    """A page shows something that is not true; the message has the page, the line and the problem."""
 
     def __init__(self, page: Path, line: int, problem: str) -> None:
         super().__init__(f"{page.name}:{line}: {problem}")
 
 
 def check_page(page: Path, runner: asyncio.Runner | None = None) -> None:
-    """Run the blocks of a page from top to bottom, in the current folder; on the loop of that runner."""
+    """Run the blocks of a page from top to bottom in the current folder, on the runner's loop."""
     if runner is None:
         with asyncio.Runner() as own:
             return check_page(page, own)
@@ -82,12 +84,12 @@ def check_page(page: Path, runner: asyncio.Runner | None = None) -> None:
             case "text":
                 pass
             case other:
-                raise WrongPage(page, block.line, f"no way to check a block of language {other!r}")
+                raise WrongPage(page, block.line, f"blocks of language {other!r} cannot be checked")
     return None
 
 
 def run_python(page: Path, block: Block, names: dict[str, Any], runner: asyncio.Runner) -> str:
-    """Run a block among `names`; give what it printed."""
+    """Run a block with `names` as its globals; return what it printed."""
     # The empty lines make a traceback show the page, at the line of the page.
     source = "\n" * block.line + block.text
     code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
@@ -128,7 +130,7 @@ def _holds(data: Any, path: tuple[str, ...]) -> bool:
 
 
 def run_console(page: Path, block: Block) -> None:
-    """Run each command of a block and compare what it prints, errors included, with the lines below it."""
+    """Run each command of a block; compare its output and errors with the lines below it."""
     for line, command, shown in _commands(page, block):
         parts = [part.strip() for part in command.split("&&")]
         if all(SET_UP.fullmatch(part) for part in parts):
@@ -148,7 +150,7 @@ def run_console(page: Path, block: Block) -> None:
 
 
 def _commands(page: Path, block: Block) -> Iterator[tuple[int, str, str]]:
-    """Line, command and shown output; a command goes on after a backslash at the end of its line."""
+    """Yield line, command and shown output; a backslash at the end of a line continues the command."""
     lines = block.text.splitlines()
     starts = [index for index, line in enumerate(lines) if line.startswith("$ ")]
     if starts[:1] != [0]:
@@ -170,7 +172,7 @@ def _check_target(page: Path, line: int, command: str) -> None:
 
 
 def compare(page: Path, line: int, *, shown: str, real: str) -> None:
-    """Raise unless both are the same, apart from white space at the ends of lines and of the text."""
+    """Raise unless both are equal, apart from trailing white space."""
     plain_shown, plain_real = (
         "\n".join(text.rstrip() for text in side.rstrip().splitlines()) for side in (shown, real)
     )
@@ -185,16 +187,16 @@ def examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def in_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Go to a copy of `examples/`, with the project's environment first on the PATH."""
+    """Change to a copy of `examples/`, with the project's environment first on the PATH."""
     folder = tmp_path / "examples"
     shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.chdir(folder)
     programs = (warm.folder(), Path(sys.executable).parent, os.environ["PATH"])
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, programs)))
-    # What a command prints must not depend on the terminal that runs the tests.
+    # The output of a command must not depend on the terminal that runs the tests.
     for name, value in {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
-    # What somebody trusts on this machine is nothing to a page.
+    # Configs that the user of this machine trusts must not matter.
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return folder
 
@@ -203,6 +205,32 @@ def in_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])
 def test_the_page_is_true(page: Path) -> None:
     check_page(page)
+
+
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that a page's headings get on GitHub."""
+    headings = HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", LINKED, ids=[page.relative_to(ROOT).as_posix() for page in LINKED])
+def test_every_link_to_a_file_of_the_repository_leads_somewhere(page: Path) -> None:
+    for link in LINK.findall(page.read_text(encoding="utf-8")):
+        if "://" in link:
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_the_first_screen_of_the_readme_has_code_its_output_and_a_command() -> None:
+    first = [block for block in code_blocks((ROOT / "README.md").read_text()) if block.line <= 30]
+    assert [block.language for block in first] == ["console", "python", "text", "console"]
 
 
 GOOD_PAGE = """
@@ -254,8 +282,8 @@ def test_a_true_page_passes(tmp_path: Path) -> None:
     [
         ("```python\nprint(1)\n```\n```text\n2\n```", "page.md:4: the page shows\n2\nbut the output is\n1"),
         ("```python\nprint(1)\n```\n```text\n...\n```", "page.md:4: the page shows\n...\nbut"),
-        ("\n```bash\nls\n```", "page.md:2: no way to check a block of language 'bash'"),
-        ("```\nls\n```", "page.md:1: no way to check a block of language ''"),
+        ("\n```bash\nls\n```", "page.md:2: blocks of language 'bash' cannot be checked"),
+        ("```\nls\n```", "page.md:1: blocks of language '' cannot be checked"),
         ("```console\n$ echo a\na\n$ echo b\nc\n```", "page.md:4: the page shows\nc\nbut the output is\nb"),
         ("```console\n$ make test\n$ make tea\n```", "page.md:3: the Makefile has no target 'tea'"),
         ("```console\necho a\n```", "page.md:1: a console block starts with a command"),

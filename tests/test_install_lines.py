@@ -1,4 +1,4 @@
-"""The lines that tell users what to install are true, in the docs and in error messages."""
+"""The install commands in the docs and in error messages are correct."""
 
 import re
 import subprocess
@@ -22,14 +22,14 @@ def test_every_extra_that_is_named_exists() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.name)
-def test_a_page_that_shows_how_to_install_an_extra_says_how_to_install_toolbus(page: Path) -> None:
+def test_a_page_that_shows_how_to_install_an_extra_links_to_the_set_up(page: Path) -> None:
     text = page.read_text()
     shows = LINE.search(text)
-    if shows and page.name not in ("cli.md", "errors.md"):  # those quote what is printed once it is installed
+    if shows and page.name not in ("cli.md", "errors.md"):  # those quote messages of an installed toolbus
         assert SET_UP in text
 
 
-def test_pip_takes_the_toolbus_that_is_installed_and_asks_no_index_for_it() -> None:
+def test_pip_uses_the_installed_toolbus_without_an_index() -> None:
     words = ["install", "--dry-run", "--no-index", "--disable-pip-version-check", "toolbus[agent]"]
     done = subprocess.run(
         [sys.executable, "-m", "pip", *words], capture_output=True, text=True, timeout=120, check=False

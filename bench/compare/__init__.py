@@ -1,0 +1,1 @@
+"""toolbus next to three other MCP clients, measured: `python -m bench.compare`."""

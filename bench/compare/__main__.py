@@ -1,0 +1,134 @@
+"""Compare toolbus with three other MCP clients: `python -m bench.compare [--only TEXT]`.
+
+Prints a table in Markdown. Everything runs on this machine; each trial has an interpreter of its own, and is
+ended after a minute.
+"""
+
+import argparse
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
+from statistics import median
+from typing import Any, TypeAlias
+
+from bench.compare.peers import PEERS, Entry
+from bench.compare.trials import TRIALS
+from bench.lines import Work, in_flight, sequential
+from bench.sides import ROOT, STDIO, http_server, imported
+
+TRIAL_SECONDS = 60
+ROUNDS = 6
+SERVER = "bench"
+Row: TypeAlias = Callable[[], Coroutine[Any, Any, list[str]]]
+
+
+def rows(url: str) -> dict[str, Row]:
+    """Every row of the table: its label, and how to measure its cells."""
+    web: Entry = {"url": url}
+    return {
+        **{label: trial_row(label) for label in TRIALS},
+        "time per call, stdio": timing_row(STDIO, sequential),
+        "time per call, HTTP": timing_row(web, sequential),
+        "time per call, stdio, 64 in flight": timing_row(STDIO, in_flight),
+        "time per call, HTTP, 64 in flight": timing_row(web, in_flight),
+        "time to import": import_times,
+    }
+
+
+def trial_row(label: str) -> Row:
+    """Run a trial for every peer, one after another."""
+
+    async def cells() -> list[str]:
+        return [await asyncio.to_thread(run_trial, label, peer) for peer in PEERS]
+
+    return cells
+
+
+def run_trial(label: str, peer: str) -> str:
+    """Run a trial in an interpreter of its own; return its cell."""
+    command = [sys.executable, "-m", "bench.compare.trials", label, peer]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, _ = process.communicate(timeout=TRIAL_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return f"no end within {TRIAL_SECONDS} s"
+    return printed.strip().rpartition("\n")[2] or f"exit code {process.returncode}"
+
+
+def timing_row(entry: Entry, work: Work) -> Row:
+    """Time the same calls with every peer, in turn; the best round counts, as others use the machine."""
+
+    async def cells() -> list[str]:
+        taken: dict[str, list[float]] = {peer: [] for peer in PEERS}
+        async with AsyncExitStack() as stack:
+            works: dict[str, Callable[[], Awaitable[list[float]]]] = {}
+            for peer in PEERS.values():
+                connected = await stack.enter_async_context(peer.open({SERVER: entry}))
+                works[peer.name] = _bound(work, connected.call)
+            for run in works.values():
+                await run()  # the first round warms up
+            for number in range(ROUNDS):
+                for name, run in works.items() if number % 2 else reversed(works.items()):
+                    gc.collect()
+                    taken[name].append(median(await run()))
+        return [_milliseconds(min(times)) for times in taken.values()]
+
+    return cells
+
+
+def _bound(
+    work: Work, call: Callable[[str, str, str], Awaitable[str]]
+) -> Callable[[], Awaitable[list[float]]]:
+    return lambda: work(lambda tool, text: call(SERVER, tool, text))
+
+
+async def import_times() -> list[str]:
+    """Time an interpreter that imports the peer and ends, in turn; the best time counts."""
+    taken = [[await imported(peer.module) for peer in PEERS.values()] for _ in range(ROUNDS)]
+    return [_milliseconds(min(times)) for times in zip(*taken, strict=True)]
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{seconds * 1000:.2f} ms" if seconds < 0.1 else f"{seconds * 1000:,.0f} ms"
+
+
+def table(only: str) -> Iterator[str]:
+    """The lines of the table, as soon as each is measured."""
+    titles = ["", *(peer.title for peer in PEERS.values())]
+    yield _line(titles)
+    yield _line(["---"] * len(titles))
+    with http_server() as url:
+        for label, row in rows(url).items():
+            if only in label:
+                yield _line([label, *asyncio.run(row())])
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.compare", description=__doc__)
+    parser.add_argument("--only", default="", metavar="TEXT", help="only the rows whose label holds the text")
+    options = parser.parse_args()
+    for line in table(options.only):
+        print(line, flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
