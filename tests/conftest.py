@@ -71,6 +71,7 @@ def pytest_collection_finish() -> None:
 
 def sampled(cells: Sequence[Any], *kept: Any) -> list[Any]:
     """The cells of a matrix, of which only some are kept without --full."""
+    assert all(cell in cells for cell in kept), f"{kept} are not all among {cells}"
     return [cell if cell in kept else pytest.param(cell, marks=pytest.mark.full) for cell in cells]
 
 
@@ -167,15 +168,25 @@ PLACES = [
     (transport, era) for transport in ("memory", "stdio", "http", "sse") for era in ("modern", "legacy")
 ]
 
+MET = sampled(
+    PLACES,
+    ("memory", "modern"),
+    ("stdio", "legacy"),
+    ("http", "modern"),
+    ("http", "legacy"),
+    ("sse", "legacy"),
+)
+"""Every transport and both eras; calls are tried in all places, in tests/journeys/test_calls.py."""
 
-@pytest.fixture(params=PLACES, ids="-".join)
+
+@pytest.fixture(params=MET, ids="-".join)
 def place(request: pytest.FixtureRequest, web_ports: dict[str, int]) -> Place:
     transport, era = request.param
     return Place(transport, era, web_ports)
 
 
 ASKERS = sampled(PLACES, ("memory", "modern"), ("stdio", "legacy"), ("http", "modern"))
-"""Questions take the ways that calls take, which are tried in all places."""
+"""Questions take the ways that calls take."""
 
 
 @pytest.fixture(params=ASKERS, ids="-".join)

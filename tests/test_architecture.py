@@ -78,7 +78,7 @@ BANNED_NAMES = {"utils", "helpers", "common", "misc", "manager"}
 SLOW_IMPORTS = {"mcp", "mcp_types", "pydantic", "httpx2", "yaml", "jsonschema_rs"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
-LOOKED_AT = Function | ast.Import | ast.ImportFrom | ast.Call | ast.Attribute | ast.alias
+Node = Function | ast.Import | ast.ImportFrom | ast.Call | ast.Attribute | ast.alias
 
 
 class Module(NamedTuple):
@@ -89,8 +89,8 @@ class Module(NamedTuple):
     is_package: bool
     text: str
     tree: ast.Module
-    nodes: list[ast.AST]
-    """All that `ast.walk` finds in the tree and that a rule looks at."""
+    nodes: list[Node]
+    """What the rules look at of all that `ast.walk` finds."""
 
     @property
     def part(self) -> str:
@@ -115,7 +115,7 @@ def modules_of(folder: Path) -> list[Module]:
         shown = f"{PACKAGE}/{relative.as_posix()}"
         dotted = name[:-1] if is_package else name
         tree = ast.parse(text, shown)
-        nodes = [node for node in ast.walk(tree) if isinstance(node, LOOKED_AT)]
+        nodes = [node for node in ast.walk(tree) if isinstance(node, Node)]
         found.append(Module(shown, dotted, is_package, text, tree, nodes))
     return found
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.conftest import Place
+from tests.conftest import PLACES, Place
 from tests.servers.everyday import PNG, WAV
 from toolbus import (
     Audio,
@@ -20,6 +20,13 @@ from toolbus import (
 from toolbus.call import Call, Next
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(params=PLACES, ids="-".join)
+def place(request: pytest.FixtureRequest, web_ports: dict[str, int]) -> Place:
+    """Here in all places, with --full or without."""
+    transport, era = request.param
+    return Place(transport, era, web_ports)
 
 
 async def test_a_tool_is_listed_with_all_it_says_and_can_be_called(place: Place) -> None:

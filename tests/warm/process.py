@@ -175,6 +175,8 @@ def _start(words: list[str]) -> None:
         case _:
             from toolbus.cli.app import main
 
+            if words[1:2] == ["demo"]:
+                sys.executable = WARM_PYTHON  # for its servers
             sys.argv = words
             main()
 
