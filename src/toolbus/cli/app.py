@@ -143,8 +143,8 @@ def call(
     from toolbus.cli.commands.call import CallOptions, run
     from toolbus.cli.input.arguments import given
 
-    requested = CallOptions(timeout=timeout, out=out, on_input=on_input)
-    return run(settings, name, given(pairs or [], args, args_file), requested)
+    options = CallOptions(timeout=timeout, out=out, on_input=on_input)
+    return run(settings, name, given(pairs or [], args, args_file), options)
 
 
 @app.command()

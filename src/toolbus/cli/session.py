@@ -5,8 +5,9 @@ import logging
 import signal
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.options import Settings
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
     from toolbus.cli.output.spinner import Spinner
 
+P = ParamSpec("P")
 STARTING_STATES = ("idle", "connecting")
 UNATTENDED = Interactions(declares_elicitation=True)
 """For commands without a user. It still declares elicitation: some servers list tools based on that."""
@@ -33,9 +35,14 @@ LOG_LEVELS = {
 logger = logging.getLogger("toolbus.server")
 
 
-def run(work: Callable[[], Coroutine[Any, Any, int]]) -> int:
-    """Run a command's coroutine; a signal cancels it, so that it can clean up."""
-    return asyncio.run(_run_until_signal(work()))
+def async_command(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
+    """Run a coroutine function in an event loop of its own; a signal cancels it, so that it can clean up."""
+
+    @wraps(command)
+    def run(*args: P.args, **kwargs: P.kwargs) -> int:
+        return asyncio.run(_run_until_signal(command(*args, **kwargs)))
+
+    return run
 
 
 async def _run_until_signal(work: Coroutine[Any, Any, int]) -> int:
@@ -94,15 +101,15 @@ def _explain_missing_config() -> Generator[None]:
 
 def selected_servers(config: BusConfig, servers: Iterable[str]) -> list[str]:
     """The named servers, by default all; raises `ServerNotFound` for an unknown one."""
-    wanted = list(dict.fromkeys(servers))
-    for alias in wanted:
+    names = list(dict.fromkeys(servers))
+    for alias in names:
         if alias in config.disabled:
             raise ConfigError(f"disabled; run 'toolbus enable {alias}'", file=config.file, server=alias)
         if alias not in config.servers:
             raise ServerNotFound(alias, list(config.servers))
     if not config.servers:
         raise ConfigError(_no_servers_reason(config), file=config.file)
-    return wanted or list(config.servers)
+    return names or list(config.servers)
 
 
 def _no_servers_reason(config: BusConfig) -> str:

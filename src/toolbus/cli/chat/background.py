@@ -74,7 +74,7 @@ class BackgroundLoop:
         """Enter a context manager; the same task exits it when the loop ends."""
         entered: Future[T] = Future()
 
-        async def hold() -> None:
+        async def enter_and_wait() -> None:
             if (task := asyncio.current_task()) is not None:
                 self._tasks.append(task)
             try:
@@ -86,16 +86,12 @@ class BackgroundLoop:
                     raise
                 entered.set_exception(error)
 
-        self.submit(hold())
+        self.submit(enter_and_wait())
         return _result_of(entered)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and return its result."""
         return _result_of(self.submit(work))
-
-    def start_turn(self, agent: Agent, prompt: str | None) -> "Turn":
-        """Send a prompt to the agent, or let it continue without one."""
-        return Turn(self, agent, prompt)
 
     def set_turn(self, turn: "Turn") -> None:
         """Send servers' questions to this turn."""
@@ -128,7 +124,7 @@ class PendingQuestion:
 
 
 class Turn:
-    """One run of an agent, observed from the main thread."""
+    """One run of an agent, observed from the main thread; without a prompt, the agent continues."""
 
     def __init__(self, loop: BackgroundLoop, agent: Agent, prompt: str | None) -> None:
         self._loop = loop

@@ -44,12 +44,12 @@ class Conversation:
 
     def _forget_unsent(self) -> None:
         """Drop a server's prompt whose turn failed, so that it is not sent with the next one."""
-        said = self.agent.history
+        history = self.agent.history
         self.agent.clear()
-        self.agent.history = said
+        self.agent.history = history
 
     def _run_turn(self, prompt: str | None) -> None:
-        turn = self._loop.start_turn(self.agent, prompt)
+        turn = Turn(self._loop, self.agent, prompt)
         with turn.ctrl_c_ends_waiting():
             try:
                 result = self._follow(turn)

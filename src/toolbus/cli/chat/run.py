@@ -32,8 +32,8 @@ def run_chat(
     """Answer the prompt, or run a dialog without one; return the exit code."""
     model = _create_model(choice)
     with background_loop() as loop:
-        asking = Interactions(elicit=loop.elicit) if at_terminal(screen) else UNATTENDED
-        bus = loop.enter(open_bus(screen, config, config.servers, interactions=asking))
+        interactions = Interactions(elicit=loop.elicit) if at_terminal(screen) else UNATTENDED
+        bus = loop.enter(open_bus(screen, config, config.servers, interactions=interactions))
         _report_down_servers(screen, config, bus)
 
         def agent_with(model: Model) -> Agent:

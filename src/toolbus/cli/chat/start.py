@@ -6,6 +6,7 @@ import warnings
 
 from toolbus.cli.chat.models import ModelChoice, choose_model, keys_from_env_file
 from toolbus.cli.chat.options import ChatOptions
+from toolbus.cli.commands.call import check_out_folder
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen
@@ -14,8 +15,7 @@ from toolbus.cli.session import load_trusted_config, selected_servers
 
 def run(settings: Settings, options: ChatOptions) -> int:
     """Run a chat; without a prompt, a dialog until the user quits."""
-    if options.out is not None and options.out.exists() and not options.out.is_dir():
-        raise Usage(f"--out {str(options.out)!r} is a file; name a folder")
+    check_out_folder(options.out)
     if options.prompt is None and settings.json and _is_terminal():
         raise Usage("--json needs a prompt; pass one, or pipe it in")
     screen, config = Screen(settings), load_trusted_config(settings)

@@ -17,8 +17,7 @@ from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED, Usage
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, one_line
-from toolbus.cli.session import UNATTENDED, load_trusted_config, open_bus, start_idle_servers
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import UNATTENDED, async_command, load_trusted_config, open_bus, start_idle_servers
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolNotFound
 from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
@@ -46,13 +45,10 @@ def check_out_folder(out: Path | None) -> None:
         raise Usage(f"--out {str(out)!r} is a file; name a folder")
 
 
-def run(settings: Settings, name: str, given: Given, options: CallOptions) -> int:
+@async_command
+async def run(settings: Settings, name: str, given: Given, options: CallOptions) -> int:
     """Call the tool; exit code 1 if it fails."""
     options.check()
-    return run_async(lambda: _call(settings, name, given, options))
-
-
-async def _call(settings: Settings, name: str, given: Given, options: CallOptions) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
     interactions = terminal_interactions(screen) if options.on_input == "ask" else UNATTENDED
     async with open_bus(screen, config, _servers_to_start(config, name), interactions=interactions) as bus:

@@ -11,8 +11,7 @@ from rich.text import Text
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
-from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ConnectFailed, SecretMissing, ToolbusError
@@ -85,7 +84,8 @@ class _StartupEvents:
     def __init__(self) -> None:
         self.warnings: dict[str, list[Warned]] = defaultdict(list)
         self._began: dict[str, float] = {}
-        self._seconds: dict[str, float] = {}
+        self.seconds: dict[str, float] = {}
+        """Time from start to ready, by server."""
 
     def on_event(self, event: Event) -> None:
         match event:
@@ -94,24 +94,18 @@ class _StartupEvents:
             case StateChanged(state="connecting"):
                 self._began[event.server] = event.at
             case StateChanged(state="ready"):
-                self._seconds.setdefault(event.server, event.at - self._began.get(event.server, event.at))
+                self.seconds.setdefault(event.server, event.at - self._began.get(event.server, event.at))
             case _:
                 pass
 
-    def seconds(self, alias: str) -> float | None:
-        return self._seconds.get(alias)
 
-
-def run(settings: Settings, servers: Sequence[str]) -> int:
+@async_command
+async def run(settings: Settings, servers: Sequence[str]) -> int:
     """Check these servers, by default all; exit 1 if the user must fix anything."""
-    return run_async(lambda: _check(settings, servers))
-
-
-async def _check(settings: Settings, servers: Sequence[str]) -> int:
     screen, config, events = Screen(settings), load_trusted_config(settings), _StartupEvents()
-    wanted = selected_servers(config, servers)
-    async with open_bus(screen, config, wanted, events.on_event) as bus:
-        reports = {alias: _server_report(bus, config, alias) for alias in wanted}
+    selected = selected_servers(config, servers)
+    async with open_bus(screen, config, selected, events.on_event) as bus:
+        reports = {alias: _server_report(bus, config, alias) for alias in selected}
     # After the servers have stopped: some warnings come then.
     reports = {alias: _with_problems(report, config, events) for alias, report in reports.items()}
     ok = all(report.ok for report in reports.values())
@@ -149,7 +143,7 @@ def _with_problems(report: ServerReport, config: BusConfig, events: _StartupEven
     renamed = _name_problems(report.tools, config, report.config)
     found = dict.fromkeys([*failure, *warnings, *renamed, *_dialect_problems(report.tools)])
     problems = sorted(found, key=lambda problem: list(LABELS).index(problem.severity))
-    return replace(report, problems=problems, seconds=events.seconds(alias))
+    return replace(report, problems=problems, seconds=events.seconds.get(alias))
 
 
 def _failure_problems(error: ToolbusError, config: ServerConfig) -> list[Problem]:

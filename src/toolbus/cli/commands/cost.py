@@ -8,8 +8,7 @@ from rich.text import Text
 from toolbus.cli.commands.tools import check_wait, exit_code, matching, servers_json
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.core.records import ToolSpec
 from toolbus.shape import DIALECTS, Dialect, converted
 from toolbus.shape.budget import estimated_tokens
@@ -17,18 +16,15 @@ from toolbus.shape.budget import estimated_tokens
 PROVIDERS: tuple[Dialect, ...] = tuple(dialect for dialect in DIALECTS if dialect != "mcp")
 
 
-def run(settings: Settings, servers: Sequence[str], *, search: str | None, wait: float) -> int:
+@async_command
+async def run(settings: Settings, servers: Sequence[str], *, search: str | None, wait: float) -> int:
     """Print the token cost of these servers' tools, by default of all."""
     check_wait(wait)
-    return run_async(lambda: _list_costs(settings, servers, search, wait))
-
-
-async def _list_costs(settings: Settings, servers: Sequence[str], search: str | None, wait: float) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
-    wanted = selected_servers(config, servers)
-    async with open_bus(screen, config, wanted, wait=wait) as bus:
-        statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
-        listed = [spec for spec in bus.catalog if spec.origin.server in wanted]
+    selected = selected_servers(config, servers)
+    async with open_bus(screen, config, selected, wait=wait) as bus:
+        statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
+        listed = [spec for spec in bus.catalog if spec.origin.server in selected]
     found = listed if search is None else matching(listed, search)
     costs: dict[str, dict[str, int]] = {}
     for spec in found:
@@ -39,7 +35,7 @@ async def _list_costs(settings: Settings, servers: Sequence[str], search: str | 
     owners = {spec.name: spec.origin.server for spec in found if spec.name in costs}
     by_server = {
         alias: _sum([cost for name, cost in costs.items() if owners[name] == alias])
-        for alias in wanted
+        for alias in selected
         if alias in owners.values()
     }
     if screen.as_json:

@@ -21,8 +21,7 @@ from toolbus.cli.commands.tools import print_server, servers_json
 from toolbus.cli.options import Settings
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, one_line, visible
-from toolbus.cli.session import open_bus
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import async_command, open_bus
 from toolbus.config import BusConfig, load_config
 from toolbus.config.location import is_list
 from toolbus.core.display import counted
@@ -38,12 +37,9 @@ TIMEOUT = 120.0
 POEM = "The rain\nfalls on the roof\nand on the road.\n"
 
 
-def run(settings: Settings, out: Path | None) -> int:
+@async_command
+async def run(settings: Settings, out: Path | None) -> int:
     """Run the demo; keeps its files in `out`, or removes them at the end."""
-    return run_async(lambda: _run_demo(settings, out))
-
-
-async def _run_demo(settings: Settings, out: Path | None) -> int:
     screen = Screen(settings)
     async with AsyncExitStack() as stack:
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="toolbus-demo-")))

@@ -13,7 +13,7 @@ from pathlib import Path
 from toolbus.cli.commands.trust import is_trusted, trust_written
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
-from toolbus.cli.output.screen import Screen, visible
+from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
 from toolbus.config.editing.save import save
@@ -195,23 +195,19 @@ def _target(settings: Settings) -> _Target:
     if path.exists():
         content = read_content(path)
         text = content.decode("utf-8", errors="replace")
-        target = _Target(path=_near(path), text=text, is_named=named is not None, is_own=is_trusted(path))
+        target = _Target(
+            path=Path(short_path(path)), text=text, is_named=named is not None, is_own=is_trusted(path)
+        )
         if not target.is_blank:
             document_in(content, path)
         return target
     is_own = not (path.parent / DOTENV).exists()
-    return _Target(path=_near(path), is_named=named is not None, is_own=is_own)
+    return _Target(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
 
 
 def _option(settings: Settings) -> str:
     """The `--config` option to repeat in a suggested command."""
     return f" --config {settings.config}" if settings.config is not None else ""
-
-
-def _near(path: Path) -> Path:
-    """The path relative to the current folder, if inside it."""
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _target_with_server(settings: Settings, name: str) -> _Target:

@@ -15,8 +15,13 @@ from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import load_trusted_config, open_bus, selected_servers, start_idle_servers
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import (
+    async_command,
+    load_trusted_config,
+    open_bus,
+    selected_servers,
+    start_idle_servers,
+)
 from toolbus.core.records import Prompt, PromptResult, ToolResult
 
 if TYPE_CHECKING:
@@ -26,9 +31,10 @@ if TYPE_CHECKING:
 def run(settings: Settings, name: str, words: Sequence[str], out: Path | None) -> int:
     """Fill in the prompt and print its messages."""
     check_out_folder(out)
-    return run_async(lambda: _fill_in(settings, name, texts(words), out))
+    return _fill_in(settings, name, texts(words), out)
 
 
+@async_command
 async def _fill_in(
     settings: Settings, name: str, given: Mapping[str, Sequence[str]], out: Path | None
 ) -> int:
@@ -103,12 +109,12 @@ def _print(screen: Screen, prompt: Prompt, result: PromptResult, out: Path | Non
     files: results.SavedFiles = {} if out is None else results.save_blobs(content, out, prompt.name)
     if screen.as_json:
         blocks = results.content_json(content, files)
-        said = [
+        messages = [
             {"role": message.role, "content": block}
             for message, block in zip(result.messages, blocks, strict=True)
         ]
         facts = {"server": prompt.server, "name": prompt.name, "description": result.description}
-        screen.json({**facts, "messages": said})
+        screen.json({**facts, "messages": messages})
         return
     for index, message in enumerate(result.messages):
         screen.print(Text(f"{message.role}:", style="bold"))

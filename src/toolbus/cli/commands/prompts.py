@@ -8,28 +8,24 @@ from rich.text import Text
 from toolbus.cli.commands.tools import exit_code, print_headline, servers_json
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, one_line
-from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.core.display import counted
 from toolbus.core.records import Prompt
 
 
-def run(settings: Settings, servers: Sequence[str]) -> int:
+@async_command
+async def run(settings: Settings, servers: Sequence[str]) -> int:
     """Print these servers' prompts, by default of all."""
-    return run_async(lambda: _list_all(settings, servers))
-
-
-async def _list_all(settings: Settings, servers: Sequence[str]) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
-    wanted = selected_servers(config, servers)
-    async with open_bus(screen, config, wanted) as bus:
-        statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
-        prompts = {alias: bus.prompts(alias) for alias in wanted}
+    selected = selected_servers(config, servers)
+    async with open_bus(screen, config, selected) as bus:
+        statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
+        prompts = {alias: bus.prompts(alias) for alias in selected}
     if screen.as_json:
         listed = [asdict(prompt) for own in prompts.values() for prompt in own]
         screen.json({"servers": servers_json(statuses), "prompts": listed})
     else:
-        for alias in wanted:
+        for alias in selected:
             print_headline(screen, alias, statuses[alias], counted(len(prompts[alias]), "prompt"))
             for prompt in prompts[alias]:
                 _print_prompt(screen, prompt)

@@ -15,8 +15,7 @@ from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, visible
-from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.config import BusConfig
 from toolbus.core.errors import ArgumentsError, CallRejected
 from toolbus.core.records import Embedded, ToolResult
@@ -43,9 +42,10 @@ def run(settings: Settings, words: Sequence[str], out: Path | None) -> int:
     """Read the resource, then print or save it."""
     if out is not None and out.exists() and not out.is_dir():
         raise Usage(f"--out {str(out)!r} already exists; pass another file, or a folder")
-    return run_async(lambda: _read(settings, words, out))
+    return _read(settings, words, out)
 
 
+@async_command
 async def _read(settings: Settings, words: Sequence[str], out: Path | None) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
     request = _parse_request(words, config)

@@ -8,25 +8,21 @@ from toolbus.cli.commands.tools import exit_code, print_headline, servers_json
 from toolbus.cli.listing_cache import template_variables
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, one_line
-from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.core.display import counted
 from toolbus.core.records import JSON, Resource, ResourceTemplate
 from toolbus.shape.render import size
 
 
-def run(settings: Settings, servers: Sequence[str]) -> int:
+@async_command
+async def run(settings: Settings, servers: Sequence[str]) -> int:
     """Print these servers' resources, by default of all."""
-    return run_async(lambda: _list_all(settings, servers))
-
-
-async def _list_all(settings: Settings, servers: Sequence[str]) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
-    wanted = selected_servers(config, servers)
-    async with open_bus(screen, config, wanted) as bus:
-        statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
-        resources = {alias: bus.resources(alias) for alias in wanted}
-        templates = {alias: bus.templates(alias) for alias in wanted}
+    selected = selected_servers(config, servers)
+    async with open_bus(screen, config, selected) as bus:
+        statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
+        resources = {alias: bus.resources(alias) for alias in selected}
+        templates = {alias: bus.templates(alias) for alias in selected}
     if screen.as_json:
         screen.json(
             {
@@ -36,7 +32,7 @@ async def _list_all(settings: Settings, servers: Sequence[str]) -> int:
             }
         )
     else:
-        for alias in wanted:
+        for alias in selected:
             known, patterns = resources[alias], templates[alias]
             count = f"{counted(len(known), 'resource')}, {counted(len(patterns), 'template')}"
             print_headline(screen, alias, statuses[alias], count)

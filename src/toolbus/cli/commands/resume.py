@@ -13,8 +13,7 @@ from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.core.elicitation import Action, Answer, Elicitation, Pending
 from toolbus.core.errors import ServerError
 from toolbus.core.forms import Field
@@ -41,9 +40,10 @@ def run(
     pending = _load_pending(file)
     _reject_invalid(pending)
     answers = _given_answers(pending, words, action)
-    return run_async(lambda: _resume(settings, pending, answers, options))
+    return _resume(settings, pending, answers, options)
 
 
+@async_command
 async def _resume(settings: Settings, pending: Pending, answers: Answers | None, options: CallOptions) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
     selected_servers(config, [pending.server])

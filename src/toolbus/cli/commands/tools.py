@@ -9,8 +9,7 @@ from toolbus.cli.input.arguments import described
 from toolbus.cli.options import Settings
 from toolbus.cli.outcome import FAILED, Usage
 from toolbus.cli.output.screen import Screen, one_line, quoted, visible
-from toolbus.cli.session import load_trusted_config, open_bus, selected_servers
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.display import counted
 from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
@@ -27,37 +26,28 @@ STATE_STYLES = {
 }
 
 
-def run(settings: Settings, servers: Sequence[str], *, search: str | None, full: bool, wait: float) -> int:
+@async_command
+async def run(
+    settings: Settings, servers: Sequence[str], *, search: str | None, full: bool, wait: float
+) -> int:
     """Print these servers' tools, by default of all."""
     check_wait(wait)
-    return run_async(lambda: _list_tools(settings, servers, search, full, wait))
-
-
-def check_wait(seconds: float) -> None:
-    """Raise `Usage` if it is negative or infinite."""
-    if not 0 <= seconds < math.inf:
-        raise Usage(f"--wait {seconds:g}: expected a number of seconds, 0 or more")
-
-
-async def _list_tools(
-    settings: Settings, servers: Sequence[str], search: str | None, full: bool, wait: float
-) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
-    wanted = selected_servers(config, servers)
-    async with open_bus(screen, config, wanted, wait=wait) as bus:
-        statuses = {alias: status for alias, status in bus.servers.items() if alias in wanted}
+    selected = selected_servers(config, servers)
+    async with open_bus(screen, config, selected, wait=wait) as bus:
+        statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         # Built-in tools belong to no server: listed unless servers are named.
-        listed = [spec for spec in bus.catalog if not servers or spec.origin.server in wanted]
-        warnings = {alias: _warnings(bus.inventories[alias], config.servers[alias]) for alias in wanted}
+        listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
+        warnings = {alias: _warnings(bus.inventories[alias], config.servers[alias]) for alias in selected}
     found = listed if search is None else matching(listed, search)
     if screen.as_json:
         screen.json({"servers": servers_json(statuses), "tools": [_tool_json(spec) for spec in found]})
     else:
-        for alias in wanted:
+        for alias in selected:
             own = [spec for spec in found if spec.origin.server == alias]
             if own or search is None:
                 print_server(screen, alias, statuses[alias], own, warnings[alias], full)
-        if built_in := [spec for spec in found if spec.origin.server not in wanted]:
+        if built_in := [spec for spec in found if spec.origin.server not in selected]:
             screen.print(
                 Text.assemble(("toolbus", "bold"), (f"  {counted(len(built_in), 'built-in tool')}", "dim"))
             )
@@ -69,6 +59,12 @@ async def _list_tools(
     return exit_code(config, statuses, servers)
 
 
+def check_wait(seconds: float) -> None:
+    """Raise `Usage` if it is negative or infinite."""
+    if not 0 <= seconds < math.inf:
+        raise Usage(f"--wait {seconds:g}: expected a number of seconds, 0 or more")
+
+
 def servers_json(statuses: dict[str, ServerStatus]) -> JSON:
     """The servers' state as JSON."""
     names = ("state", "era", "protocol", "tools", "error")
@@ -77,14 +73,14 @@ def servers_json(statuses: dict[str, ServerStatus]) -> JSON:
 
 def matching(tools: Iterable[ToolSpec], words: str) -> list[ToolSpec]:
     """The tools that contain all the words; matches in the name come first."""
-    wanted = words.lower().split()
+    terms = words.lower().split()
 
     def text(spec: ToolSpec) -> str:
         arguments = " ".join(f"{name} {about}" for name, _, _, about in described(spec))
         return f"{spec.name} {spec.origin} {spec.title or ''} {spec.description} {arguments}".lower()
 
-    found = [spec for spec in tools if all(word in text(spec) for word in wanted)]
-    return sorted(found, key=lambda spec: -sum(word in spec.name.lower() for word in wanted))
+    found = [spec for spec in tools if all(term in text(spec) for term in terms)]
+    return sorted(found, key=lambda spec: -sum(term in spec.name.lower() for term in terms))
 
 
 def headline(alias: str, status: ServerStatus, offers: str | None = None) -> Text:

@@ -23,8 +23,7 @@ from toolbus.cli.commands.tools import STATE_STYLES
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
-from toolbus.cli.session import load_trusted_config, selected_servers, starting_only
-from toolbus.cli.session import run as run_async
+from toolbus.cli.session import async_command, load_trusted_config, selected_servers, starting_only
 from toolbus.config import BusConfig, usable_config
 from toolbus.config.trust import trusted_config, watched_files
 from toolbus.core.errors import ToolbusError
@@ -52,17 +51,14 @@ MAX_LINES = 12
 """How many events are shown below the table."""
 
 
-def run(settings: Settings, servers: Sequence[str]) -> int:
+@async_command
+async def run(settings: Settings, servers: Sequence[str]) -> int:
     """Watch these servers, by default all."""
-    return run_async(lambda: _watch(settings, servers))
-
-
-async def _watch(settings: Settings, servers: Sequence[str]) -> int:
     began = time.time_ns()
     screen, config = Screen(settings), load_trusted_config(settings)
-    wanted = selected_servers(config, servers)
+    selected = selected_servers(config, servers)
     view = _EventView(screen)
-    with screen.spinner("starting " + ", ".join(wanted)):
+    with screen.spinner("starting " + ", ".join(selected)):
         from toolbus.bus.toolbus import Toolbus
     # Servers are lazy and connected one by one: `start` and `reload` would wait for the slowest.
     async with (
@@ -232,8 +228,8 @@ def _event_line(event: Event) -> tuple[str, str, str]:
         case ResourceUpdated():
             return event.server, f"resource {event.uri} changed", "cyan"
         case InputAsked() | InputAnswered():
-            said = f"asks: {event.message}" if isinstance(event, InputAsked) else f"answered: {event.action}"
-            return event.server, f"{event.kind} {said}", "yellow"
+            text = f"asks: {event.message}" if isinstance(event, InputAsked) else f"answered: {event.action}"
+            return event.server, f"{event.kind} {text}", "yellow"
         case Warned():
             return event.server, f"{event.tool + ': ' if event.tool else ''}{event.message}", "yellow"
         case _:
