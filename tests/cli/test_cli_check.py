@@ -83,7 +83,7 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
         problem(
             "error",
             "connect failed: cannot connect: All connection attempts failed",
-            "is the server running, at http://127.0.0.1:9/mcp?",
+            "check that the server is running: http://127.0.0.1:9/mcp",
         )
     ],
     "unset": [

@@ -23,7 +23,7 @@ COMPLAINTS = {
 }
 PASS_IT = (
     "; GITHUB_TOKEN is set here but was not passed to the server; "
-    "write inherit_env: [GITHUB_TOKEN] in the config"
+    "add inherit_env: [GITHUB_TOKEN] to the config"
 )
 
 
@@ -106,7 +106,7 @@ async def test_a_file_beside_the_config_but_not_where_the_server_runs_is_pointed
     script.chmod(0o755)
     config = tmp_path / "toolbus.yaml"
     config.write_text(yaml.safe_dump({"servers": {"a": {"command": words}}}))
-    told = f"; {words[-1]!r} is not in {str(tmp_path / 'here')!r} but next to the config; write cwd: . there"
+    told = f"; {words[-1]!r} is not in {str(tmp_path / 'here')!r} but next to the config; set cwd: ."
     assert (await error_of(config)).endswith(told)
     config.write_text(yaml.safe_dump({"servers": {"a": {"command": words, "cwd": "."}}}))
     assert await error_of(config) == "it is up"

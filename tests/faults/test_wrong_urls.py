@@ -40,9 +40,9 @@ REPLIES = {
 }
 
 PATH = "check the path of the URL (many servers are at /mcp or /sse)"
-IS_IT = "is it the URL of an MCP server?"
-LOGIN = "is it a login page? Give the server credentials, or put its own URL into the config"
-WEBSITE = "check the URL: it leads to a website or a login page"
+IS_IT = "check that it is the URL of an MCP server"
+LOGIN = "if it is a login page, add credentials; else put the server's own URL into the config"
+WEBSITE = "check the URL: it is a website or a login page"
 TOLD = {
     "/page": f"the server's response is a web page (text/html); {WEBSITE}",
     "/text": f"the server's response (text/plain) contains no message; {IS_IT}",
@@ -51,8 +51,8 @@ TOLD = {
     "/400": f"HTTP 400 Bad Request; {IS_IT}",
     "/404": f"HTTP 404 Not Found; {PATH}",
     "/405": f"HTTP 405 Method Not Allowed; that path does not take MCP requests: {PATH}",
-    "/429": "HTTP 429 Too Many Requests; wait, then try again",
-    "/502": "HTTP 502 Bad Gateway; look at the server's own log, or try again later",
+    "/429": "HTTP 429 Too Many Requests; wait and retry",
+    "/502": "HTTP 502 Bad Gateway; check the server's log, or retry later",
     "/moved": (
         "HTTP 307 redirects to https://other.example/mcp, another origin, which is not followed; "
         "if you trust it, put that URL into the config"

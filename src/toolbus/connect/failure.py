@@ -12,22 +12,23 @@ _STATUS_HINTS = {
     405: f"that path does not take MCP requests: {_PATH}",
     410: _PATH,
     501: f"that path does not take MCP requests: {_PATH}",
-    429: "wait, then try again",
+    429: "wait and retry",
 }
-# The question in the hint, by a string in the cause.
-_QUESTIONS = {
-    "SSL": "is it https, with a certificate to trust",
-    "Name or service not known": "is the host name right",
-    "nodename nor servname": "is the host name right",
-    "getaddrinfo": "is the host name right",
+_IS_MCP = "check that it is the URL of an MCP server"
+# The next step after a connection that failed, by a string in the cause.
+_CONNECT_HINTS = {
+    "SSL": "check that the server uses https and a trusted certificate",
+    "Name or service not known": "check the host name",
+    "nodename nor servname": "check the host name",
+    "getaddrinfo": "check the host name",
 }
 # The next step, by a string in the problem with an HTTP response.
 _RESPONSE_HINTS = {
     "another origin": "if you trust it, put that URL into the config",
-    "redirects": "is it a login page? Give the server credentials, or put its own URL into the config",
-    "web page": "check the URL: it leads to a website or a login page",
-    "the server's response": "is it the URL of an MCP server?",
-    "event stream": "is it the URL of an MCP server?",
+    "redirects": "if it is a login page, add credentials; else put the server's own URL into the config",
+    "web page": "check the URL: it is a website or a login page",
+    "the server's response": _IS_MCP,
+    "event stream": _IS_MCP,
 }
 
 
@@ -35,11 +36,11 @@ def timeout_failure(attempt: Attempt) -> ConnectFailed:
     """The error of an attempt that timed out."""
     config, diagnostics = attempt.config, attempt.diagnostics
     hint = (
-        "it writes text to its standard output, where only messages belong: is it an MCP server?"
+        "it writes text to its standard output, where only messages belong: check that it is an MCP server"
         if diagnostics.skipped
         else "if a first start downloads something, raise timeouts.connect"
         if config.url is None
-        else "is it the URL of an MCP server? If it is only slow, raise timeouts.connect"
+        else f"{_IS_MCP}; if it is only slow, raise timeouts.connect"
     )
     cause = f"timed out after {in_seconds(config.timeouts.connect)}"
     return ConnectFailed(config.alias, diagnostics.phase, cause, hint=hint, stderr=diagnostics.stderr_tail())
@@ -53,8 +54,10 @@ def connect_failure(error: BaseException, attempt: Attempt) -> ConnectFailed:
     if isinstance(error, WireError) and error.status is not None:
         return _status_failure(error.status, cause, attempt)
     if isinstance(error, WireError) and not error.sent and diagnostics.exit_code is None:
-        question = next((q for text, q in _QUESTIONS.items() if text in cause), "is the server running")
-        return ConnectFailed(config.alias, "connect", cause, hint=f"{question}, at {values.public_url}?")
+        hint = next(
+            (h for text, h in _CONNECT_HINTS.items() if text in cause), "check that the server is running"
+        )
+        return ConnectFailed(config.alias, "connect", cause, hint=f"{hint}: {values.public_url}")
     if diagnostics.lost is not None and diagnostics.exit_code is not None:
         stderr = diagnostics.stderr_tail()
         hint = exit_hint(config, values, stderr, diagnostics.withheld)
@@ -81,9 +84,9 @@ def _status_failure(status: int, cause: str, attempt: Attempt) -> ConnectFailed:
     if status in REFUSED:
         return AuthRequired(server, phase, status)
     if status >= 500 and status not in _STATUS_HINTS:
-        hint = "look at the server's own log, or try again later"
+        hint = "check the server's log, or retry later"
     else:
-        hint = _STATUS_HINTS.get(status) or response_hint(cause) or "is it the URL of an MCP server?"
+        hint = _STATUS_HINTS.get(status) or response_hint(cause) or _IS_MCP
     # A cause without the status is the server's own message.
     cause = cause if cause.startswith("HTTP ") else f"{status_text(status)}: {cause}"
     return ConnectFailed(server, phase, cause, hint=hint, status=status)

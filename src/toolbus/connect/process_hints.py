@@ -22,7 +22,7 @@ def exit_hint(
     if not names:
         return misplaced_file(values)
     listed = () if isinstance(config.inherit_env, str) else config.inherit_env
-    step = f"write inherit_env: [{', '.join([*listed, *names])}] in the config"
+    step = f"add inherit_env: [{', '.join([*listed, *names])}] to the config"
     are = "is set here but was" if len(names) == 1 else "are set here but were"
     return f"{', '.join(names)} {are} not passed to the server; {step}"
 
@@ -50,5 +50,5 @@ def misplaced_file(values: Resolved) -> str:
         if not is_path or os.path.isabs(word) or os.path.exists(os.path.join(here, word)):
             continue
         if os.path.exists(os.path.join(values.folder, word)):
-            return f"{values.redacted(word)!r} is not in {here!r} but next to the config; write cwd: . there"
+            return f"{values.redacted(word)!r} is not in {here!r} but next to the config; set cwd: ."
     return ""

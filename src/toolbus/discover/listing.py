@@ -96,7 +96,11 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
     try:
         while True:
             remaining = max(0.001, deadline - asyncio.get_running_loop().time())
-            page, cursor = await _PAGES.get(kind, _page)(session, kind, cursor, remaining)
+            page, cursor = await (
+                _tools_page(session, cursor, remaining)
+                if kind == "tools"
+                else _page(session, kind, cursor, remaining)
+            )
             result.pages += 1
             records += page
             if not cursor:
@@ -131,7 +135,7 @@ async def _page(session: Session, kind: ListKind, cursor: str | None, timeout: f
     return [method.record(session.server, item) for item in method.items(page)], page.next_cursor
 
 
-async def _tools_page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
+async def _tools_page(session: Session, cursor: str | None, timeout: float) -> Page:
     page = await session.tools_page(cursor, timeout)
     items = page.get("tools")
     if not isinstance(items, list):
@@ -183,9 +187,6 @@ async def _check_headers(
         else record
         for record in records
     ]
-
-
-_PAGES = {"tools": _tools_page}
 
 
 def _deduplicated(records: list[ToolSpec | Quarantined]) -> tuple[list[ToolSpec], tuple[Quarantined, ...]]:

@@ -78,14 +78,12 @@ class Discovery:
     async def _set_log_level(self, session: Session) -> None:
         """Set the log level of the config on a legacy server; modern requests carry it."""
         level = session.config.log_level
-        if session.era == "modern" or session.client.server_capabilities.logging is None:
-            return
-        if level is None or level == "off":
-            return
-        try:
-            await requests.set_log_level(session, level)
-        except (CallRejected, CallTimeout) as error:
-            self._warn(f"its log level could not be set: {error.problem}")
+        can_set = session.era == "legacy" and session.client.server_capabilities.logging is not None
+        if can_set and level is not None and level != "off":
+            try:
+                await requests.set_log_level(session, level)
+            except (CallRejected, CallTimeout) as error:
+                self._warn(f"its log level could not be set: {error.problem}")
 
     def noticed(self, method: str, uri: str | None = None) -> None:
         """Handle a notification of the server; others than changes are ignored."""

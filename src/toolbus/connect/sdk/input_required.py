@@ -4,6 +4,7 @@ A modern server returns its requests for input instead of the result. If one has
 answers later, the call ends here; the SDK drives everything else.
 """
 
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from mcp.client import ClientExtension, ResultClaim
@@ -32,29 +33,26 @@ SUSPENDING: dict[str, JSON] = {"elicitation": {"form": {}, "url": {}}}
 """What a call that can be suspended declares, whether or not there are handlers."""
 
 
+@dataclass(eq=False)
 class Suspended(Exception):
     """The call waits for input from the user."""
 
-    def __init__(self, requests: dict[str, JSON], state: str | None) -> None:
-        super().__init__("the call waits for input")
-        self.requests = requests
-        self.state = state
+    requests: dict[str, JSON]
+    state: str | None
 
 
+@dataclass(eq=False)
 class HandlerMissing(Exception):
     """The server makes a request that has no handler."""
 
-    def __init__(self, request: str) -> None:
-        super().__init__(request)
-        self.request = request
+    request: str
 
 
+@dataclass(eq=False)
 class TaskStarted(Exception):
     """The server started a task for the call."""
 
-    def __init__(self, task: dict[str, JSON]) -> None:
-        super().__init__("the call became a task")
-        self.task = task
+    task: dict[str, JSON]
 
 
 class TaskResult(Result):

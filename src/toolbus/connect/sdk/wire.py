@@ -214,15 +214,9 @@ def block(item: types.ContentBlock) -> Block:
     match item:
         case types.TextContent():
             return Text(text=item.text, annotations=_plain(item.annotations), meta=item.meta)
-        case types.ImageContent():
-            return Image(
-                data=_decoded(item.data),
-                mime_type=item.mime_type,
-                annotations=_plain(item.annotations),
-                meta=item.meta,
-            )
-        case types.AudioContent():
-            return Audio(
+        case types.ImageContent() | types.AudioContent():
+            record = Image if isinstance(item, types.ImageContent) else Audio
+            return record(
                 data=_decoded(item.data),
                 mime_type=item.mime_type,
                 annotations=_plain(item.annotations),

@@ -292,7 +292,7 @@ class Peer:
         except MCPError as error:
             reply["error"] = {"code": error.code, "message": error.message}
         except ValidationError as error:
-            logger.debug("the server sent an invalid %s: %s", method, error)
+            logger.debug("the server sent an invalid %s: %s", method, self._redacted(str(error)))
             reply["error"] = {"code": INVALID_PARAMS, "message": "the request is invalid"}
         except Exception:  # a callback failed: respond all the same, or the server would wait
             logger.exception("the handler of %s failed", method)

@@ -88,7 +88,10 @@ async def _spawn(attempt: Attempt, child: "_Child") -> asyncio.SubprocessTranspo
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ConnectFailed(
-            config.alias, "spawn", f"{values.command!r} cannot be started: {reason}", hint="is it executable?"
+            config.alias,
+            "spawn",
+            f"{values.command!r} cannot be started: {reason}",
+            hint="check that it is executable",
         ) from error
     diagnostics.pid = transport.get_pid()
     reaper.watch(diagnostics.pid)
@@ -130,7 +133,7 @@ def _find_program(server: str, values: Resolved, env: dict[str, str]) -> str:
         raise ConnectFailed(server, "spawn", f"{command!r} is not executable", hint="run chmod +x on it")
     hint = misplaced_file(values) or "install it, or give its full path"
     if " " in command.strip():
-        hint = "arguments belong in args, not in command"
+        hint = "put the arguments into args, not command"
     raise ConnectFailed(server, "spawn", f"command {command!r} not found", hint=hint)
 
 
