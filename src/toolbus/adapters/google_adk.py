@@ -30,7 +30,7 @@ with require_extra("google-adk"):
 
     from toolbus.adapters import google_genai
 
-# ADK itself puts plain text into function responses.
+# Gemini also accepts plain text in a function response.
 _RESPONSE_TYPES = google_genai.RESPONSE_TYPES | {"text/plain"}
 
 

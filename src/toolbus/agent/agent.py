@@ -30,7 +30,7 @@ from toolbus.core.interactions import NOBODY, Interactions
 
 T = TypeVar("T")
 # A call of an unknown tool uses up a retry; a run is bounded by its limits instead.
-REMAX_RETRIES: AgentRetries = {"tools": MAX_RETRIES, "output": 3}
+RETRIES: AgentRetries = {"tools": MAX_RETRIES, "output": 3}
 
 
 class Agent:
@@ -72,7 +72,7 @@ class Agent:
         self._limits = limits or Limits()
         self._server_instructions = server_instructions
         self._agent = PydanticAgent(
-            self.model, instructions=instructions, model_settings=settings, retries=REMAX_RETRIES
+            self.model, instructions=instructions, model_settings=settings, retries=RETRIES
         )
         self._contexts = [ContextProvider(bus) for bus in self._toolbox.all_buses]
         self._conversation = Conversation()

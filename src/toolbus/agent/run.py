@@ -108,7 +108,7 @@ class Run(Generic[T]):
         """Send an event to the listener."""
         self._events.put_nowait(event)
 
-    async def deny_reason(
+    async def denial_reason(
         self, call: str, name: str, arguments: Mapping[str, JSON], spec: ToolSpec | None
     ) -> str | None:
         """Why a call is denied; None if it is allowed. Raises `LimitReached` above the limit of calls."""

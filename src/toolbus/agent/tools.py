@@ -55,7 +55,7 @@ MAX_INSTRUCTIONS = 2_000
 class RunCallbacks(Protocol):
     """The run that the calls belong to."""
 
-    async def deny_reason(
+    async def denial_reason(
         self, call: str, name: str, arguments: Mapping[str, JSON], spec: ToolSpec | None
     ) -> str | None:
         """Why the call is denied; None if it is allowed."""
@@ -175,7 +175,7 @@ class RunTools(AbstractToolset[Any]):
     ) -> Any:
         """Run the tool after approval, if needed; the model gets the errors."""
         spec = tool.tool.spec if isinstance(tool, BusTool) else None
-        denial = await self._callbacks.deny_reason(ctx.tool_call_id or "", name, tool_args, spec)
+        denial = await self._callbacks.denial_reason(ctx.tool_call_id or "", name, tool_args, spec)
         if denial is not None:
             if isinstance(tool, BusTool):
                 tool.tool.report_unsent("refused", "not approved")
