@@ -106,7 +106,7 @@ def test_options_may_be_nested_as_openai_nests_them() -> None:
 def test_an_option_that_google_would_refuse_is_left_out_and_reported() -> None:
     definition = converted(tool(CITY, options={"google": {"grounding": False}}), "google")
     assert "grounding" not in definition.value
-    what = "no field of a function declaration; left out"
+    what = "not a field of a function declaration; left out"
     assert Loss(path="/grounding", what=what, kind="lossless") in definition.losses
 
 

@@ -53,15 +53,15 @@ def _type(node: Node, note: Note, path: str) -> None:
     if "type" not in node or CHECKS["type"](node["type"]):
         return
     given = node.pop("type")
-    spelt = [str(name).lower() for name in (given if is_array(given) else [given])]
-    types = list(dict.fromkeys(_ALIASES.get(name, name) for name in spelt))
+    names = [str(name).lower() for name in (given if is_array(given) else [given])]
+    types = list(dict.fromkeys(_ALIASES.get(name, name) for name in names))
     if types and all(name in TYPES for name in types):
         node["type"] = types[0] if len(types) == 1 else types
-        note("lossless", f"{path}/type", f"`type` was {given!r}, read as {node['type']!r}")
-    elif spelt == ["any"]:
-        note("lossless", f"{path}/type", "`type` was 'any', which is no type: left out")
+        note("lossless", f"{path}/type", f"`type` was {given!r}, treated as {node['type']!r}")
+    elif names == ["any"]:
+        note("lossless", f"{path}/type", "`type` was 'any', which is not a type: left out")
     else:
-        note("widened", f"{path}/type", f"`type` was {given!r}, which is no type: left out")
+        note("widened", f"{path}/type", f"`type` was {given!r}, which is not a type: left out")
 
 
 def _exclusive_bounds(node: Node, note: Note, path: str) -> None:
@@ -84,7 +84,7 @@ def _tuples(node: Node, note: Note, path: str) -> None:
             node["items"] = rest
         note("lossless", f"{path}/items", "`items` as a list was rewritten as `prefixItems`")
     elif rest is not None:
-        note("lossless", f"{path}/additionalItems", "`additionalItems` without a list says nothing")
+        note("lossless", f"{path}/additionalItems", "`additionalItems` without a list has no effect")
     if node.get("items") is False:
         del node["items"]
         length = len(node.get("prefixItems", ()))
@@ -94,7 +94,7 @@ def _tuples(node: Node, note: Note, path: str) -> None:
 
 
 def _dependencies(node: Node, note: Note, path: str) -> None:
-    """Draft 7: one keyword for what are two now."""
+    """Draft 7: one keyword that has become two."""
     given = node.pop("dependencies", None)
     if given is None:
         return
@@ -106,7 +106,7 @@ def _dependencies(node: Node, note: Note, path: str) -> None:
 
 
 def _nullable(node: Node, note: Note, path: str) -> None:
-    """OpenAPI 3.0: null as a flag."""
+    """OpenAPI 3.0: `nullable: true` beside a type."""
     if "nullable" not in node:
         return
     types = node.get("type")
@@ -120,11 +120,11 @@ def _enum(node: Node, note: Note, path: str) -> None:
     values = node.get("enum")
     if is_array(values) and values and not CHECKS["enum"](values) and is_json(values):
         node["enum"] = list({json.dumps(value, sort_keys=True): value for value in values}.values())
-        note("lossless", f"{path}/enum", "`enum` named a value twice")
+        note("lossless", f"{path}/enum", "`enum` listed a value twice")
 
 
 def _required(node: Node, note: Note, path: str) -> None:
-    """Draft 3: `required: true` on the property itself; the object that holds it asks here."""
+    """Draft 3: `required: true` on the property; moved to the object."""
     own = node.get("required")
     if isinstance(own, bool):
         del node["required"]
@@ -132,7 +132,7 @@ def _required(node: Node, note: Note, path: str) -> None:
         names = [name for name in own if isinstance(name, str)]
         node["required"] = list(dict.fromkeys(names))
         kind = "lossless" if len(names) == len(own) else "widened"
-        note(kind, f"{path}/required", "`required` listed a name twice, or something that is none")
+        note(kind, f"{path}/required", "`required` listed a name twice, or something that is not a name")
     properties = node.get("properties")
     if not is_object(properties):
         return
@@ -144,7 +144,7 @@ def _required(node: Node, note: Note, path: str) -> None:
 
 
 def _counts(node: Node, note: Note, path: str) -> None:
-    """`2.0` is a whole number to JSON Schema, but not to every provider."""
+    """JSON Schema accepts `2.0` as an integer, but not every provider does."""
     for key in _COUNTED:
         value = node.get(key)
         if isinstance(value, float) and value.is_integer():
@@ -153,15 +153,15 @@ def _counts(node: Node, note: Note, path: str) -> None:
 
 
 def _patterns(node: Node, note: Note, path: str) -> None:
-    """A pattern that no one here can read is still worth telling the model."""
+    """Move a pattern that cannot be compiled to the description, where the model can read it."""
     pattern = node.get("pattern")
     if isinstance(pattern, str) and not is_pattern(pattern):
         del node["pattern"]
-        told = node.get("description")
+        text = node.get("description")
         node["description"] = (
-            f"{told} (pattern: {pattern})" if isinstance(told, str) else f"(pattern: {pattern})"
+            f"{text} (pattern: {pattern})" if isinstance(text, str) else f"(pattern: {pattern})"
         )
-        note("widened", f"{path}/pattern", "`pattern` cannot be read everywhere; in the description")
+        note("widened", f"{path}/pattern", "`pattern` is not portable; it is in the description")
 
 
 _REPAIRS: tuple[tuple[str, Callable[[Node, Note, str], None]], ...] = (
@@ -180,5 +180,5 @@ def same(a: JSON, b: JSON) -> bool:
     """Whether two keyword values are the same JSON."""
     try:
         return a is b or (type(a) is type(b) and (a == b if isinstance(a, str) else same_json(a, b)))
-    except RecursionError:  # nested too deep to compare; taken for two
+    except RecursionError:  # nested too deeply to compare; treated as different
         return False

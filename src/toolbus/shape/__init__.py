@@ -1,4 +1,4 @@
-"""Stage 4, what a model should see: pure functions from lists of tools to lists of tools."""
+"""Stage 4, shaping what a model sees: pure functions from lists of tools to lists of tools."""
 
 from toolbus.schema.node import declared
 from toolbus.shape.as_tools import (

@@ -1,41 +1,41 @@
-"""Resources and prompts as tools, for agents that know nothing else."""
+"""Resources and prompts as tools, for agents that only support tools."""
 
 from collections.abc import Iterable, Mapping
 
 from toolbus.core.records import JSON, OWN, Inventory, Origin, Prompt, ToolSpec
 
 SHOWN = 20
-"""How many addresses a description names."""
-_READS: dict[str, JSON] = {
+"""How many URIs a description lists."""
+_READ_ONLY: dict[str, JSON] = {
     "readOnlyHint": True,
     "destructiveHint": False,
     "idempotentHint": True,
 }
-# No server names a tool so.
+# No server gives a tool such a name.
 _PROMPT = "(prompt) "
-_URI: dict[str, JSON] = {"type": "string", "description": "The address of the resource."}
+_URI: dict[str, JSON] = {"type": "string", "description": "The URI of the resource."}
 
 LIST_RESOURCES = ToolSpec(
     name="list_resources",
     origin=Origin(OWN, "list_resources"),
     route="toolbus/list_resources",
     title="List resources",
-    description="Lists what can be read with read_resource: addresses, names and templates, by server.",
+    description="Lists the resources that read_resource can read: URIs, names and templates, by server.",
     input_schema={
         "type": "object",
         "properties": {
-            "server": {"type": "string", "description": "Only those of this server; all if left out."}
+            "server": {"type": "string", "description": "List only this server; all servers if omitted."}
         },
         "additionalProperties": False,
     },
-    annotations=_READS,
+    annotations=_READ_ONLY,
 )
 READ_RESOURCE = ToolSpec(
     name="read_resource",
     origin=Origin(OWN, "read_resource"),
     route="resources/read",
     title="Read a resource",
-    description="Reads a resource of a server; list_resources tells what there is.",
+    description="Reads a resource of a server; list_resources lists them.",
     input_schema={
         "type": "object",
         "properties": {
@@ -45,7 +45,7 @@ READ_RESOURCE = ToolSpec(
         "required": ["server", "uri"],
         "additionalProperties": False,
     },
-    annotations=_READS,
+    annotations=_READ_ONLY,
 )
 
 
@@ -57,17 +57,17 @@ def reading_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
             origin=Origin(alias, "(read resource)"),
             route="resources/read",
             title=f"Read a resource of {alias}",
-            description=f"Reads a resource of the server {alias!r}.{_offer(stock)}",
+            description=f"Reads a resource of the server {alias!r}.{_available(inventory)}",
             input_schema={
                 "type": "object",
                 "properties": {"uri": _URI},
                 "required": ["uri"],
                 "additionalProperties": False,
             },
-            annotations=_READS,
+            annotations=_READ_ONLY,
         )
-        for alias, stock in inventories.items()
-        if stock.resources or stock.templates
+        for alias, inventory in inventories.items()
+        if inventory.resources or inventory.templates
     ]
 
 
@@ -81,16 +81,16 @@ def prompt_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
             title=prompt.title,
             description=prompt.description or f"The prompt {prompt.name!r} of the server {alias!r}.",
             input_schema=_arguments(prompt),
-            annotations=_READS,
+            annotations=_READ_ONLY,
         )
-        for alias, stock in inventories.items()
-        # The first one of a name, as the server would take it.
-        for prompt in {prompt.name: prompt for prompt in reversed(stock.prompts)}.values()
+        for alias, inventory in inventories.items()
+        # The first one of each name, as the server would choose.
+        for prompt in {prompt.name: prompt for prompt in reversed(inventory.prompts)}.values()
     ]
 
 
 def prompt_of(spec: ToolSpec) -> str:
-    """The server's own name of the prompt that a tool gets."""
+    """The server's name of the prompt that a tool gets."""
     return spec.origin.tool.removeprefix(_PROMPT)
 
 
@@ -108,17 +108,17 @@ def _arguments(prompt: Prompt) -> dict[str, JSON]:
     }
 
 
-def _offer(stock: Inventory) -> str:
-    """What there is to read, as far as it fits into a description."""
-    fixed = [f"{item.uri} ({item.name})" for item in stock.resources]
-    patterns = [f"{item.uri_template} ({item.name})" for item in stock.templates]
+def _available(inventory: Inventory) -> str:
+    """The resources, as many as a description can list."""
+    fixed = [f"{item.uri} ({item.name})" for item in inventory.resources]
+    patterns = [f"{item.uri_template} ({item.name})" for item in inventory.templates]
     found = [*fixed, *patterns]
     more = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return f" It has {', '.join(found[:SHOWN])}{more}."
 
 
 def listing(inventories: Mapping[str, Inventory], servers: Iterable[str]) -> dict[str, JSON]:
-    """What `list_resources` gives."""
+    """The result of `list_resources`."""
     return {
         alias: {
             "resources": [

@@ -1,7 +1,7 @@
-"""A long result within its budget: what is left out is counted, and JSON stays JSON.
+"""Shorten a long result to its budget: a note says how much is left out, and JSON stays JSON.
 
-Text keeps its head and its tail. JSON keeps its structure: short values stay whole, the long ones share
-what is left. A note says how much is missing and how `read_result` reads it. Time is linear in the text.
+Text keeps its head and its tail. JSON keeps its structure: short values stay whole, long ones share the
+rest. The note also says how to read the rest with `read_result`. Time is linear in the text.
 """
 
 import json
@@ -15,12 +15,12 @@ from typing import TypeAlias, TypeGuard
 from toolbus.core.records import JSON, Audio, Budget, Image, Text, ToolResult
 
 MINIMUM = Budget.SMALLEST
-"""The smallest budget, in characters; a smaller one counts as this. The note alone takes half of it."""
+"""The smallest budget, in characters; smaller ones are raised to it. The note alone takes half of it."""
 
 _Blocks: TypeAlias = tuple[Text | Image | Audio, ...]
 _Container: TypeAlias = dict[str, JSON] | list[JSON]
 
-_BY_KIND = [  # bytes of a kind, and how many quarters of a token each weighs
+_WEIGHTS = [  # groups of bytes, and how many quarters of a token each byte counts
     (bytes(code for code in range(128) if not (chr(code).isalpha() or chr(code) in " \n")), 2),
     (bytes([*b" \n", *(code for code in range(128) if chr(code).isalpha())]), 1),
     (bytes(range(0xC2, 0xE0)), 2),
@@ -33,24 +33,24 @@ _DEPTH = 50
 
 
 def estimated_tokens(text: str) -> int:
-    """About how many tokens a model counts in the text.
+    """About how many tokens the text has for a model.
 
     A quarter for a letter or blank, a half for a digit or sign; of other scripts a half (Cyrillic, Arabic)
     or one (Chinese, Hindi) for a letter, two for an emoji. For English, code, JSON and logs that is 0.8 to
-    1.2 times what the tokenizers cl100k, o200k and that of Claude 2 count; for other scripts half to twice,
-    and up to three times what the newest need for Hindi.
+    1.2 times the count of the tokenizers cl100k, o200k and that of Claude 2; for other scripts half to
+    twice, and for Hindi up to three times that of the newest ones.
     """
     data = text.encode("utf-8", "surrogatepass")
-    return -(-sum((len(data) - len(data.translate(None, kind))) * weight for kind, weight in _BY_KIND) // 4)
+    return -(-sum((len(data) - len(data.translate(None, kind))) * weight for kind, weight in _WEIGHTS) // 4)
 
 
 def allowed(budget: Budget, text: str) -> int | None:
-    """To how many characters this text has to be cut to satisfy the budget; None when it may stay whole."""
+    """The number of characters to which the text must be shortened; None if it is within the budget."""
     limits: list[int] = []
     if budget.characters is not None and len(text) > budget.characters:
         limits.append(budget.characters)
     tokens = budget.tokens
-    # No character weighs less than a quarter: longer text need not be counted.
+    # No character counts less than a quarter: longer text need not be counted.
     if tokens is not None and (len(text) > 4 * tokens or estimated_tokens(text) > tokens):
         most = min(len(text), 4 * tokens)
         counts = range(most + 1)
@@ -59,9 +59,9 @@ def allowed(budget: Budget, text: str) -> int | None:
 
 
 def fitted(text: str, characters: int, kept_as: str | None, *, start: int = 0) -> str:
-    """The text in at most so many characters; the same object when it fits.
+    """The text in at most that many characters; the same object if it fits.
 
-    `kept_as` is the id under which `read_result` finds the whole, `start` where in that this text begins.
+    `kept_as` is the id under which `read_result` finds the full text, `start` the offset of this text in it.
     """
     characters = max(characters, MINIMUM)
     if len(text) <= characters:
@@ -70,7 +70,7 @@ def fitted(text: str, characters: int, kept_as: str | None, *, start: int = 0) -
     if value is None:
         return _head_and_tail(text, characters, kept_as, start)
     if _size(value, characters) <= characters:
-        return _compact(value)  # only the layout was too long
+        return _compact(value)  # only the whitespace was too much
     return _noted_json(text, value, characters, kept_as, start)
 
 
@@ -86,7 +86,7 @@ def fitted_blocks(blocks: _Blocks, budget: Budget, kept_as: str | None) -> _Bloc
         text = ToolResult(content=fitting).text
         if limit <= MINIMUM or budget.tokens is None or allowed(budget, text) is None:
             break
-        # What was kept of JSON is denser than its ends were.
+        # Shortened JSON has more tokens per character than its ends had.
         limit = max(MINIMUM, min(limit * 9 // 10, limit * budget.tokens // estimated_tokens(text)))
     return fitting
 
@@ -121,7 +121,7 @@ def _divided(blocks: _Blocks, limit: int, kept_as: str | None) -> _Blocks:
 
 
 def _shares(needs: Sequence[int], room: int) -> list[int]:
-    """What each gets of the room: the small ones all they need, the others equal parts of the rest."""
+    """How much of the room each one gets: small ones all they need, the others equal parts of the rest."""
     shares = [0] * len(needs)
     for rank, index in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
         shares[index] = min(needs[index], room // (len(needs) - rank))
@@ -149,14 +149,14 @@ def _head_and_tail(text: str, characters: int, kept_as: str | None, start: int) 
 
 
 def _marker(missing: int, lines: int, kept_as: str | None, offset: int) -> str:
-    said = f"{missing:,} characters" + (f" ({lines:,} lines)" if lines > 1 else "")
+    amount = f"{missing:,} characters" + (f" ({lines:,} lines)" if lines > 1 else "")
     way = f'; read_result(id="{kept_as}", offset={offset}) reads on' if kept_as else ""
-    return f"[... {said} left out{way} ...]"
+    return f"[... {amount} left out{way} ...]"
 
 
 def _between(text: str, at: int, step: int) -> int:
-    """The next place, going by `step`, that is inside no sign of several characters and no fence of code."""
-    for _ in range(64):  # a pile of accents has no end
+    """The next position, going by `step`, outside any multi-character symbol or code fence."""
+    for _ in range(64):  # accents can be stacked without end
         if not (0 < at < len(text) and _is_joined(text[at - 1], text[at])):
             break
         at += step
@@ -189,7 +189,7 @@ def _parsed(text: str) -> JSON:
 
 
 def _number(literal: str) -> float | str:
-    """The number, or its literal where there is no such float: "Infinity" is no JSON."""
+    """The number, or its literal if a float cannot hold it: "Infinity" is not JSON."""
     number = float(literal)
     return number if math.isfinite(number) else literal
 
@@ -199,7 +199,7 @@ def _compact(value: JSON) -> str:
 
 
 def _size(value: JSON, cap: int, depth: int = 0) -> int:
-    """The length as compact JSON; beyond the cap it is only known to be longer."""
+    """The length as compact JSON; above the cap, only some number above it."""
     if isinstance(value, str):
         return len(value) + 2 if len(value) > cap else len(_compact(value))
     if not _is_container(value):
@@ -239,7 +239,7 @@ def _noted_json(text: str, value: JSON, characters: int, kept_as: str | None, st
 
 
 def _cut(value: JSON, room: int, depth: int) -> str:
-    """The value as JSON of at most so many characters, which are at least five."""
+    """The value as JSON of at most that many characters (at least five)."""
     if _size(value, room, depth) <= room:
         return _compact(value)
     if isinstance(value, str):
@@ -280,14 +280,14 @@ def _cut_container(value: _Container, room: int, depth: int) -> str:
 
 
 def _more(value: _Container, shown: int) -> str:
-    """The member that stands for those that are not shown."""
+    """The entry that replaces those that are not shown."""
     count = f"{len(value) - shown:,}"
     return f'"... {count} more keys":"left out"' if isinstance(value, dict) else f'"... {count} more items"'
 
 
 def _first_children(value: _Container, room: int, note: int, depth: int) -> list[tuple[str, JSON, int]]:
-    """Label, value and size of the first children that can be shown in a sensible length, and a note."""
-    # A key says much in a few characters; half an item of a list says little.
+    """Label, value and size of the first children that can be shown at a useful length, with a note."""
+    # A key is useful in a few characters; half a list item is not.
     least = max(40, room // 400) if isinstance(value, dict) else max(min(200, room // 3), room // 40)
     kept: list[tuple[str, JSON, int]] = []
     used = total = 0
@@ -300,7 +300,7 @@ def _first_children(value: _Container, room: int, note: int, depth: int) -> list
         if used > room:
             break
         total += min(size, cap)
-        if total > 2 * room:  # then none will get half the cap: no need to measure the others further
+        if total > 2 * room:  # then none gets half the cap: no need to measure the others further
             cap //= 2
             total = sum(min(size, cap) for _, _, size in kept)
     else:

@@ -1,4 +1,4 @@
-"""Take out of a tool's texts what a person does not see but a model does."""
+"""Remove characters from a tool's texts that a user cannot see but a model can."""
 
 from dataclasses import replace
 from typing import Any
@@ -9,7 +9,7 @@ from toolbus.shape.pipeline import Shaper
 
 
 def cleaned_texts() -> Shaper:
-    """A shaper that cleans descriptions and titles, those in the schemas too."""
+    """A shaper that cleans descriptions and titles, including those in schemas."""
 
     def clean(tools: list[ToolSpec]) -> list[ToolSpec]:
         return [_cleaned(tool) for tool in tools]

@@ -1,13 +1,13 @@
 """Give every tool a name that is legal, unique, and the same on every run.
 
-Legal is what every provider takes: 1 to 64 characters of `[A-Za-z0-9_-]`. The name is never
-parsed: a call follows the tool's origin.
+A legal name is one that every provider accepts: 1 to 64 characters of `[A-Za-z0-9_-]`. Names are never
+parsed: a call uses the tool's origin.
 
-Which servers happen to be up must not change a name, or prompts that quote it would break. So a
-clash between servers is settled from the config alone: a name belongs to the server with the
-longest prefix that fits it (`google_drive_search` to `google_drive`, not to `google`), and a tool
-of any other server that spells it takes a digest of its origin. A name that a shaper gave is taken
-to the letter, before all others. The bus's own tools keep their names: no tool of a server gets one.
+A name must not depend on which servers are up, or prompts that quote it would break. So conflicts
+between servers are resolved from the config alone: a name belongs to the server with the longest
+matching prefix (`google_drive_search` to `google_drive`, not to `google`), and a tool of any other
+server with that name gets a digest of its origin. A name set by a shaper is used as it is, before all
+others. The bus's own tools keep their names: no server's tool gets one of them.
 """
 
 import re
@@ -18,7 +18,7 @@ from toolbus.core.records import OWN, Origin, ToolSpec
 from toolbus.shape.pipeline import Shaper
 
 LONGEST = 64
-# ResultStore free from the start: it joins the catalog late, and no other tool is to be renamed by that.
+# Reserved from the start: it joins the catalog late, and must not rename another tool then.
 _ALWAYS_RESERVED = frozenset({"read_result"})
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
@@ -27,16 +27,16 @@ def named(template: str, prefixes: Mapping[str, str | None], reserved: Collectio
     """A shaper that names tools after `template`: "auto", or a text with `{server}` and `{tool}`.
 
     `prefixes` holds every server of the config in its order, with the prefix to use instead of the
-    alias, if it has one. An empty prefix gives the server's own names. `reserved` are names of the bus's
-    own tools.
+    alias, if there is one. With an empty prefix, tools keep the server's names. `reserved` are the names of
+    the bus's own tools.
     """
     words = {alias: _legal(alias if prefix is None else prefix) for alias, prefix in prefixes.items()}
-    spaces = {alias: _space(template, word) for alias, word in words.items()}
-    known = set(spaces.values())
-    lengths = sorted({len(space) for space in known}, reverse=True)
+    starts = {alias: _prefix_of(template, word) for alias, word in words.items()}
+    known = set(starts.values())
+    lengths = sorted({len(start) for start in known}, reverse=True)
     order = {alias: place for place, alias in enumerate(words)}
-    # Aliases that become one when they are made legal: the first keeps the names. Two servers that are
-    # given one prefix on purpose share its names, as those of a template without `{server}` do.
+    # Of aliases that are the same once they are legal, the first keeps the names. Servers that share a
+    # configured prefix share its names, as with a template without `{server}`.
     first: dict[str, str] = {}
     for alias, prefix in prefixes.items():
         if prefix is None and (template == "auto" or "{server}" in template):
@@ -49,19 +49,23 @@ def named(template: str, prefixes: Mapping[str, str | None], reserved: Collectio
             if tool.origin in names:
                 continue
             server, own = tool.origin.server, tool.origin.tool
-            given = tool.name != own
-            name = _legal(tool.name) or "_" if given else _wanted(template, words[server], tool.origin)
+            is_renamed = tool.name != own
+            name = (
+                _legal(tool.name) or "_"
+                if is_renamed
+                else _template_name(template, words[server], tool.origin)
+            )
             owner = next((name[:length] for length in lengths if name[:length] in known), "")
-            twin = prefixes[server] is None and first.get(words[server], server) != server
-            stranger = not given and (twin or len(spaces[server]) < len(owner))
-            # The rightful owner of a name first; then tools that had it already; then by the order
-            # of the config and the name, never by the order of arrival.
+            is_duplicate = prefixes[server] is None and first.get(words[server], server) != server
+            is_foreign = not is_renamed and (is_duplicate or len(starts[server]) < len(owner))
+            # The owner of a name comes first; then tools that already had it; then config order and
+            # name, never order of arrival.
             claims.append(
-                (not given, stranger, _legal(own) != own, name != own, order[server], own, name, tool)
+                (not is_renamed, is_foreign, _legal(own) != own, name != own, order[server], own, name, tool)
             )
         taken = {*_ALWAYS_RESERVED, *reserved, *names.values()}
-        for _, stranger, *_, wanted, tool in sorted(claims, key=lambda claim: claim[:6]):
-            name = _fitted(wanted, tool.origin, distinct=stranger)
+        for _, is_foreign, *_, preferred, tool in sorted(claims, key=lambda claim: claim[:6]):
+            name = _fitted(preferred, tool.origin, distinct=is_foreign)
             while name in taken:
                 name = _fitted(name, tool.origin, distinct=True)
             taken.add(name)
@@ -72,7 +76,7 @@ def named(template: str, prefixes: Mapping[str, str | None], reserved: Collectio
 
 
 def prefixed(prefix: str) -> Shaper:
-    """A shaper that names tools, which may have been named before, `{prefix}_{tool}`."""
+    """A shaper that renames tools to `{prefix}_{tool}`."""
     start = f"{prefix}_" if prefix else ""
 
     def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
@@ -85,15 +89,15 @@ def prefixed(prefix: str) -> Shaper:
 
 
 def _own_name(tool: ToolSpec) -> str:
-    """The server's name of the tool, or the one that a shaper gave it."""
+    """The server's name of the tool, or the one set by a shaper."""
     given = any("name" in change.fields for change in tool.history)
     return tool.name if given else tool.origin.tool
 
 
 def may_name(template: str, prefixes: Mapping[str, str | None], server: str, name: str) -> bool:
-    """Whether a tool of that server might be called so; for servers that are not listed yet."""
+    """Whether a tool of that server could get that name; for servers that have not been listed yet."""
     prefix = prefixes[server]
-    return name.startswith(_space(template, _legal(server if prefix is None else prefix)))
+    return name.startswith(_prefix_of(template, _legal(server if prefix is None else prefix)))
 
 
 def _legal(text: str) -> str:
@@ -101,20 +105,20 @@ def _legal(text: str) -> str:
 
 
 def spelt(template: str, word: str, tool: str) -> str:
-    """The name that the template alone gives, legal or not; `word` stands for the server."""
+    """The name according to the template, legal or not; `word` stands for the server."""
     if template == "auto":
         prefix = f"{word}_" if word else ""
-        # git's `git_log` says whose it is already.
+        # git's `git_log` already names its server.
         return tool if tool.startswith(prefix) else prefix + tool
     return template.replace("{server}", word).replace("{tool}", tool)
 
 
-def _wanted(template: str, word: str, origin: Origin) -> str:
+def _template_name(template: str, word: str, origin: Origin) -> str:
     return _legal(spelt(template, word, origin.tool)) or "_"
 
 
-def _space(template: str, word: str) -> str:
-    """What every name of a server begins with."""
+def _prefix_of(template: str, word: str) -> str:
+    """The prefix of all names of a server."""
     if template == "auto":
         return f"{word}_" if word else ""
     return _legal(template.split("{tool}")[0].replace("{server}", word))

@@ -1,16 +1,16 @@
-"""Change what a model sees of a tool, and map its calls back to what the server takes.
+"""Change how a model sees a tool, and map its calls back to the server's arguments.
 
-A rule is a plain mapping, as it stands in a config:
+A rule is a plain mapping, as in a config:
 
-    name          what the tool is called, to the letter
-    description   in place of the server's
+    name          the exact name of the tool
+    description   replaces the server's
     append        added to the description
     arguments     by the server's name: {name, description, default, value, hide}
-    schema        in place of the server's input schema, before `arguments` apply
+    schema        replaces the server's input schema, before `arguments` apply
     options       for providers: {openai: {strict: true}}
 
-An argument with a `value` is always sent with it, and the model does not see it; one with a `default`
-is optional; `hide` takes an optional one out of sight.
+An argument with a `value` is always sent with it and hidden from the model; one with a `default` is
+optional; `hide` hides an optional one.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ Rule = Mapping[str, JSON]
 
 
 def overridden(rules: Mapping[str, Rule]) -> Shaper:
-    """A shaper that applies each rule to the tools that its glob on `server/tool` fits, in order."""
+    """A shaper that applies each rule to the tools that match its glob on `server/tool`, in order."""
 
     def override(tools: list[ToolSpec]) -> list[ToolSpec]:
         if not rules:
@@ -37,7 +37,7 @@ def overridden(rules: Mapping[str, Rule]) -> Shaper:
 
 
 def marked(servers: Mapping[str, bool]) -> Shaper:
-    """A shaper that says in the description of each tool of these servers whose it is: `[MCP: alias]`."""
+    """A shaper that puts `[MCP: alias]` before the description of each tool of these servers."""
 
     def mark(tools: list[ToolSpec]) -> list[ToolSpec]:
         return [
@@ -62,8 +62,8 @@ def _applied(tool: ToolSpec, rule: Rule) -> ToolSpec:
     if "name" in rule:
         changes["name"] = rule["name"]
     if "description" in rule or "append" in rule:
-        said = rule.get("description", tool.description)
-        changes["description"] = " ".join(filter(None, [said, rule.get("append")]))
+        text = rule.get("description", tool.description)
+        changes["description"] = " ".join(filter(None, [text, rule.get("append")]))
     if "options" in rule:
         changes["options"] = {
             **tool.options,
@@ -82,7 +82,7 @@ def _applied(tool: ToolSpec, rule: Rule) -> ToolSpec:
 
 
 def _with_arguments(schema: JSONObject, rules: Mapping[str, Rule]) -> tuple[JSONObject, ArgumentMap]:
-    """The schema that the model sees, and the way back."""
+    """The schema for the model, and the mapping back to the server's."""
     seen: dict[str, JSON] = {}
     required: list[str] = []
     properties, wanted = declared(schema)
@@ -90,17 +90,17 @@ def _with_arguments(schema: JSONObject, rules: Mapping[str, Rule]) -> tuple[JSON
     names: dict[str, str] = {}
     for own, value in properties.items():
         rule = rules.get(own, {})
-        # A required one that nobody fills in stays in sight, or no call could succeed.
+        # A required one without a value stays visible, or no call could succeed.
         if "value" in rule or (rule.get("hide") and ("default" in rule or own not in wanted)):
             hidden.add(own)
             continue
         name = rule.get("name", own)
         if name != own and (name in seen or name in properties):
-            name = own  # taken: two arguments cannot share it
-        said = {key: rule[key] for key in ("description", "default") if key in rule}
-        # `true` is a schema too: anything goes.
+            name = own  # already used: two arguments cannot share it
+        added = {key: rule[key] for key in ("description", "default") if key in rule}
+        # `true` is a schema too.
         names[own] = name
-        seen[name] = {**(value if isinstance(value, Mapping) else {}), **said} if said else value
+        seen[name] = {**(value if isinstance(value, Mapping) else {}), **added} if added else value
         if own in wanted and "default" not in rule:
             required.append(name)
     changed = {key: value for key, value in schema.items() if key != "required"} | {"properties": seen}

@@ -1,6 +1,6 @@
 """The pipeline: shapers applied in order, each a pure function from tools to tools.
 
-Every tool that comes out can tell what was done to it: nobody has to keep a record but the pipeline.
+It records in each tool's history what each shaper changed.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,10 +18,10 @@ LeaveOut: TypeAlias = Callable[[ToolSpec, str], None]
 """Called with a tool for which a shaper raises, and the reason."""
 
 NAMING = "named"
-"""The shaper that comes last."""
+"""The last shaper."""
 _KEPT = ("origin", "via", "history", "server_schema", "definitions")
-_TOLD = tuple(field.name for field in fields(ToolSpec) if field.name not in _KEPT)
-_KINDS: Mapping[str, type | tuple[type, ...]] = {
+_RECORDED = tuple(field.name for field in fields(ToolSpec) if field.name not in _KEPT)
+_FIELD_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "name": str,
     "description": str,
     "title": (str, NoneType),
@@ -31,22 +31,22 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
     "options": dict,
     "meta": dict,
 }
-"""What a shaper may put into a field."""
+"""The types that a shaper may set a field to."""
 
 
 def shaped(
     tools: Iterable[ToolSpec], shapers: Iterable[Shaper], leave_out: LeaveOut | None = None
 ) -> list[ToolSpec]:
-    """The tools after every shaper, in order; `ShaperFailed` names the one that is broken.
+    """The tools after all shapers, in order; `ShaperFailed` names a broken one.
 
-    With `leave_out`, a tool for which a shaper raises, or returns what is not a tool, goes alone and is
-    reported there. A shaper that fails for every tool, or for the rest as well, is broken.
+    With `leave_out`, only a tool for which a shaper raises, or does not return a tool, is left out, and
+    reported there. A shaper that fails for every tool, or for the remaining ones as well, is broken.
     """
     result = list(tools)
     for shaper in shapers:
         try:
             result = _applied(shaper, result)
-        except Exception as error:  # a user's function: the error is to name it
+        except Exception as error:  # a user's function; the error names it
             if leave_out is None:
                 raise ShaperFailed(name_of(shaper), error) from error
             result = _isolated(shaper, result, error, leave_out)
@@ -56,12 +56,12 @@ def shaped(
 def _applied(shaper: Shaper, tools: list[ToolSpec]) -> list[ToolSpec]:
     name = name_of(shaper)
     fresh = list(shaper(tools))
-    # Every tool is named in the end: not worth an entry in its history.
-    return fresh if name == NAMING and _is_ours(shaper) else _all_told(fresh, tools, name)
+    # Every tool is named in the end, so its history does not mention it.
+    return fresh if name == NAMING and _is_ours(shaper) else _all_recorded(fresh, tools, name)
 
 
 def _isolated(shaper: Shaper, tools: list[ToolSpec], error: Exception, leave_out: LeaveOut) -> list[ToolSpec]:
-    """What a shaper that raised makes of the tools for which it does not raise alone."""
+    """The result of a shaper that raised, for the tools that it can handle one by one."""
     name = name_of(shaper)
     faults: dict[int, Exception] = {}
     for tool in tools:
@@ -83,7 +83,7 @@ def _isolated(shaper: Shaper, tools: list[ToolSpec], error: Exception, leave_out
 
 
 def each(change: Callable[[ToolSpec], ToolSpec | None]) -> Shaper:
-    """A shaper out of a function for one tool, which may return None to leave the tool out."""
+    """A shaper from a function for one tool, which may return None to leave the tool out."""
 
     def shaper(tools: list[ToolSpec]) -> list[ToolSpec]:
         return [changed for tool in tools if (changed := change(tool)) is not None]
@@ -94,7 +94,7 @@ def each(change: Callable[[ToolSpec], ToolSpec | None]) -> Shaper:
 
 
 def name_of(shaper: Shaper) -> str:
-    """What a shaper is called: by its function, and one of ours by the function that made it."""
+    """The name of a shaper: that of its function, or for our own that of the function that made it."""
     name: str = getattr(shaper, "__qualname__", repr(shaper))
     return name.partition(".<locals>")[0] if _is_ours(shaper) else name
 
@@ -103,32 +103,32 @@ def _is_ours(shaper: Shaper) -> bool:
     return getattr(shaper, "__module__", "").startswith("toolbus.shape.")
 
 
-def _all_told(tools: list[ToolSpec], before: list[ToolSpec], shaper: str) -> list[ToolSpec]:
+def _all_recorded(tools: list[ToolSpec], before: list[ToolSpec], shaper: str) -> list[ToolSpec]:
     known = set(map(id, before))
     if all(id(tool) in known for tool in tools):
         return tools
     old = {tool.origin: tool for tool in before}
-    return [tool if id(tool) in known else _told(tool, old, shaper) for tool in tools]
+    return [tool if id(tool) in known else _recorded(tool, old, shaper) for tool in tools]
 
 
-def _told(tool: ToolSpec, old: Mapping[Origin, ToolSpec], shaper: str) -> ToolSpec:
-    if not isinstance(tool, ToolSpec):  # pyright: ignore[reportUnnecessaryIsInstance]  # users return what they like
+def _recorded(tool: ToolSpec, old: Mapping[Origin, ToolSpec], shaper: str) -> ToolSpec:
+    if not isinstance(tool, ToolSpec):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may return anything
         raise TypeError(f"it returned {type(tool).__name__}, not a tool")
     if not isinstance(tool.origin, Origin):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
         raise TypeError(f"it returned a tool whose origin is {type(tool.origin).__name__}")
     before = old.get(tool.origin)
-    for name, kind in _KINDS.items():
+    for name, kind in _FIELD_TYPES.items():
         if before is None or getattr(tool, name) is not getattr(before, name):
             _check(tool, name, kind)
-    changed = tuple(name for name in _TOLD if before is None or _differ(tool, before, name))
+    changed = tuple(name for name in _RECORDED if before is None or _differ(tool, before, name))
     if not changed or before is None:
         return (
             tool.under(tool.name, *tool.history, Change(shaper=shaper, fields=changed)) if changed else tool
         )
-    told = tool.under(tool.name, *before.history, Change(shaper=shaper, fields=changed))
+    recorded = tool.under(tool.name, *before.history, Change(shaper=shaper, fields=changed))
     if "input_schema" not in changed or before.server_schema is not None:
-        return told
-    return replace(told, server_schema=before.input_schema)
+        return recorded
+    return replace(recorded, server_schema=before.input_schema)
 
 
 def _check(tool: ToolSpec, name: str, kind: type | tuple[type, ...]) -> None:

@@ -1,7 +1,7 @@
-"""What of a result a model gets: text always, pictures and sound where it takes them, base64 never.
+"""Render a result for a model: text always, images and audio if it supports them, base64 never.
 
-What cannot be given is described in one line, `[image: image/png, 4.2 kB]`, so that the model knows that
-it is there. The raw result is the `ToolResult` itself.
+Anything else becomes one line of description, `[image: image/png, 4.2 kB]`, so the model knows about it.
+The raw result is the `ToolResult` itself.
 """
 
 import json
@@ -14,28 +14,28 @@ from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLi
 
 Shown: TypeAlias = Text | Image | Audio
 Structured: TypeAlias = Literal["auto", "always", "never"]
-"""When structured content is given: only without text, always (then not twice), or never."""
+"""When to include structured content: only if there is no text, always (without repeating it), or never."""
 
-# The text may be JSON, and stays it: what is replaced holds no quote and never a part of an escape.
+# JSON must stay JSON: a replaced part contains no quote and no part of an escape.
 _ESCAPED = r"(?:\\u[0-9A-Fa-f]{4}|\\.)"
 _DATA_URI = re.compile(
     r"data:(?P<type>(?:application|audio|font|image|model|multipart|text|video)\\?/[A-Za-z0-9.+_-]{1,80})?"
     r"(?:;[A-Za-z0-9.+_-]{1,40}=[A-Za-z0-9.+_%-]{0,200}){0,8}"
     r"(?:;base64,(?P<base64>(?:[A-Za-z0-9+/=_%-]|\\/)*+)|,(?P<plain>[A-Za-z0-9+/=_%.~!$&*:@?#;,-]*+))"
 )
-# A run begins where none was before, so that each character is looked at once. Wrapped lines count from 64
-# on: a key or a certificate is shorter.
+# A run starts where no other one did, so that each character is read once. Wrapped text needs 64 lines: a
+# key or a certificate is shorter.
 _BASE64 = re.compile(
     rf"(?:(?<![\\A-Za-z0-9+/_-])|(?<!\\)(?P<escapes>{_ESCAPED}{{1,8}}+))"
     r"(?P<run>[A-Za-z0-9+/_-]{1000,}+={0,2}"
     r"|(?:[A-Za-z0-9+/]{60,100}(?:\r?\n|(?:\\r)?\\n)){64,}+[A-Za-z0-9+/]*+={0,2})"
 )
-# Every run of 1,000 covers a block of 500 that begins at a multiple of 500: other text costs nearly nothing.
+# Every run of 1,000 covers a block of 500 that starts at a multiple of 500: other text is cheap to rule out.
 _STRIDE = 500
 _BLOCK = re.compile(r"[A-Za-z0-9+/_\\\r\n-]{500}")
-# A row of dashes, a genome or a hex dump is no base64; hardly any blob lacks one of these.
+# A row of dashes, a genome or a hex dump is not base64; nearly every blob has one of each of these.
 _KINDS = [re.compile("[A-Z]"), re.compile("[a-z]"), re.compile("[0-9]")]
-_BEGINNINGS = {
+_FILE_STARTS = {
     "iVBORw0KGg": "image/png",
     "/9j/": "image/jpeg",
     "R0lGOD": "image/gif",
@@ -44,12 +44,12 @@ _BEGINNINGS = {
     "UEsDB": "application/zip",
     "H4sI": "application/gzip",
 }
-# What begins as a file does is known by that, however short it is.
+# The start of a known file format is enough, however short the rest is.
 _LINE_END = r"(?:\r?\n|(?:\\r)?\\n)"
 _FILE = re.compile(
-    rf"(?<![\\A-Za-z0-9+/_-])(?P<escapes>)(?P<run>(?:{'|'.join(map(re.escape, _BEGINNINGS))})"
+    rf"(?<![\\A-Za-z0-9+/_-])(?P<escapes>)(?P<run>(?:{'|'.join(map(re.escape, _FILE_STARTS))})"
     r"(?:[A-Za-z0-9+/_-]|\\/){56,}+={0,2}"
-    # Wrapped: lines of one length, and a last one that no word would be.
+    # Wrapped: lines of one length, and a last one that cannot be a word.
     rf"(?:{_LINE_END}[A-Za-z0-9+/]{{60,100}}+)*+(?:{_LINE_END}(?:[A-Za-z0-9+/]{{24,99}}+|[A-Za-z0-9+/]{{1,23}}+=)={{0,2}})?+)"
 )
 
@@ -57,15 +57,15 @@ _FILE = re.compile(
 def rendered(
     result: ToolResult, *, images: bool = False, audio: bool = False, structured: Structured = "auto"
 ) -> tuple[Shown, ...]:
-    """The blocks for a model, in the order of the result; structured content comes last, as compact JSON."""
+    """The blocks for a model, in order; structured content comes last, as compact JSON."""
     if structured == "always":
         result = once(result)
-    with_structured = _gives_structured(result, structured)
-    # Blank text is left out: it says nothing, and some providers refuse a message that has it.
+    with_structured = _includes_structured(result, structured)
+    # Blank text is left out: it is useless, and some providers reject a message that has it.
     shown = [
         part
         for block in result.content
-        for part in _given(block, images=images, audio=audio)
+        for part in _rendered_block(block, images=images, audio=audio)
         if not isinstance(part, Text) or part.text.strip()
     ]
     if with_structured:
@@ -76,34 +76,34 @@ def rendered(
 
 
 def rendered_text(result: ToolResult, *, structured: Structured = "auto") -> str:
-    """Everything as one text, for a model that takes nothing else."""
+    """Everything as one text, for a model that supports nothing else."""
     return ToolResult(content=rendered(result, structured=structured)).text
 
 
 def once(result: ToolResult) -> ToolResult:
-    """The result without what it says a second time; most servers send structured content as text, too.
+    """The result without duplicates; most servers send structured content as text, too.
 
-    Text that is the structured content as JSON goes; structured content that is only the text in a wrapper,
-    `{"result": ...}`, goes. The very same object if nothing is said twice.
+    Removes text that is the structured content as JSON, and structured content that only wraps the text,
+    `{"result": ...}`. The same object if there is no duplicate.
     """
     if result.structured is None:
         return result
-    said = [_read(block.text) for block in result.content if isinstance(block, Text)]
+    texts = [_parsed(block.text) for block in result.content if isinstance(block, Text)]
     match result.structured:
-        case {"result": value, **rest} if not rest and (said == [value] or (said and said == value)):
+        case {"result": value, **rest} if not rest and (texts == [value] or (texts and texts == value)):
             return replace(result, structured=None)
         case _:
             pass
     content = tuple(
         block
         for block in result.content
-        if not isinstance(block, Text) or _read(block.text) != result.structured
+        if not isinstance(block, Text) or _parsed(block.text) != result.structured
     )
     return result if len(content) == len(result.content) else replace(result, content=content)
 
 
-def _read(text: str) -> JSON:
-    """What a text says: JSON, or itself."""
+def _parsed(text: str) -> JSON:
+    """The text parsed as JSON, or as it is."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -111,7 +111,7 @@ def _read(text: str) -> JSON:
 
 
 def described_text(result: ToolResult) -> ToolResult:
-    """The result with base64 in its texts described; the very same object if there is none."""
+    """The result with base64 in its texts replaced by descriptions; the same object if there is none."""
     content = tuple(_described_block(block) for block in result.content)
     same = all(a is b for a, b in zip(content, result.content, strict=True))
     return result if same else replace(result, content=content)
@@ -125,17 +125,17 @@ def _described_block(block: Block) -> Block:
 
 
 def without_base64(text: str) -> str:
-    """The text with `data:` addresses and base64 described; the same object where there is none."""
+    """The text with `data:` URIs and base64 replaced by descriptions; the same object if there is none."""
     shown = _DATA_URI.sub(_described_uri, text) if "data:" in text else text
     if any(_BLOCK.match(shown, at) for at in range(0, len(shown), _STRIDE)):
         shown = _BASE64.sub(_described_run, shown)
-    if any(start in shown for start in _BEGINNINGS):
+    if any(start in shown for start in _FILE_STARTS):
         shown = _FILE.sub(_described_run, shown)
     return text if shown == text else shown
 
 
 def size(count: float) -> str:
-    """A number of bytes for people: `812 B`, `4.2 kB`."""
+    """A number of bytes for humans: `812 B`, `4.2 kB`."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
@@ -143,7 +143,7 @@ def size(count: float) -> str:
     return f"{count:.1f} GB"
 
 
-def _given(block: Block, *, images: bool, audio: bool) -> Iterator[Shown]:
+def _rendered_block(block: Block, *, images: bool, audio: bool) -> Iterator[Shown]:
     match block:
         case Text():
             text = without_base64(block.text)
@@ -176,12 +176,12 @@ def _embedded(block: Embedded, *, images: bool, audio: bool) -> Iterator[Shown]:
 
 
 def _line(kind: str, *facts: str | None) -> Text:
-    """One line, whatever line breaks a server put into a name."""
-    said = ", ".join(" ".join(fact.split()) for fact in facts if fact and not fact.isspace())
-    return Text(text=without_base64(f"[{kind}: {said}]"))
+    """One line, without any line breaks that a server put into a name."""
+    text = ", ".join(" ".join(fact.split()) for fact in facts if fact and not fact.isspace())
+    return Text(text=without_base64(f"[{kind}: {text}]"))
 
 
-def _gives_structured(result: ToolResult, structured: Structured) -> bool:
+def _includes_structured(result: ToolResult, structured: Structured) -> bool:
     if result.structured is None or structured == "never":
         return False
     return structured == "always" or not any(
@@ -196,7 +196,7 @@ def _compact(value: JSON) -> str:
 
 def _described_uri(found: re.Match[str]) -> str:
     kind, encoded = found["type"], found["base64"]
-    # "metadata:text/x,y" is no address; with base64 in it there is no doubt.
+    # "metadata:text/x,y" is not a URI; with base64 in it there is no doubt.
     if encoded is None and (kind is None or found.string[found.start() - 1 : found.start()].isalnum()):
         return found[0]
     count = len(found["plain"]) if encoded is None else _decoded(encoded)
@@ -207,11 +207,11 @@ def _described_run(found: re.Match[str]) -> str:
     run = found["run"]
     if not all(kind.search(run) for kind in _KINDS):
         return found[0]
-    kind = next((f"{known}, " for start, known in _BEGINNINGS.items() if run.startswith(start)), "")
+    kind = next((f"{known}, " for start, known in _FILE_STARTS.items() if run.startswith(start)), "")
     return f"{found['escapes'] or ''}[base64: {kind}{size(_decoded(run))}]"
 
 
 def _decoded(base64: str) -> int:
-    """About how many bytes it stands for."""
+    """About how many bytes the base64 encodes."""
     breaks = base64.count("\n") + 2 * base64.count("\\n")
     return (len(base64.rstrip("=")) - breaks) * 3 // 4

@@ -1,13 +1,14 @@
-"""What a conversion gives: the provider's dict, and an honest report of what it no longer says."""
+"""The result of a conversion: the provider's dict, and a report of everything that it lost."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from toolbus.core.records import JSON
+from toolbus.schema.normalize import LossKind
 
 Dialect: TypeAlias = Literal["openai", "openai-strict", "openai-responses", "anthropic", "google", "mcp"]
-Kind: TypeAlias = Literal["lossless", "widened", "permissive"]
+Kind: TypeAlias = LossKind
 Grade: TypeAlias = Literal["unchanged", "lossless", "widened", "permissive"]
 GRADES: tuple[Grade, ...] = ("unchanged", "lossless", "widened", "permissive")
 """From best to worst."""
@@ -15,10 +16,10 @@ GRADES: tuple[Grade, ...] = ("unchanged", "lossless", "widened", "permissive")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """One step away from the server's own schema.
+    """One difference from the server's schema.
 
-    `lossless`: said in other words. `widened`: the provider will not hold the model to it. `permissive`:
-    nothing of that place could be said, so that it takes any value.
+    `lossless`: rewritten with the same meaning. `widened`: the provider does not enforce it. `permissive`:
+    nothing could be expressed there, so any value is accepted.
     """
 
     path: str
@@ -28,20 +29,20 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A tool as one provider takes it. It is shared between callers: not to be changed."""
+    """A tool in one provider's format. It is shared between callers: do not change it."""
 
     value: dict[str, JSON]
     losses: tuple[Loss, ...] = ()
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Arguments that the provider knows under another name: its name -> the server's name."""
+    """Renamed arguments: the provider's name -> the server's name."""
     renamed_within: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]])
-    """The same for objects inside, by pointer; `*` stands for any item or undeclared property."""
+    """The same for nested objects, by pointer; `*` stands for any item or undeclared property."""
     absent: frozenset[str] = frozenset()
-    """Pointers to optional arguments of strict mode, where `null` from the model means that it gives none."""
+    """Pointers to optional arguments of strict mode, where `null` from the model means "not given"."""
 
     @property
     def grade(self) -> Grade:
-        """The worst that happened."""
+        """The worst kind of loss."""
         worst: Grade = "unchanged"
         for loss in self.losses:
             if GRADES.index(loss.kind) > GRADES.index(worst):
@@ -50,7 +51,7 @@ class Definition:
 
 
 class Inexact(Exception):
-    """An exact conversion met something that it could only widen."""
+    """An exact conversion found something that it could only widen."""
 
     def __init__(self, loss: Loss) -> None:
         self.loss = loss
@@ -58,7 +59,7 @@ class Inexact(Exception):
 
 
 class Report:
-    """The losses of one conversion while it runs; an exact one stops at the first real loss."""
+    """Collects the losses of one conversion; an exact one stops at the first real loss."""
 
     __slots__ = ("absent", "exact", "losses", "nulls", "renamed")
 
@@ -68,15 +69,15 @@ class Report:
         self.renamed: dict[str, dict[str, str]] = {}
         self.absent: set[str] = set()
         self.nulls: set[str] = set()
-        """Pointers to properties whose own schema takes null, so that null there is a value."""
+        """Pointers to properties whose own schema accepts null, where null is a value."""
 
     def note(self, kind: Kind, path: str, what: str) -> None:
-        """Put a loss on record; raises `Inexact` where none is allowed."""
+        """Record a loss; `Inexact` if none is allowed."""
         loss = Loss(path=path, what=what, kind=kind)
         if self.exact and kind != "lossless":
             raise Inexact(loss)
         self.losses.append(loss)
 
     def widened_since(self, mark: int) -> bool:
-        """Whether anything was lost after the first `mark` losses."""
+        """Whether anything was really lost after the first `mark` losses."""
         return any(loss.kind != "lossless" for loss in self.losses[mark:])

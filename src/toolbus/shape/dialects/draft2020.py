@@ -1,4 +1,4 @@
-"""Schemas for providers that take JSON Schema draft 2020-12: as much as possible stays as it is."""
+"""Convert schemas for providers that accept JSON Schema draft 2020-12: most of it stays as it is."""
 
 from toolbus.core.records import JSON
 from toolbus.schema.keywords import CHECKS, DEEPEST, IDENTITY, MANY, NAMED, ONE, REFERENCES, is_json
@@ -9,16 +9,16 @@ from toolbus.shape.dialects.rules import Rules
 from toolbus.shape.dialects.top_level import as_object
 
 _KEEPS_FALSE = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
-# Where a wider schema inside makes a narrower one outside.
-_TURNED_ROUND = ("not", "if", "oneOf", "contains")
-_FOREIGN = IDENTITY.union(REFERENCES, ["nullable", "dependencies", "additionalItems"]) - {
+# Keywords where a wider subschema makes the whole schema narrower.
+_INVERTING = ("not", "if", "oneOf", "contains")
+_NOT_DRAFT_2020 = IDENTITY.union(REFERENCES, ["nullable", "dependencies", "additionalItems"]) - {
     "$schema",
     "$comment",
 }
 
 
-def fits(schema: JSON, rules: Rules, depth: int = 0) -> bool:
-    """Whether a schema can go to the provider as it is; the fast path for nearly every real tool."""
+def _is_node_accepted(schema: JSON, rules: Rules, depth: int = 0) -> bool:
+    """Whether a provider accepts a schema as it is; the fast path for nearly every real tool."""
     if not is_object(schema) or depth > DEEPEST:
         return False
     for key, value in schema.items():
@@ -26,10 +26,10 @@ def fits(schema: JSON, rules: Rules, depth: int = 0) -> bool:
             if (
                 key not in rules.keywords
                 or not CHECKS[key](value)
-                or not _fits_inside(key, value, rules, depth)
+                or not _is_part_accepted(key, value, rules, depth)
             ):
                 return False
-        elif key in _FOREIGN or not is_json(value):
+        elif key in _NOT_DRAFT_2020 or not is_json(value):
             return False
     types = schema.get("type", "")
     if not rules.complete:
@@ -37,53 +37,53 @@ def fits(schema: JSON, rules: Rules, depth: int = 0) -> bool:
     return ("array" not in types or "items" in schema) and ("object" not in types or "properties" in schema)
 
 
-def fits_at_top(schema: JSON, rules: Rules) -> bool:
-    """Whether a whole schema can go to the provider as it is."""
+def is_accepted(schema: JSON, rules: Rules) -> bool:
+    """Whether a provider accepts a whole schema as it is."""
     return (
-        fits(schema, rules)
+        _is_node_accepted(schema, rules)
         and schema.get("type") == "object"
         and "properties" in schema
         and rules.not_at_top.isdisjoint(schema)
     )
 
 
-def _fits_inside(key: str, value: JSON, rules: Rules, depth: int) -> bool:
+def _is_part_accepted(key: str, value: JSON, rules: Rules, depth: int) -> bool:
     if key in NAMED:
         names = rules.property_names
         if names is not None and key != "patternProperties" and not all(map(names.legal.fullmatch, value)):
             return False
-        return all(fits(inner, rules, depth + 1) for inner in value.values())
+        return all(_is_node_accepted(inner, rules, depth + 1) for inner in value.values())
     if key in MANY:
-        return all(fits(inner, rules, depth + 1) for inner in value)
+        return all(_is_node_accepted(inner, rules, depth + 1) for inner in value)
     if key in ONE:
-        return (key in _KEEPS_FALSE and isinstance(value, bool)) or fits(value, rules, depth + 1)
+        return (key in _KEEPS_FALSE and isinstance(value, bool)) or _is_node_accepted(value, rules, depth + 1)
     return True
 
 
-def whole(conversion: Conversion, schema: JSON, at: Place) -> Node:
-    """The schema as the provider takes it."""
+def converted_to_draft2020(conversion: Conversion, schema: JSON, at: Place) -> Node:
+    """The schema as the provider accepts it."""
     node, at = conversion.node(schema, at)
     if not at.path:
         node = as_object(conversion, node, at)
     result: Node = {}
-    strange: list[str] = []
+    unsupported: list[str] = []
     for key, value in node.items():
         if key in CHECKS and key not in conversion.rules.keywords:
-            strange.append(key)
-        elif key in _TURNED_ROUND:
-            _turned_round(conversion, (key, node), result, strange, at)
+            unsupported.append(key)
+        elif key in _INVERTING:
+            _add_inverting(conversion, (key, node), result, unsupported, at)
         else:
             result[key] = _value(conversion, key, value, at)
-    if "if" in strange:
-        strange += [key for key in ("then", "else") if result.pop(key, None) is not None]
-    describe(result, conversion.in_words(node, strange, at))
+    if "if" in unsupported:
+        unsupported += [key for key in ("then", "else") if result.pop(key, None) is not None]
+    describe(result, conversion.in_words(node, unsupported, at))
     if conversion.rules.complete:
         _complete(conversion, result, at)
     return result
 
 
-def _turned_round(
-    conversion: Conversion, given: tuple[str, Node], result: Node, strange: list[str], at: Place
+def _add_inverting(
+    conversion: Conversion, given: tuple[str, Node], result: Node, unsupported: list[str], at: Place
 ) -> None:
     key, node = given
     mark = len(conversion.report.losses)
@@ -91,11 +91,11 @@ def _turned_round(
     if not conversion.report.widened_since(mark):
         result[key] = converted
     elif key == "oneOf" and "anyOf" not in node:
-        conversion.note("widened", at, "`oneOf` became `anyOf`, because a form of it was widened", key)
+        conversion.note("widened", at, "`oneOf` became `anyOf`, because an alternative was widened", key)
         result["anyOf"] = converted
     else:
         del conversion.report.losses[mark:]
-        strange.append(key)
+        unsupported.append(key)
 
 
 def _value(conversion: Conversion, key: str, value: JSON, at: Place) -> JSON:
@@ -105,14 +105,14 @@ def _value(conversion: Conversion, key: str, value: JSON, at: Place) -> JSON:
         step = "*" if key == "prefixItems" else None
         possible = [inner for inner in value if inner is not False] if key in ("anyOf", "oneOf") else value
         return [
-            whole(conversion, inner, at.into(f"{key}/{number}", step))
+            converted_to_draft2020(conversion, inner, at.into(f"{key}/{number}", step))
             for number, inner in enumerate(possible or [False])
         ]
     if key in ONE:
         if key in _KEEPS_FALSE and isinstance(value, bool):
             return value
         step = "*" if key in ("items", "contains", *_KEEPS_FALSE) else None
-        return whole(conversion, value, at.into(key, step))
+        return converted_to_draft2020(conversion, value, at.into(key, step))
     if key == "required":
         return [conversion.names[name] for name in value]
     if key == "dependentRequired":
@@ -131,9 +131,9 @@ def _named(conversion: Conversion, key: str, value: JSON, at: Place) -> Node:
         if key == "properties" and name != original:
             conversion.report.renamed.setdefault(at.data, {})[name] = original
             conversion.note(
-                "lossless", at, f"{original!r} is called {name!r} here", f"properties/{escaped(original)}"
+                "lossless", at, f"{original!r} is renamed to {name!r}", f"properties/{escaped(original)}"
             )
-        result[name] = whole(conversion, inner, at.into(f"{key}/{escaped(original)}", step))
+        result[name] = converted_to_draft2020(conversion, inner, at.into(f"{key}/{escaped(original)}", step))
     return result
 
 

@@ -1,4 +1,4 @@
-"""Give a name that a provider refuses one that it takes, the same on every run."""
+"""Replace names that a provider rejects with ones that it accepts, the same on every run."""
 
 from hashlib import sha256
 
@@ -8,7 +8,7 @@ from toolbus.shape.dialects.rules import NameRule
 
 
 def legal_name(name: str, rule: NameRule, taken: frozenset[str] = frozenset()) -> str:
-    """The name if it is legal, else the nearest legal one that is not taken."""
+    """The name if it is legal, else the most similar legal one that is not taken."""
     if rule.legal.fullmatch(name):
         return name
     plain = rule.illegal.sub("_", name)
@@ -16,30 +16,30 @@ def legal_name(name: str, rule: NameRule, taken: frozenset[str] = frozenset()) -
         plain = f"_{plain}"
     if rule.legal.fullmatch(plain) and plain not in taken:
         return plain
-    # Digest of the name, not a counter: the order of the properties must not decide.
+    # Digest of the name, not a counter, so that the order of properties does not matter.
     return f"{plain[: rule.longest - 9]}_{sha256(name.encode(errors='replace')).hexdigest()[:8]}"
 
 
 class PropertyNames:
-    """The names of all properties of one schema as the provider takes them; two never become one."""
+    """The provider's names for all properties of one schema; two never become the same."""
 
-    __slots__ = ("_root", "_rule", "_taken", "_told")
+    __slots__ = ("_chosen", "_root", "_rule", "_taken")
 
     def __init__(self, rule: NameRule | None, root: JSON) -> None:
         self._rule = rule
         self._root = root
-        self._told: dict[str, str] = {}
+        self._chosen: dict[str, str] = {}
         self._taken: frozenset[str] | None = None
 
     def __getitem__(self, name: str) -> str:
         if self._rule is None or self._rule.legal.fullmatch(name):
             return name
-        if name not in self._told:
+        if name not in self._chosen:
             if self._taken is None:
                 self._taken = _all_keys(self._root)
-            taken = self._taken.union(self._told.values())
-            self._told[name] = legal_name(name, self._rule, taken)
-        return self._told[name]
+            taken = self._taken.union(self._chosen.values())
+            self._chosen[name] = legal_name(name, self._rule, taken)
+        return self._chosen[name]
 
 
 def _all_keys(root: JSON) -> frozenset[str]:

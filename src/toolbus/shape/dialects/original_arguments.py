@@ -1,4 +1,4 @@
-"""Turn the arguments of a model back into those that the server asked for."""
+"""Convert the arguments of a model back to those of the server's schema."""
 
 from collections.abc import Mapping
 
@@ -9,16 +9,16 @@ from toolbus.shape.dialects.definition import Definition
 
 
 def original_arguments(definition: Definition, arguments: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The arguments under the server's own names, without the nulls that only say "not given"."""
+    """The arguments under the server's names, without nulls that only mean "not given"."""
     if not _changes_arguments(definition):
         return dict(arguments)
-    steps = {step for pointer in definition.absent for step in _beginnings(pointer)}
-    steps.update(step for pointer in definition.renamed_within for step in _beginnings(pointer))
+    steps = {step for pointer in definition.absent for step in _prefixes(pointer)}
+    steps.update(step for pointer in definition.renamed_within for step in _prefixes(pointer))
     return _restored(definition, steps, dict(arguments), "")
 
 
 def restored(spec: ToolSpec, arguments: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """The original arguments, in whichever of its dialects a model was given the tool."""
+    """The original arguments, whichever dialect of the tool a model used."""
     for definition in spec.definitions.values():
         if _changes_arguments(definition):
             arguments = original_arguments(definition, arguments)
@@ -29,8 +29,8 @@ def _changes_arguments(definition: Definition) -> bool:
     return bool(definition.renamed or definition.renamed_within or definition.absent)
 
 
-def _beginnings(pointer: str) -> list[str]:
-    """The pointer and every pointer on the way to it."""
+def _prefixes(pointer: str) -> list[str]:
+    """The pointer and all its prefixes."""
     parts = pointer.split("/")
     return ["/".join(parts[:count]) for count in range(2, len(parts) + 1)]
 
@@ -46,7 +46,7 @@ def _restored(definition: Definition, steps: set[str], value: JSON, at: str) -> 
         below = f"{at}/{escaped(name)}"
         if inner is None and below in definition.absent:
             continue
-        # A property that the definition does not name is reached by the way of all undeclared ones.
-        way = below if below in steps else f"{at}/*"
-        result[names.get(name, name)] = _restored(definition, steps, inner, way)
+        # A property that the definition does not name follows the path of undeclared ones.
+        path = below if below in steps else f"{at}/*"
+        result[names.get(name, name)] = _restored(definition, steps, inner, path)
     return result

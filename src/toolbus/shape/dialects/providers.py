@@ -1,4 +1,4 @@
-"""The dict that each provider takes for a tool, made from the server's own schema every time."""
+"""Build the dict that each provider expects for a tool, always from the server's own schema."""
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -10,34 +10,34 @@ from toolbus.schema.reader import Place
 from toolbus.schema.values import Node
 from toolbus.shape.dialects.conversion import Conversion
 from toolbus.shape.dialects.definition import Definition, Dialect, Inexact, Loss, Report
-from toolbus.shape.dialects.draft2020 import fits_at_top, whole
+from toolbus.shape.dialects.draft2020 import converted_to_draft2020, is_accepted
 from toolbus.shape.dialects.names import legal_name
 from toolbus.shape.dialects.rules import ANTHROPIC, GOOGLE, OPENAI, OPENAI_STRICT, Rules
 from toolbus.shape.dialects.strict_limits import beyond_strict_limits
-from toolbus.shape.dialects.subset import choice
+from toolbus.shape.dialects.subset import converted_to_subset
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 _GOOGLE_OPTIONS = {"behavior", "response", "responseJsonSchema", "response_json_schema"}
 
 
 class UnknownDialect(ValueError):
-    """A slip of the program, not the fault of a tool."""
+    """A mistake in the calling program, not in a tool."""
 
 
 def converted(spec: ToolSpec, dialect: Dialect) -> Definition:
-    """The tool as a provider takes it; ValueError for an unknown dialect.
+    """The tool in a provider's format; `UnknownDialect` if there is no such dialect.
 
-    Computed once for each spec and dialect, and then shared.
+    Computed once for each spec and dialect, then shared.
     """
     known = spec.definitions.get(dialect)
     if known is not None:
         return known
-    if dialect not in _FORMS:
+    if dialect not in _BUILDERS:
         close = get_close_matches(str(dialect), DIALECTS, n=1, cutoff=0.5)
         hint = f"; did you mean {close[0]!r}?" if close else ""
         raise UnknownDialect(f"no dialect {dialect!r}{hint} Known are {', '.join(DIALECTS)}")
-    # The memo lives in the frozen spec: it ends with it, needs no bound, and can never be stale.
-    definition = spec.definitions[dialect] = _FORMS[dialect](spec)
+    # Cached in the frozen spec: it lives as long, needs no limit, and is never stale.
+    definition = spec.definitions[dialect] = _BUILDERS[dialect](spec)
     return definition
 
 
@@ -59,7 +59,7 @@ def _chat(spec: ToolSpec, *, strict: bool) -> Definition:
 def _openai_responses(spec: ToolSpec) -> Definition:
     strict = _options(spec, "openai").get("strict") is True
     function, report, is_strict = _openai_function(spec, strict=strict)
-    # Said always: this interface takes a tool that does not say it for a strict one.
+    # Always present: this API treats a tool without it as strict.
     return _definition({"type": "function", **function, "strict": is_strict}, report)
 
 
@@ -81,16 +81,16 @@ def _function(spec: ToolSpec, schema: Node, report: Report, rules: Rules) -> Nod
     head = _head(spec, report, rules)
     longest = rules.longest_description
     if longest is not None and len(head["description"]) > longest:
-        head["description"], rest = _parted(head["description"], longest)
-        report.note("lossless", "/description", "too long; goes on in the description of the parameters")
+        head["description"], rest = _split(head["description"], longest)
+        report.note("lossless", "/description", "too long; continued in the description of the parameters")
         own = schema.get("description")
         schema = {**schema, "description": f"{rest}\n\n{own}" if own else rest}
     options = {key: value for key, value in _options(spec, "openai").items() if key != "strict"}
     return {**options, **head, "parameters": schema}
 
 
-def _parted(text: str, longest: int) -> tuple[str, str]:
-    """A text in two at the last break before the limit: a line, a sentence, a word, or none."""
+def _split(text: str, longest: int) -> tuple[str, str]:
+    """The text in two parts, at the last line, sentence or word break before the limit."""
     start = longest // 2
     cuts = (text.rfind(mark, start, longest - 1) for mark in ("\n", ". ", " "))
     at = next((cut + 1 for cut in cuts if cut > 0), longest - 1)
@@ -104,19 +104,19 @@ def _anthropic(spec: ToolSpec) -> Definition:
 
 
 def _google(spec: ToolSpec) -> Definition:
-    # `parameters`, not `parametersJsonSchema`: the two exclude each other; the Live API and older clients
-    # read only the first, and for the second it is not published which keywords a function may use.
+    # `parameters`, not `parametersJsonSchema`: they exclude each other, the Live API and older clients only
+    # read the first, and the keywords that the second supports are not documented.
     schema, report = _schema(spec, GOOGLE)
-    form = {**_google_options(spec, report), **_head(spec, report, GOOGLE)}
+    declaration = {**_google_options(spec, report), **_head(spec, report, GOOGLE)}
     if "properties" in schema:
-        form["parameters"] = schema
+        declaration["parameters"] = schema
     else:
         report.note("lossless", "", "no parameters are declared")
-    return _definition(form, report)
+    return _definition(declaration, report)
 
 
 def _mcp(spec: ToolSpec) -> Definition:
-    form: Node = {"name": spec.name, "inputSchema": spec.input_schema}
+    tool: Node = {"name": spec.name, "inputSchema": spec.input_schema}
     for key, value in (
         ("title", spec.title),
         ("description", spec.description),
@@ -125,29 +125,29 @@ def _mcp(spec: ToolSpec) -> Definition:
         ("_meta", spec.meta),
     ):
         if value or (key == "outputSchema" and value is not None):
-            form[key] = value
-    return Definition(value=form)
+            tool[key] = value
+    return Definition(value=tool)
 
 
 def _schema(spec: ToolSpec, rules: Rules) -> tuple[Node, Report]:
     given: JSON = spec.input_schema
     report = Report(exact=rules.exact)
-    if not rules.subset and fits_at_top(given, rules):
+    if not rules.subset and is_accepted(given, rules):
         return given, report
     conversion = Conversion(given, rules, report)
-    schema = (choice if rules.subset else whole)(conversion, given, Place())
+    schema = (converted_to_subset if rules.subset else converted_to_draft2020)(conversion, given, Place())
     if rules.exact:
-        _refuse_inexact(schema, report)
+        _reject_inexact(schema, report)
     if not report.losses:
         if same(schema, given):
             return given, report
-        report.note("lossless", "", "said in the words of this provider")
+        report.note("lossless", "", "rewritten for this provider")
     return schema, report
 
 
-def _refuse_inexact(schema: Node, report: Report) -> None:
+def _reject_inexact(schema: Node, report: Report) -> None:
     for pointer in sorted(report.absent & report.nulls):
-        report.note("widened", pointer, "null is a value in one form and means absent in another")
+        report.note("widened", pointer, "null is a value in one alternative and means absent in another")
     limit = beyond_strict_limits(schema)
     if limit is not None:
         report.note("widened", "", limit)
@@ -156,7 +156,7 @@ def _refuse_inexact(schema: Node, report: Report) -> None:
 def _head(spec: ToolSpec, report: Report, rules: Rules) -> Node:
     name = legal_name(spec.name, rules.tool_names)
     if name != spec.name:
-        report.note("lossless", "/name", f"{spec.name!r} is called {name!r} here")
+        report.note("lossless", "/name", f"{spec.name!r} is renamed to {name!r}")
     return {"name": name, "description": spec.description or spec.title or ""}
 
 
@@ -165,7 +165,7 @@ def _options(spec: ToolSpec, provider: str) -> JSONObject:
     if not isinstance(given, Mapping):
         return {}
     options = cast(JSONObject, given)
-    # Also as OpenAI nests them: `{function: {strict: true}}`.
+    # OpenAI's nested notation is accepted too: `{function: {strict: true}}`.
     inner: JSON = options.get("function")
     if not isinstance(inner, Mapping):
         return options
@@ -178,8 +178,8 @@ def _google_options(spec: ToolSpec, report: Report) -> Node:
     for key, value in _options(spec, "google").items():
         if key in _GOOGLE_OPTIONS:
             options[key] = value
-        else:  # Google and its package refuse a declaration with any other field, and with it all tools
-            report.note("lossless", f"/{key}", "no field of a function declaration; left out")
+        else:  # Google and its package reject a declaration with any other field, and all tools with it
+            report.note("lossless", f"/{key}", "not a field of a function declaration; left out")
     return options
 
 
@@ -193,7 +193,7 @@ def _definition(value: Node, report: Report) -> Definition:
     )
 
 
-_FORMS: Mapping[str, Callable[[ToolSpec], Definition]] = {
+_BUILDERS: Mapping[str, Callable[[ToolSpec], Definition]] = {
     "openai": _openai,
     "openai-strict": _openai_strict,
     "openai-responses": _openai_responses,

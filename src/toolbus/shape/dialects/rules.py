@@ -1,5 +1,5 @@
-"""What each provider takes, as tables. The sources stand beside the checkers in tests/shape/providers.py,
-which are written from the same pages but share nothing with this file."""
+"""What each provider accepts, as tables. The sources are listed in tests/shape/providers.py, whose checkers
+are written from the same pages but share nothing with this file."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from toolbus.schema.keywords import CHECKS, words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRule:
-    """Which names are taken: `legal` as a whole; `illegal` finds the characters to replace."""
+    """Which names are accepted: `legal` matches a whole name; `illegal` finds the characters to replace."""
 
     legal: re.Pattern[str]
     illegal: re.Pattern[str]
@@ -23,31 +23,31 @@ class Rules:
     """One provider's rules for the schema of a tool."""
 
     keywords: frozenset[str]
-    """What may stand in a schema; anything else is told in the description."""
+    """The keywords that a schema may have; anything else goes into the description."""
     not_at_top: frozenset[str] = frozenset()
     tool_names: NameRule
     property_names: NameRule | None = None
     subset: bool = False
-    """Each place has one type or is a choice of such; without it, any draft 2020-12 schema is taken."""
+    """Each place has one type or is a choice of such; otherwise any draft 2020-12 schema is accepted."""
     exact: bool = False
-    """Only a conversion without loss counts."""
+    """Only a conversion without loss is accepted."""
     formats: Mapping[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
-    """In a subset: the formats of each type."""
+    """In a subset: the supported formats of each type."""
     nullable_keyword: bool = False
-    """Whether null is a keyword beside the type, not a type of its own."""
+    """Whether `nullable` beside the type replaces the type null."""
     string_enums_only: bool = False
     description_in_choice: bool = True
-    """Whether a description may stand beside `anyOf`."""
+    """Whether a description may be beside `anyOf`."""
     complete: bool = False
-    """Whether an object has to list `properties` and an array has to have `items`."""
+    """Whether an object must have `properties` and an array `items`."""
     longest_description: int | None = None
 
 
 _NAMES = NameRule(legal=re.compile(r"[a-zA-Z0-9_-]{1,64}"), illegal=re.compile(r"[^a-zA-Z0-9_-]"))
 _CHOICES = words("anyOf oneOf allOf")
 _EVERYTHING = frozenset(CHECKS)
-# OpenAI refuses `propertyNames` also where nothing is strict. Of the other conditional keywords nothing is
-# published; the model reads them in the description just as well, and a refusal would cost the whole request.
+# OpenAI rejects `propertyNames` even without strict mode. Nothing is published about the other conditional
+# keywords; the model can read them in the description, and a rejection would cost the whole request.
 _CONDITIONAL = words(
     "propertyNames if then else dependentRequired dependentSchemas contains minContains maxContains "
     "unevaluatedItems unevaluatedProperties contentSchema"
@@ -67,7 +67,7 @@ OPENAI = Rules(
     not_at_top=_CHOICES | words("enum const not"),
     tool_names=_NAMES,
     complete=True,
-    # No longer published by OpenAI, but still the answer of Azure and of gateways that take the same form.
+    # No longer published by OpenAI, but still enforced by Azure and by compatible gateways.
     longest_description=1024,
 )
 OPENAI_STRICT = Rules(
@@ -102,4 +102,4 @@ GOOGLE = Rules(
 
 _SCALARS: tuple[JSON, ...] = tuple({"type": name} for name in ("string", "number", "boolean", "object"))
 ANY_TYPED: JSON = {"anyOf": [*_SCALARS, {"type": "array", "items": {"anyOf": [*_SCALARS]}}]}
-"""Any value for a provider that wants a type everywhere (arrays of arrays are not foreseen)."""
+"""Any value for a provider that requires a type everywhere (arrays of arrays are not supported)."""

@@ -1,4 +1,4 @@
-"""The size that OpenAI's strict mode takes."""
+"""The size limits of OpenAI's strict mode."""
 
 from toolbus.core.records import JSON
 from toolbus.schema.values import Node
@@ -11,7 +11,7 @@ MOST_TEXT_IN_LARGE_ENUM = 15_000
 
 
 def beyond_strict_limits(schema: Node) -> str | None:
-    """Which limit of strict mode a converted schema exceeds, if any."""
+    """The limit of strict mode that a converted schema exceeds, if any."""
     properties = values = text = 0
     waiting: list[JSON] = [schema]
     while waiting:
@@ -35,5 +35,5 @@ def beyond_strict_limits(schema: Node) -> str | None:
         (text, MOST_TEXT, "characters of names and values"),
     ):
         if count > most:
-            return f"strict mode takes at most {most} {what}"
+            return f"strict mode accepts at most {most} {what}"
     return None

@@ -1,4 +1,4 @@
-"""Schemas for providers that take a subset: each place has one type, or is a choice of such places."""
+"""Convert schemas for providers that accept a subset: each place has one type, or alternatives that have."""
 
 import json
 from collections.abc import Sequence
@@ -14,27 +14,29 @@ from toolbus.shape.dialects.rules import ANY_TYPED
 from toolbus.shape.dialects.subset_types import array_form, object_form, scalar_form, with_null
 from toolbus.shape.dialects.top_level import as_object
 
-Form = tuple[Node, Place]
+Alternative = tuple[Node, Place]
 _LEAF_KEYS = {"type", "description"}
 _SCALARS = ("string", "integer", "number", "boolean")
-_FORMS = {"object": object_form, "array": array_form}
+_BY_TYPE = {"object": object_form, "array": array_form}
 
 
-def choice(conversion: Conversion, schema: JSON, at: Place) -> Node:
-    """The schema as the provider takes it."""
+def converted_to_subset(conversion: Conversion, schema: JSON, at: Place) -> Node:
+    """The schema as the provider accepts it."""
     if _is_leaf(schema) and at.path:
         return dict(schema)
     node, at = conversion.node(schema, at)
     if not at.path:
         node = as_object(conversion, node, at)
-    forms = _forms(conversion, {key: value for key, value in node.items() if key not in ANNOTATIONS}, at)
+    forms = _alternatives(
+        conversion, {key: value for key, value in node.items() if key not in ANNOTATIONS}, at
+    )
     others = [(form, place) for form, place in forms if form.get("type") != "null"]
     shaped: list[Node] = []
     for form, place in others or forms[:1]:
         new = _shaped(conversion, form, place)
         if new not in shaped:
             shaped.append(new)
-    result = shaped[0] if len(shaped) == 1 else _folded(shaped) or {"anyOf": shaped}
+    result = shaped[0] if len(shaped) == 1 else _as_enum(shaped) or {"anyOf": shaped}
     if others and len(others) < len(forms):
         result = with_null(conversion.rules, result)
     if not ANNOTATIONS.isdisjoint(node):
@@ -43,7 +45,7 @@ def choice(conversion: Conversion, schema: JSON, at: Place) -> Node:
 
 
 def _is_leaf(schema: JSON) -> bool:
-    """Whether a schema is fine at a glance, as half of all real ones are."""
+    """Whether a schema obviously needs no conversion, like half of all real ones."""
     return (
         is_object(schema)
         and schema.keys() <= _LEAF_KEYS
@@ -57,30 +59,30 @@ def _shaped(conversion: Conversion, form: Node, at: Place) -> Node:
     if kind is None:
         result = _anything(conversion, form, at)
     else:
-        result = _FORMS.get(kind, scalar_form)(conversion, form, at, choice)
+        result = _BY_TYPE.get(kind, scalar_form)(conversion, form, at, converted_to_subset)
     if not ANNOTATIONS.isdisjoint(form):
         _annotate(conversion, result, form, at)
     return result
 
 
-def _folded(options: Sequence[Node]) -> Node | None:
-    """A choice between values as one enum, which providers enforce more firmly than a choice of schemas."""
+def _as_enum(options: Sequence[Node]) -> Node | None:
+    """Alternatives of values as one enum, which providers enforce better than alternatives of schemas."""
     kinds = {option.get("type") for option in options}
     if len(kinds) > 1 or any(
         "enum" not in option or option.keys() - {"type", "enum", "description"} for option in options
     ):
         return None
-    told = [f"{quoted(one['enum'])}: {one['description']}" for one in options if "description" in one]
+    texts = [f"{quoted(one['enum'])}: {one['description']}" for one in options if "description" in one]
     values = list({json.dumps(value): value for option in options for value in option["enum"]}.values())
-    words = {"description": "; ".join(told)} if told else {}
+    words = {"description": "; ".join(texts)} if texts else {}
     return {"type": kinds.pop(), "enum": values, **words}
 
 
 def _anything(conversion: Conversion, form: Node, at: Place) -> Node:
-    """A place without a type. What it says of several types at once is told in words."""
+    """A place without a type. Keywords for several types at once go into the description."""
     if conversion.rules.exact:
-        conversion.note("permissive", at, "any value is taken here, which strict mode cannot say")
-    conversion.note("lossless", at, "any value, said as a choice of types")
+        conversion.note("permissive", at, "any value is accepted here, which strict mode cannot express")
+    conversion.note("lossless", at, "any value, written as a choice of types")
     result: Node = {"anyOf": [dict(option) for option in ANY_TYPED["anyOf"]]}
     result["anyOf"][0]["nullable"] = True
     describe(
@@ -89,13 +91,13 @@ def _anything(conversion: Conversion, form: Node, at: Place) -> Node:
     return result
 
 
-def _forms(conversion: Conversion, node: Node, at: Place) -> list[Form]:
-    """The node as a list of nodes, one of which has to hold; each has one type or says nothing of types."""
+def _alternatives(conversion: Conversion, node: Node, at: Place) -> list[Alternative]:
+    """The node as a list of alternatives, each with one type or without any."""
     key = next((key for key in ("anyOf", "oneOf") if key in node), None)
     if key is None:
         return _by_type(conversion, node, at)
     base = {name: value for name, value in node.items() if name != key}
-    found: list[Form] = []
+    found: list[Alternative] = []
     plain: list[Node] = []
     for number, branch in enumerate(node[key]):
         if branch is False:
@@ -104,25 +106,25 @@ def _forms(conversion: Conversion, node: Node, at: Place) -> list[Form]:
         form = merged({**base, **{k: v for k, v in part.items() if k in ANNOTATIONS}}, part)
         if not is_impossible(form):
             plain.append(form)
-            found += _forms(conversion, form, place)
+            found += _alternatives(conversion, form, place)
     if key == "oneOf" and len(plain) > 1:
         kind = "lossless" if _are_disjoint(plain) else "widened"
         conversion.note(kind, at, "`oneOf` became `anyOf`", key)
     if not found:
-        conversion.note("widened", at, f"no form of `{key}` can be met; any is taken", key)
+        conversion.note("widened", at, f"no alternative of `{key}` is possible; any is accepted", key)
         return _by_type(conversion, base, at)
-    # A form that takes anything makes the choice one: the others add nothing.
+    # An alternative that accepts anything makes the others redundant.
     return next(([form] for form in found if not form[0].keys() - ANNOTATIONS), found)
 
 
-def _by_type(conversion: Conversion, node: Node, at: Place) -> list[Form]:
+def _by_type(conversion: Conversion, node: Node, at: Place) -> list[Alternative]:
     if "const" in node:
         node = merged({"enum": [node["const"]]}, {k: v for k, v in node.items() if k != "const"})
     types = node.get("type")
     values: Sequence[JSON] = node.get("enum", ())
     names: list[str] = types if is_array(types) else [types] if types else _inferred(node)
     if types is None and names:
-        conversion.note("lossless", at, f"no `type` was given; read as {' or '.join(names)}", "type")
+        conversion.note("lossless", at, f"no `type` was given; treated as {' or '.join(names)}", "type")
     if not values:
         return [({**node, "type": name}, at) for name in names] or [(node, at)]
     parted = [(name, [value for value in values if _is_of(name, value)]) for name in names]
@@ -146,23 +148,23 @@ def _is_of(name: str, value: JSON) -> bool:
 
 
 def _inferred(node: Node) -> list[str]:
-    """The types that a node without one means: those of its values, or the one its keywords speak of."""
+    """The types that a node without one implies: those of its values, or the one its keywords constrain."""
     if "enum" in node:
         return list(dict.fromkeys(map(type_of, node["enum"])))
-    spoken = {CONSTRAINED_TYPE[key] for key in node if key in CONSTRAINED_TYPE}
-    return list(spoken) if len(spoken) == 1 else []
+    types = {CONSTRAINED_TYPE[key] for key in node if key in CONSTRAINED_TYPE}
+    return list(types) if len(types) == 1 else []
 
 
 def _are_disjoint(forms: Sequence[Node]) -> bool:
-    """Whether no value fits two forms: by type, by value, or by a required property that tells them apart."""
+    """Whether no value fits two alternatives: by type, by value, or by a required property that differs."""
     return all(
-        _differ(form, other) or any(_told_apart(form, other, name) for name in form.get("required", ()))
+        _differ(form, other) or any(_have_tag(form, other, name) for name in form.get("required", ()))
         for number, form in enumerate(forms)
         for other in forms[:number]
     )
 
 
-def _told_apart(form: Node, other: Node, name: str) -> bool:
+def _have_tag(form: Node, other: Node, name: str) -> bool:
     ours, theirs = (side.get("properties", {}).get(name) for side in (form, other))
     both = is_object(ours) and is_object(theirs) and name in other.get("required", ())
     return both and _differ(ours, theirs)
@@ -180,19 +182,19 @@ def _differ(form: Node, other: Node) -> bool:
 
 
 def _annotate(conversion: Conversion, result: Node, node: Node, at: Place) -> None:
-    """What the node tells about its values goes into the description, where the model reads it."""
+    """Put annotations into the description, where the model reads them."""
     words = conversion.in_words(
         node, [key for key in node if key in ANNOTATIONS and key != "description"], at
     )
-    # Generated titles repeat the name of the tool or of the property; only others tell something.
+    # Generated titles only repeat the name of the tool or the property.
     title = node.get("title", "")
     named = at.path.rpartition("/")[2]
-    spoken = title if named and title.replace(" ", "_").lower() != named.lower() else ""
-    told = node.get("description") or spoken
+    useful = title if named and title.replace(" ", "_").lower() != named.lower() else ""
+    text = node.get("description") or useful
     target = result
     while "anyOf" in target and not conversion.rules.description_in_choice:
         target = target["anyOf"][0]
     own = target.get("description", "")
-    if told and told != own:
-        target["description"] = f"{told} {own}".strip()
+    if text and text != own:
+        target["description"] = f"{text} {own}".strip()
     describe(target, words)

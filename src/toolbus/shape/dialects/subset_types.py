@@ -1,4 +1,4 @@
-"""One place with one type, in the subset that a provider takes."""
+"""Convert one place with one type to the subset that a provider accepts."""
 
 import math
 from collections.abc import Callable
@@ -13,17 +13,17 @@ from toolbus.shape.dialects.conversion import Conversion, describe, escaped
 from toolbus.shape.dialects.rules import Rules
 
 Inner: TypeAlias = Callable[[Conversion, JSON, Place], Node]
-"""How the schemas inside are converted."""
+"""The conversion of subschemas."""
 STRICT_LEVELS = 10
 
 
 def scalar_form(conversion: Conversion, form: Node, at: Place, _: Inner) -> Node:
-    """A text, a number, a truth value or null."""
+    """A string, a number, a boolean or null."""
     return _finished(conversion, {"type": form["type"]}, _inclusive(conversion, form, at), at)
 
 
 def array_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> Node:
-    """A list, which has one schema for all its items."""
+    """An array, with one schema for all items."""
     form = dict(form)
     items = form.pop("items", True)
     positions = form.pop("prefixItems", None)
@@ -36,7 +36,7 @@ def array_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> N
                 unique.append(position)
         items = unique[0] if len(unique) == 1 else {"anyOf": unique}
         kind = "lossless" if len(unique) == 1 else "widened"
-        conversion.note(kind, at, "one schema for all items stands for one per position", "prefixItems")
+        conversion.note(kind, at, "one schema for all items replaces one per position", "prefixItems")
     result: Node = {"type": "array", "items": inner(conversion, items, at.into("items", "*"))}
     return _finished(conversion, result, form, at)
 
@@ -52,15 +52,15 @@ def object_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> 
     properties: Node = {}
     for original, schema in declared.items():
         if schema is False:
-            # Strict mode takes no undeclared property, so that this one stays forbidden.
+            # Strict mode accepts no undeclared property, so this one stays forbidden.
             kind = "lossless" if conversion.rules.exact else "widened"
-            conversion.note(kind, at, f"{original!r} has to be absent, and is not declared", "properties")
+            conversion.note(kind, at, f"{original!r} must be absent, and is not declared", "properties")
             continue
         name = conversion.names[original]
         below = at.into(f"properties/{escaped(original)}", escaped(name))
         if name != original:
             conversion.report.renamed.setdefault(at.data, {})[name] = original
-            conversion.note("lossless", below, f"{original!r} is called {name!r} here")
+            conversion.note("lossless", below, f"{original!r} is renamed to {name!r}")
         properties[name] = inner(conversion, schema, below)
         if conversion.rules.exact:
             properties[name] = _optional(
@@ -78,40 +78,42 @@ def object_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> 
 
 
 def _optional(conversion: Conversion, schema: Node, at: Place, *, is_required: bool) -> Node:
-    """Strict mode knows no optional property: null stands for one that is not given."""
-    if takes_null(schema):
+    """Strict mode has no optional properties: null stands for one that is not given."""
+    if accepts_null(schema):
         conversion.report.nulls.add(at.data)
         if not is_required:
-            conversion.note("lossless", at, "optional; strict mode asks for a value, which may be null")
+            conversion.note("lossless", at, "optional; strict mode requires a value, which may be null")
         return schema
     if is_required:
         return schema
     conversion.report.absent.add(at.data)
-    conversion.note("lossless", at, "optional; null from the model means that it is not given")
+    conversion.note("lossless", at, "optional; null from the model means not given")
     return with_null(conversion.rules, schema)
 
 
 def _close(conversion: Conversion, result: Node, form: Node, at: Place) -> None:
-    """Strict mode: every property required, no other one taken."""
+    """Strict mode: every property is required, and no other one accepted."""
     more = form.pop("additionalProperties", None)
     if more not in (None, False):
-        conversion.note("widened", at, "undeclared properties are taken, which strict mode cannot say")
+        conversion.note("widened", at, "undeclared properties are accepted, which strict mode cannot express")
     if more is None:
         if "properties" not in result and at.path:
-            conversion.note("widened", at, "an object of any properties, which strict mode cannot say")
-        conversion.note("lossless", at, "undeclared properties are no longer taken", "additionalProperties")
+            conversion.note("widened", at, "an object with any properties, which strict mode cannot express")
+        conversion.note(
+            "lossless", at, "undeclared properties are no longer accepted", "additionalProperties"
+        )
     result.setdefault("properties", {})
     if set(result.get("required", ())) != set(result["properties"]):
         conversion.note("lossless", at, "every property is required", "required")
     result["required"] = list(result["properties"])
     result["additionalProperties"] = False
     if at.data.count("/") >= STRICT_LEVELS:
-        conversion.note("widened", at, f"strict mode takes at most {STRICT_LEVELS} levels")
+        conversion.note("widened", at, f"strict mode accepts at most {STRICT_LEVELS} levels")
 
 
-def takes_null(schema: Node) -> bool:
+def accepts_null(schema: Node) -> bool:
     """Whether a converted schema accepts null."""
-    return "null" in schema.get("type", ()) or any(takes_null(option) for option in schema.get("anyOf", ()))
+    return "null" in schema.get("type", ()) or any(accepts_null(option) for option in schema.get("anyOf", ()))
 
 
 def with_null(rules: Rules, schema: Node) -> Node:
@@ -132,7 +134,7 @@ def with_null(rules: Rules, schema: Node) -> Node:
 
 
 def _inclusive(conversion: Conversion, form: Node, at: Place) -> Node:
-    """Bounds for a provider that only knows inclusive ones; exact for whole numbers."""
+    """The bounds for a provider that only supports inclusive ones; exact for integers."""
     form = dict(form)
     for key, bound, step, tightest in (
         ("exclusiveMinimum", "minimum", 1, max),
@@ -150,33 +152,33 @@ def _inclusive(conversion: Conversion, form: Node, at: Place) -> Node:
 
 
 def _finished(conversion: Conversion, result: Node, form: Node, at: Place) -> Node:
-    """Add the keywords that need no conversion; those that cannot stay are told in the description."""
+    """Add the keywords that need no conversion; unsupported ones go into the description."""
     kind = "number" if form["type"] == "integer" else form["type"]
-    strange: list[str] = []
+    unsupported: list[str] = []
     for key, value in form.items():
         if key in result or key in ANNOTATIONS or CONSTRAINED_TYPE.get(key, kind) != kind:
             continue
         if (
             key in conversion.rules.keywords
             and key != "required"
-            and _is_taken(conversion.rules, key, value, form)
+            and _is_supported(conversion.rules, key, value, form)
         ):
             result[key] = value
         elif key != "format" or kind in ("string", "number"):
-            strange.append(key)
+            unsupported.append(key)
     if kind == "boolean" and len(form.get("enum", ())) == 2:
-        strange = [key for key in strange if key != "enum"]  # both values: nothing is said
-    describe(result, conversion.in_words(form, strange, at))
+        unsupported = [key for key in unsupported if key != "enum"]  # both values are no constraint
+    describe(result, conversion.in_words(form, unsupported, at))
     return result
 
 
-def _is_taken(rules: Rules, key: str, value: JSON, form: Node) -> bool:
+def _is_supported(rules: Rules, key: str, value: JSON, form: Node) -> bool:
     match key:
         case "format":
             return value in rules.formats.get(form["type"], ())
         case "enum":
-            # An empty text is no name for a choice; and other types have to be told in words, because
-            # a number spelt as text would be answered as text.
+            # An empty string cannot be a choice. Other types go into the description: for a number written
+            # as a string, the model would return a string.
             if rules.string_enums_only:
                 return form["type"] == "string" and "" not in value
             return form["type"] not in ("object", "array")
