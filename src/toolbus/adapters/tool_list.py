@@ -2,33 +2,34 @@
 
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
 from toolbus.bus.connection import Connecting, McpConnection
-from toolbus.bus.sync import SyncTool, SyncToolbus
+from toolbus.bus.sync import SyncTool, SyncView
 from toolbus.bus.tool import Tool
-from toolbus.bus.toolbus import Toolbus
+from toolbus.bus.view import View
 from toolbus.core.events import CatalogChanged, Event
 from toolbus.core.text import cleaned
 from toolbus.shape import UnknownDialect
 
 T = TypeVar("T")
-Bus: TypeAlias = Toolbus | SyncToolbus | McpConnection
+Bus: TypeAlias = View | SyncView | McpConnection
 ToolSource: TypeAlias = Bus | Iterable[Tool | SyncTool]
 """Where an adapter gets its tools: a bus, or a list of its tools."""
 Servers: TypeAlias = Sequence[str] | str | None
 """The aliases of the servers to take tools from; None for all."""
 
 
-def bus_of(source: Bus) -> Toolbus:
-    """The Toolbus itself."""
-    return source if isinstance(source, Toolbus) else source.bus
+def bus_of(source: Bus) -> View:
+    """The bus itself, or the view of it."""
+    return source if isinstance(source, View) else source.bus
 
 
 def current_tools(source: ToolSource, servers: Servers = None, *, live: bool = False) -> list[Tool]:
     """The tools the source has now. `live` offers the model `read_result` once a result was cut."""
-    if isinstance(source, Toolbus | SyncToolbus | McpConnection):
+    if isinstance(source, View | SyncView | McpConnection):
         tools = bus_of(source).tools(servers)
         return tools if live else [Tool(tool.spec, tool.runner, reads_on=False) for tool in tools]
     selected = {servers} if isinstance(servers, str) else set(servers or ())
@@ -79,7 +80,9 @@ class ToolList(list[T]):
         live: bool = False,
     ) -> None:
         """With `follow` the list changes with the catalog; with `live` its owner refreshes it every turn."""
-        self._source: ToolSource = source if isinstance(source, Bus) else checked_tools(source)
+        self._source: ToolSource = (
+            _view_for(source, convert) if isinstance(source, Bus) else checked_tools(source)
+        )
         self._live = live or follow
         self._convert = convert
         self._servers = servers
@@ -119,12 +122,18 @@ class ToolList(list[T]):
         return [alias for alias in selected if alias in known]
 
 
+def _view_for(source: Bus, convert: Callable[[Tool], object]) -> View:
+    """The bus with the framework as its caller; its adapter is where `convert` comes from."""
+    bus = bus_of(source)
+    return bus.view(caller=replace(bus.caller, face=convert.__module__.rpartition(".")[2]))
+
+
 def _warn(tool: Tool, error: Exception) -> None:
     reason = cleaned(f"{type(error).__name__}: {error}")
     tool.runner.warn(tool.server, tool.origin.tool, f"not offered to the framework: {reason}")
 
 
-def _follow(tools: ToolList[T], bus: Toolbus) -> None:
+def _follow(tools: ToolList[T], bus: View) -> None:
     """Refresh the list whenever the catalog changes, until the list is garbage collected."""
     reference = weakref.ref(tools)
 

@@ -25,6 +25,7 @@ from toolbus.agent.run import Run, RunResult
 from toolbus.agent.tools import MAX_RETRIES, AgentTool, Toolbox
 from toolbus.bus.context import ContextProvider
 from toolbus.bus.toolbus import ConfigSource, Toolbus
+from toolbus.bus.view import View
 from toolbus.core.errors import BusClosed, ServerNotFound
 from toolbus.core.interactions import NOBODY, Interactions
 
@@ -238,7 +239,7 @@ class Agent:
         async with self._current_lock():  # a run replaces the messages when it ends
             self._conversation.add_prompt(prompt.messages)
 
-    async def _bus_of(self, server: str) -> Toolbus:
+    async def _bus_of(self, server: str) -> View:
         await self._start_servers()
         for bus in self._toolbox.all_buses:
             if server in bus.servers:

@@ -18,7 +18,7 @@ from toolbus.adapters.tool_list import Bus, ToolSource, bus_of
 from toolbus.agent.failures import NameClash
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.tool import Tool
-from toolbus.bus.toolbus import Toolbus
+from toolbus.bus.view import View
 from toolbus.core.errors import BusClosed, ToolNotFound
 from toolbus.core.records import JSON, ToolResult, ToolSpec
 from toolbus.shape.budget import fitted
@@ -78,7 +78,7 @@ class Toolbox:
         if own is not None:
             self.buses.append(bus_of(own))
         self.chosen = [tool for tool in given if isinstance(tool, Tool)]
-        owners = (tool.runner for tool in self.chosen if isinstance(tool.runner, Toolbus))
+        owners = (tool.runner for tool in self.chosen if isinstance(tool.runner, View))
         self.all_buses = list(dict.fromkeys([*self.buses, *owners]))
         """Every bus, including the buses of individual tools."""
         functions = [_function(tool) for tool in given if not isinstance(tool, Tool | Bus)]
@@ -107,7 +107,7 @@ class Toolbox:
             if bus in self.buses or self._has_tools_of(bus, alias)
         ]
 
-    def _has_tools_of(self, bus: Toolbus, server: str) -> bool:
+    def _has_tools_of(self, bus: View, server: str) -> bool:
         return any(tool.runner is bus and tool.server == server for tool in self.chosen)
 
 
@@ -128,7 +128,7 @@ class RunTools(AbstractToolset[Any]):
     """All tools of one run: the current ones at every turn, with approval before every call."""
 
     def __init__(
-        self, toolsets: list[AbstractToolset[Any]], callbacks: RunCallbacks, buses: Sequence[Toolbus] = ()
+        self, toolsets: list[AbstractToolset[Any]], callbacks: RunCallbacks, buses: Sequence[View] = ()
     ) -> None:
         self._toolsets = toolsets
         self._callbacks = callbacks

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 from urllib.parse import quote
 
-from toolbus.bus.toolbus import Toolbus
+from toolbus.bus.view import View
 from toolbus.config import BusConfig, ContextSource
 from toolbus.config.context import context_budget, context_sources
 from toolbus.config.location import Location
@@ -61,7 +61,7 @@ class ContextProvider:
     """
 
     def __init__(
-        self, bus: Toolbus, *, sources: Iterable[Source] | None = None, budget: int | None = None
+        self, bus: View, *, sources: Iterable[Source] | None = None, budget: int | None = None
     ) -> None:
         """Reads nothing yet; ConfigError for a source that is none."""
         self._bus = bus
