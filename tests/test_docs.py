@@ -193,6 +193,7 @@ def in_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(folder)
     programs = (warm.folder(), Path(sys.executable).parent, os.environ["PATH"])
     monkeypatch.setenv("PATH", os.pathsep.join(map(str, programs)))
+    monkeypatch.setattr(sys, "executable", warm.python())  # for servers that a page starts by it
     # The output of a command must not depend on the terminal that runs the tests.
     for name, value in {"COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)

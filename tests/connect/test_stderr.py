@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import SERVERS
 from toolbus import ConnectFailed, connect_mcp
-from toolbus.core.stderr import telling_line
+from toolbus.core.stderr import error_line
 
 UVX = str(Path(sys.executable).parent / "uvx")
 NESTED = "raise ExceptionGroup('a group', [ValueError('bad port'), OSError('no disk')])"
@@ -44,7 +44,7 @@ def test_the_reason_is_found_in_what_programs_really_print(
         pytest.skip(f"{command[0]} is not installed")
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode
-    assert told in (telling_line(done.stderr.splitlines()) or "nothing")
+    assert told in (error_line(done.stderr.splitlines()) or "nothing")
 
 
 NPM_10 = """\
@@ -108,7 +108,7 @@ PRINTED = {
     ("printed", "told"), PRINTED.items(), ids=[(text or "-").split("\n")[0] for text in PRINTED]
 )
 def test_the_reason_is_found_in_what_programs_print(printed: str, told: str | None) -> None:
-    assert telling_line(printed.splitlines()) == told
+    assert error_line(printed.splitlines()) == told
 
 
 @pytest.mark.anyio

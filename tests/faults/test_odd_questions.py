@@ -22,7 +22,7 @@ from toolbus import (
     ToolResult,
 )
 from toolbus.call import Call, Next
-from toolbus.core.interactions import NOBODY
+from toolbus.core.interactions import NO_HANDLERS
 
 pytestmark = pytest.mark.anyio
 
@@ -30,7 +30,7 @@ FORM = {"type": "object", "properties": {"name": {"type": "string"}}}
 EVIL = "\x1b[31mred\u202e"
 
 
-def bus_of(era: str, interactions: Interactions = NOBODY, config: Any = None, **script: Any) -> Toolbus:
+def bus_of(era: str, interactions: Interactions = NO_HANDLERS, config: Any = None, **script: Any) -> Toolbus:
     server: dict[str, Any] = {
         "command": sys.executable,
         "args": [str(SERVERS / "scripted.py"), era, json.dumps(script)],

@@ -25,7 +25,7 @@ from toolbus import (
     Text,
     Toolbus,
 )
-from toolbus.core.interactions import NOBODY
+from toolbus.core.interactions import NO_HANDLERS
 from toolbus.events import Event, Listening, ResourceUpdated, StateChanged
 from toolbus.records import Completion
 from toolbus.sync import SyncToolbus
@@ -35,7 +35,7 @@ pytestmark = pytest.mark.anyio
 TEMPLATE = "code://{language}/{+path}"
 
 
-def asking_bus(asker: Place, interactions: Interactions = NOBODY, **more: Any) -> Toolbus:
+def asking_bus(asker: Place, interactions: Interactions = NO_HANDLERS, **more: Any) -> Toolbus:
     return Toolbus({"servers": {"ask": asker.config(**more)}}, interactions=interactions)
 
 

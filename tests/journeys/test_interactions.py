@@ -25,7 +25,7 @@ from toolbus import (
     Toolbus,
     ToolResult,
 )
-from toolbus.core.interactions import NOBODY
+from toolbus.core.interactions import NO_HANDLERS
 from toolbus.events import Event, InputAnswered, InputAsked, Logged, Progressed, Warned
 
 pytestmark = pytest.mark.anyio
@@ -45,7 +45,7 @@ def says_yes(question: Elicitation) -> Answer:
     return question.accept(DAY if "date" in fields else {"yes": True} if fields else None)
 
 
-def asking_bus(asker: Place, interactions: Interactions = NOBODY, **more: Any) -> Toolbus:
+def asking_bus(asker: Place, interactions: Interactions = NO_HANDLERS, **more: Any) -> Toolbus:
     return Toolbus({"servers": {"ask": asker.config(**more)}}, interactions=interactions)
 
 

@@ -27,7 +27,7 @@ from toolbus.bus.context import ContextProvider
 from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.bus.view import View
 from toolbus.core.errors import BusClosed, ServerNotFound
-from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.interactions import NO_HANDLERS, Interactions
 
 T = TypeVar("T")
 # A call of an unknown tool uses up a retry; a run is bounded by its limits instead.
@@ -67,7 +67,7 @@ class Agent:
         self._owns_model = isinstance(model, str)
         self._bus = None
         if mcp_servers is not None:
-            self._bus = Toolbus(mcp_servers, interactions=interactions or NOBODY)
+            self._bus = Toolbus(mcp_servers, interactions=interactions or NO_HANDLERS)
         self._toolbox = Toolbox(tools, self._bus)
         self._approve: ApprovalRule[Approver] = approve
         self._limits = limits or Limits()

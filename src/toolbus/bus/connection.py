@@ -10,7 +10,7 @@ from toolbus.call import OnInput, Progress
 from toolbus.config import BusConfig, ServerConfig, load_server
 from toolbus.core.errors import BusClosed
 from toolbus.core.events import OnLog
-from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.records import JSON, Embedded, Prompt, PromptResult, Resource, ResourceTemplate, ToolResult
 from toolbus.core.uri_templates import Values
 from toolbus.shape import prefixed
@@ -124,7 +124,7 @@ def connect_mcp(
     source: Any = None,
     *,
     alias: str | None = None,
-    interactions: Interactions = NOBODY,
+    interactions: Interactions = NO_HANDLERS,
     **config: Any,
 ) -> Connecting:
     """Connect to one server: a URL, a dict, an in-process server, or keywords such as `command` and `args`.

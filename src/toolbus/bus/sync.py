@@ -22,7 +22,7 @@ from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.errors import BusClosed
 from toolbus.core.events import Emit, OnLog
-from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation import Caller, Guard, Observer
 from toolbus.core.records import (
     JSON,
@@ -282,7 +282,7 @@ class SyncToolbus(SyncView):
         observers: Sequence[Observer] = (),
         get_secret: GetSecret | None = None,
         on_event: Emit | None = None,
-        interactions: Interactions = NOBODY,
+        interactions: Interactions = NO_HANDLERS,
     ) -> None:
         """Takes what `Toolbus` takes; nothing is started yet. Callbacks run on the bus's own thread."""
         bus = Toolbus(

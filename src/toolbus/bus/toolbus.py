@@ -18,7 +18,7 @@ from toolbus.config import BusConfig, GetSecret, bus_config, load_server
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError
 from toolbus.core.events import Emit
-from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation import Guard, Observer
 from toolbus.shape import Shaper
 
@@ -38,7 +38,7 @@ class Toolbus(View):
         observers: Sequence[Observer] = (),
         get_secret: GetSecret | None = None,
         on_event: Emit | None = None,
-        interactions: Interactions = NOBODY,
+        interactions: Interactions = NO_HANDLERS,
     ) -> None:
         """Read the config, by default the one that is found and trusted; nothing is started yet."""
         added = Extensions(

@@ -205,7 +205,7 @@ class View:
         """Let observers see a call that was not made: of a tool, or of an unknown name."""
         operation = self._operation(ToolSpec(name=name, origin=origin or Origin("", name)), arguments={})
         failure = Failure(reason, error)
-        self._engine.lifecycle.loop.soon(lambda: self._engine.path.report(operation, failure))
+        self._engine.lifecycle.loop.call_soon(lambda: self._engine.path.report(operation, failure))
 
     def _operation(self, spec: ToolSpec, **fields: Any) -> Operation:
         return Operation(spec=spec, caller=self._scope.caller, servers=self._scope.servers, **fields)

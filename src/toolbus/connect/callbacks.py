@@ -45,12 +45,12 @@ class Callbacks:
         config: ServerConfig,
         emit: Emit,
         observer: SessionObserver,
-        spoken_of: Callable[[], CallInFlight | None],
+        current: Callable[[], CallInFlight | None],
     ) -> None:
         self._config = config
         self._emit = emit
         self._observer = observer
-        self._spoken_of = spoken_of
+        self._current_call = current
 
     def warn(self, message: str, tool: str | None) -> None:
         """Report something odd about the server, or about one of its tools."""
@@ -67,7 +67,7 @@ class Callbacks:
         """Emit a log message, and hand it to the call that it belongs to."""
         if self._config.log_level == "off":
             return
-        in_flight = self._spoken_of()
+        in_flight = self._current_call()
         logged = Logged(
             server=self._config.alias,
             level=params.level,

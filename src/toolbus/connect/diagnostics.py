@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolbus.core.errors import Phase
-from toolbus.core.stderr import telling_line
+from toolbus.core.stderr import error_line
 
 STDERR_LINES = 100
 STDERR_WIDTH = 500
@@ -93,8 +93,8 @@ class Diagnostics:
         """The last lines on stderr after the first `since`; the line with the reason first if it is older."""
         lines = list(self.stderr)[-(self.stderr_count - since) :] if self.stderr_count > since else []
         lines = [line for line in lines if line.strip()][-STDERR_RECENT:]
-        last, reason = lines[-STDERR_SHOWN:], telling_line(lines)
-        return (*((reason,) if reason and telling_line(last) != reason else ()), *last)
+        last, reason = lines[-STDERR_SHOWN:], error_line(lines)
+        return (*((reason,) if reason and error_line(last) != reason else ()), *last)
 
 
 def _cpu_time(pid: int) -> float:

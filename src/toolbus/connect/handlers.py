@@ -68,7 +68,7 @@ class RequestHandler:
                 return await answered(ctx, request)
             # A server of the legacy era may ask although nothing was declared: the call tells, if it fails.
             asked = request_text(request)
-            if (in_flight := calls_in_flight.spoken_of) is not None:
+            if (in_flight := calls_in_flight.current) is not None:
                 in_flight.unanswered = asked
             return types.ErrorData(code=types.INVALID_REQUEST, message="nobody here answers that")
 
@@ -276,7 +276,7 @@ class RequestHandler:
         self, kind: Kind, params: types.ElicitRequestParams | types.CreateMessageRequestParams | None
     ) -> Operation:
         """What the server asks, as observers and guards see it."""
-        in_flight = self._calls_in_flight.spoken_of
+        in_flight = self._calls_in_flight.current
         sent = params.model_dump(by_alias=True, mode="json", exclude_none=True) if params else {}
         return Operation(
             spec=request_spec(METHODS[kind], self._server, self._tool or ""),
@@ -298,12 +298,12 @@ class RequestHandler:
 
     @property
     def _tool(self) -> str | None:
-        in_flight = self._calls_in_flight.spoken_of
+        in_flight = self._calls_in_flight.current
         return in_flight.tool if in_flight is not None else None
 
     @property
     def _about(self) -> dict[str, Any]:
-        in_flight = self._calls_in_flight.spoken_of
+        in_flight = self._calls_in_flight.current
         return {} if in_flight is None else {"id": in_flight.call, "tool": in_flight.tool}
 
     def _tell(self, kind: Kind, action: str) -> None:

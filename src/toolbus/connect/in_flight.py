@@ -20,7 +20,7 @@ class CallsInFlight:
         return _UnderWay(self._under_way, in_flight)
 
     @property
-    def spoken_of(self) -> CallInFlight | None:
+    def current(self) -> CallInFlight | None:
         """The call that what the server says now is about: its own task says so, or it is the only one."""
         current = CURRENT.get()
         if current in self._under_way:
@@ -53,7 +53,7 @@ class CallsInFlight:
 
     @property
     def _concerned(self) -> set[CallInFlight]:
-        in_flight = self.spoken_of
+        in_flight = self.current
         return set(self._under_way) if in_flight is None else {in_flight}
 
 

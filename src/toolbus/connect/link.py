@@ -43,7 +43,7 @@ from toolbus.core.errors import (
     ToolbusError,
 )
 from toolbus.core.events import Emit, StateChanged
-from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation import Admit, CallInFlight, admit_all
 from toolbus.core.records import Era, State
 
@@ -73,12 +73,12 @@ class Link:
         secrets: Secrets,
         observer: SessionObserver,
         emit: Emit,
-        interactions: Interactions = NOBODY,
+        interactions: Interactions = NO_HANDLERS,
         admit: Admit = admit_all,
     ) -> None:
         self.config = config
         self.handler = RequestHandler(config.alias, interactions, emit, admit)
-        self._callbacks = Callbacks(config, emit, observer, self._spoken_of)
+        self._callbacks = Callbacks(config, emit, observer, self._current_call)
         self._secrets = secrets
         self._observer = observer
         self._emit = emit
@@ -390,8 +390,8 @@ class Link:
         turn, self._turn = self._turn, asyncio.Event()
         turn.set()
 
-    def _spoken_of(self) -> CallInFlight | None:
-        return None if self._session is None else self._session.calls_in_flight.spoken_of
+    def _current_call(self) -> CallInFlight | None:
+        return None if self._session is None else self._session.calls_in_flight.current
 
 
 def _reason(error: ToolbusError | None) -> str | None:

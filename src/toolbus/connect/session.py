@@ -42,7 +42,7 @@ from toolbus.core.errors import (
 )
 from toolbus.core.operation import CallInFlight
 from toolbus.core.records import JSON, Era, JSONObject, TaskState, ToolResult
-from toolbus.core.stderr import telling_line
+from toolbus.core.stderr import error_line
 
 T = TypeVar("T")
 RELEASE = 0.1
@@ -297,7 +297,7 @@ class Session:
         if self._diagnostics.exit_code is not None:
             reason = f"{reason}, {self._diagnostics.exit_status}"
         if what is None and (tail := self._diagnostics.stderr_tail()):
-            reason = f"{reason}; on stderr: {telling_line(tail) or tail[-1]}"
+            reason = f"{reason}; on stderr: {error_line(tail) or tail[-1]}"
         return LinkLost(self.server, what, reason, sent=sent)
 
     def _translated(self, error: MCPError, what: str) -> ToolbusError:

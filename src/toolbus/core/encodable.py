@@ -15,7 +15,7 @@ tools have a dozen levels."""
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
 
 
-def unwritable(value: object) -> str | None:
+def encoding_problem(value: object) -> str | None:
     """Why a value cannot be encoded as JSON in UTF-8; None if it can."""
     try:
         text = _encode(value)

@@ -32,7 +32,7 @@ from difflib import get_close_matches
 from typing import Literal
 
 from toolbus.core.display import shortened
-from toolbus.core.stderr import telling_line
+from toolbus.core.stderr import error_line
 from toolbus.core.text import cleaned
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call"]
@@ -238,7 +238,7 @@ class ConnectFailed(ServerError):
         self.exit_code = exit_code
         self.status = status
         self.stderr = tuple(stderr)
-        output = telling_line(self.stderr) or " | ".join(self.stderr[-3:])
+        output = error_line(self.stderr) or " | ".join(self.stderr[-3:])
         parts = [f"{phase} failed: {cause}", f"on stderr: {output}" if output else "", hint]
         super().__init__(server, "; ".join(filter(None, parts)))
 

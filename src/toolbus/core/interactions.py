@@ -75,7 +75,7 @@ class Interactions:
                 raise TypeError(f"{name} must be a function, not {type(handler).__name__}")
 
 
-NOBODY = Interactions()
+NO_HANDLERS = Interactions()
 
 
 def with_roots(interactions: Interactions, roots: Sequence[Path]) -> Interactions:

@@ -45,7 +45,7 @@ class OwnerLoop:
             # The caller was not cancelled: the owner loop ended during the call.
             raise BusClosed() from None
 
-    def soon(self, work: Callable[[], None]) -> None:
+    def call_soon(self, work: Callable[[], None]) -> None:
         """Call a function on the owner loop: now if the caller is there, else soon."""
         if threading.get_ident() == self._thread:
             work()

@@ -29,7 +29,7 @@ _PATTERNS = (
 _CAUSE = re.compile(r"(?:cause|Caused by): .|\u2570\u2500\u25b6 ")  # as uv draws it
 
 
-def telling_line(lines: Sequence[str]) -> str | None:
+def error_line(lines: Sequence[str]) -> str | None:
     """The line that explains why the program exited, with the cause below it; None if there is none."""
     plain = [cleaned(line) for line in lines]
     raised = _traceback_error(plain)

@@ -37,8 +37,8 @@ class Subscriptions:
 
     @property
     def any(self) -> bool:
-        """Whether there are any."""
-        return bool(self._subscribers)
+        """Whether there are any, or one is being made: a link must not become idle under it."""
+        return bool(self._subscribers) or self._lock.locked()
 
     def updated(self, uri: str) -> None:
         """Emit that a resource changed, if it or a parent of it is subscribed to."""

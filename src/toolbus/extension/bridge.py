@@ -21,7 +21,7 @@ from toolbus.bus.context import ContextProvider
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, resolved
 from toolbus.core.errors import BusClosed, ConfigError, SecretMissing, ToolbusError
-from toolbus.core.interactions import NOBODY, Interactions
+from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.records import Health, ServerStatus
 from toolbus.extension.host import EventPublisher, get_secret_of, manifest_of, publish_of
 from toolbus.extension.manifest import ManifestSource, bridge_config, load_manifest
@@ -43,7 +43,7 @@ class McpBridgeExtension:
     """MCP servers as an extension, from a manifest: its path, its content, or the one in the context."""
 
     def __init__(
-        self, manifest: ManifestSource | None = None, *, interactions: Interactions = NOBODY
+        self, manifest: ManifestSource | None = None, *, interactions: Interactions = NO_HANDLERS
     ) -> None:
         """`interactions` handle the requests of servers: questions, sampling, roots."""
         self._source = manifest

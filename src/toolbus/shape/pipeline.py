@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from types import NoneType
 from typing import TypeAlias
 
-from toolbus.core.encodable import unwritable
+from toolbus.core.encodable import encoding_problem
 from toolbus.core.errors import ShaperFailed
 from toolbus.core.records import Change, Origin, ToolSpec
 from toolbus.schema.values import same_json
@@ -135,7 +135,7 @@ def _check(tool: ToolSpec, name: str, kind: type | tuple[type, ...]) -> None:
     value = getattr(tool, name)
     if not isinstance(value, kind):
         raise TypeError(f"it returned a tool whose {name} is {type(value).__name__}")
-    if (fault := unwritable(value)) is not None:
+    if (fault := encoding_problem(value)) is not None:
         raise ValueError(f"it returned a tool whose {name} {fault}")
 
 

@@ -17,7 +17,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from toolbus.core.encodable import unwritable
+from toolbus.core.encodable import encoding_problem
 from toolbus.core.text import cleaned, cleaned_schema
 
 LISTS = {
@@ -81,7 +81,7 @@ class ResultFilter:
         if not isinstance(result.get(key), list):
             return
         items: list[Any] = result[key]
-        if unwritable(items) is not None:
+        if encoding_problem(items) is not None:
             items = [item for item in map(cleaned_schema, items) if self._is_writable(key, item)]
         if self.drops_invalid:
             page = {name: value for name, value in result.items() if name != "nextCursor"}
@@ -89,7 +89,7 @@ class ResultFilter:
         result[key] = items
 
     def _is_writable(self, key: str, item: Any) -> bool:
-        fault = unwritable(item)
+        fault = encoding_problem(item)
         if fault is not None:
             self._drop(key, item, f"its definition {fault}")
         return fault is None
@@ -111,7 +111,7 @@ class ResultFilter:
 
     def _clean_instructions(self, result: dict[str, Any]) -> None:
         text = result.get("instructions")
-        if text is not None and (not isinstance(text, str) or unwritable(text) is not None):
+        if text is not None and (not isinstance(text, str) or encoding_problem(text) is not None):
             result["instructions"] = cleaned(text) if isinstance(text, str) else None
             self.dropped.append("its instructions are not valid text; what is invalid was ignored")
 

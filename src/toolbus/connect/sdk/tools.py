@@ -11,7 +11,7 @@ from typing import Any, cast
 from pydantic_core import to_json
 
 from toolbus.connect.sdk.tool_schemas import arguments_schema
-from toolbus.core.encodable import DEEPEST, unwritable
+from toolbus.core.encodable import DEEPEST, encoding_problem
 from toolbus.core.records import JSON, NOTHING, RECEIVED, Change, JSONObject, Origin, Quarantined, ToolSpec
 from toolbus.core.text import cleaned, cleaned_schema
 
@@ -46,11 +46,11 @@ def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
         annotations = _typed(annotations, _HINTS, ignored, "annotations.")
     meta: JSONObject = item.get("_meta") or NOTHING
     if not _is_plain(item):
-        if (fault := unwritable(name)) is not None:
+        if (fault := encoding_problem(name)) is not None:
             return Quarantined(tool=_shown(name), reason=f"its name {fault}")
         item = _with_clean_texts(item, ignored)
         for key in _SCHEMAS:
-            if (fault := unwritable(item.get(key))) is not None:
+            if (fault := encoding_problem(item.get(key))) is not None:
                 return Quarantined(tool=name, reason=f"{key} {fault}")
         annotations = _writable(annotations, ignored, "annotations.")
         meta = _writable(meta, ignored, "_meta.")
@@ -86,14 +86,14 @@ def _typed(given: JSONObject, kinds: Mapping[str, type], ignored: list[str], at:
 
 
 def _is_plain(item: JSONObject) -> bool:
-    """Whether it can be written as JSON; for most tools, three times as fast as `unwritable`."""
+    """Whether it can be written as JSON; for most tools, three times as fast as `encoding_problem`."""
     try:
         text = to_json(item, inf_nan_mode="constants")
     except ValueError:
         return False
     # A short text has no number of more than 4,300 digits, which Python would not write.
     is_small = len(text) < 4_300 and text.count(b"{") + text.count(b"[") <= DEEPEST
-    return (is_small and b"NaN" not in text and b"Infinity" not in text) or unwritable(item) is None
+    return (is_small and b"NaN" not in text and b"Infinity" not in text) or encoding_problem(item) is None
 
 
 def _with_clean_texts(item: JSONObject, ignored: list[str]) -> JSONObject:
@@ -104,14 +104,14 @@ def _with_clean_texts(item: JSONObject, ignored: list[str]) -> JSONObject:
         ("title", cleaned),
         *((key, cleaned_schema) for key in _SCHEMAS),
     ):
-        if item.get(key) is not None and unwritable(item[key]) is not None:
+        if item.get(key) is not None and encoding_problem(item[key]) is not None:
             fresh[key] = clean(item[key])
             ignored.append(key)
     return fresh
 
 
 def _writable(given: JSONObject, ignored: list[str], at: str) -> JSONObject:
-    wrong = [key for key, value in given.items() if unwritable({key: value}) is not None]
+    wrong = [key for key, value in given.items() if encoding_problem({key: value}) is not None]
     ignored += [f"{at}{_shown(key)}" for key in wrong]
     return {key: value for key, value in given.items() if key not in wrong} if wrong else given
 
