@@ -1,11 +1,12 @@
 """What tools cost and lose with each provider, and what was done to them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.running import Done, scripted, together, write_config
+from tests.cli.running import Done, scripted, together, toolbus, write_config
 
 PROVIDERS = ["openai", "openai-strict", "openai-responses", "anthropic", "google"]
 PLAIN: dict[str, Any] = {
@@ -88,3 +89,11 @@ def test_check_tells_what_is_lost_in_a_dialect(runs: dict[str, Done]) -> None:
         for message in lossy
     )
     assert "google: the schema of first_large is simplified" in runs["check text"].stdout
+
+
+def test_check_notes_a_schema_that_is_rewritten_without_a_loss(tmp_path: Path) -> None:
+    tool = {"name": "find", "inputSchema": {"type": "object", "properties": {"phrase": {}}}}
+    write_config(tmp_path, {"own": scripted(tmp_path, "own", tools=[tool])})
+    problems = json.loads(toolbus("check", "--json", folder=tmp_path).stdout)["servers"]["own"]["problems"]
+    notes = {problem["message"]: problem["fix"] for problem in problems}
+    assert notes["google: rewritten for this provider: own_find"] == "nothing to do: the meaning is the same"
