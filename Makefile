@@ -11,22 +11,24 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Shows what a command prints only if it fails.
 quietly = printed=$$($(1) 2>&1) || { printf '%s\n' "$$printed" >&2; exit 1; }
 
+# Without the plugin of langsmith, a second of imports in every process.
+PYTEST := python -m pytest -p no:langsmith_plugin
 # Most tests wait for servers, so three run at a time on two cores.
-PYTEST := python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+PYTEST_3 := $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder
 
 # make test ARGS="-k naming": only those tests; the servers of others are set up when ARGS names their tests.
 ifdef ARGS
 test: .venv/.ready $(if $(filter tests/interop% tests/conformance%,$(ARGS)),.interop/.ready)
-	$(PYTEST) $(ARGS)
+	$(PYTEST_3) $(ARGS)
 else
 # First the adapters whose framework cannot share an environment with the others, if they changed.
 test: .venv/.ready .interop/.ready
-	python -m tests.adapters.proven test; changed=$$?; $(PYTEST) && exit $$changed
+	python -m tests.adapters.proven test; changed=$$?; $(PYTEST_3) && exit $$changed
 endif
 
 # Everything in full, changed or not; then records what passed in tests/adapters/proven.json.
 test-all: .venv/.ready .interop/.ready
-	$(PYTEST) --full
+	$(PYTEST_3) --full
 	python -m tests.adapters.proven all --full
 
 # make test-adapter NAME=langchain
@@ -39,7 +41,7 @@ check: .venv/.ready
 	ruff check
 	pyright
 	python -m tests.adapters.proven check
-	python -m pytest -qq tests/test_architecture.py tests/test_public_api.py
+	$(PYTEST) -qq tests/test_architecture.py tests/test_public_api.py
 
 # How the real tool definitions below TOOLBUS_CORPUS fare in every dialect.
 shapes: .venv/.ready
