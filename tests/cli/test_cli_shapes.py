@@ -92,7 +92,7 @@ def test_check_tells_what_is_lost_in_a_dialect(runs: dict[str, Done]) -> None:
 
 
 def test_check_notes_a_schema_that_is_rewritten_without_a_loss(tmp_path: Path) -> None:
-    tool = {"name": "find", "inputSchema": {"type": "object", "properties": {"phrase": {}}}}
+    tool: dict[str, Any] = {"name": "find", "inputSchema": {"type": "object", "properties": {"phrase": {}}}}
     write_config(tmp_path, {"own": scripted(tmp_path, "own", tools=[tool])})
     problems = json.loads(toolbus("check", "--json", folder=tmp_path).stdout)["servers"]["own"]["problems"]
     notes = {problem["message"]: problem["fix"] for problem in problems}
