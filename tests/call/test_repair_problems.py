@@ -160,6 +160,15 @@ def test_of_alternatives_the_one_that_was_meant_is_told() -> None:
     )
 
 
+def test_a_value_that_two_alternatives_accept_and_a_name_that_is_refused_are_told() -> None:
+    both = {"oneOf": [{"type": "integer"}, {"minimum": 1}]}
+    told = "argument 'a': expected an integer or another value, got 5"
+    assert (problem({"properties": {"a": both}}, {"a": 5}) or "").startswith(told)
+    names: JSON = {"propertyNames": {"type": "string", "maxLength": 2}, "properties": {"a": {}}}
+    told = "the arguments: expected a string of at most 2 characters, got 'long'"
+    assert (problem(names, {"long": 1}) or "").startswith(told)
+
+
 def test_an_argument_asked_for_by_a_condition_is_described_all_the_same() -> None:
     schema = {
         "properties": {"mode": {}, "text": {"type": "string", "description": "What to write"}},

@@ -51,7 +51,7 @@ class Validator:
             """The schema as it is used, with OpenAPI's `nullable` rewritten as JSON Schema."""
             nodes = [node for _, node in subschemas(self.schema)]
             nullable = [node for node in nodes if node.get("nullable") is True]
-            # Null may also be excluded by it: as one more alternative of `oneOf` that fits.
+            # Allowing null may also make a value invalid: if a second alternative of `oneOf` accepts it.
             literal = _compiled("validator_for", self.schema) if nullable else None
             self._is_literally_valid = literal and literal.is_valid
             for node in nullable:
@@ -61,7 +61,7 @@ class Validator:
                 raise InvalidSchema("its references are endless, or too many")
             self._is_valid = _compiled("validator_for", self.schema).is_valid
         except BaseException as error:
-            if _is_bug(error):
+            if not _is_unreadable(error):
                 raise
             raise InvalidSchema((str(error).splitlines() or ["cannot be read"])[0]) from None
         self._parts: Any = None
@@ -70,14 +70,14 @@ class Validator:
 
     def accepts(self, value: JSON) -> bool | None:
         """Whether the whole value is valid; None if that cannot be checked."""
-        try:
+        try:  # not `with`, which takes half as long as the validation itself
             if self._bounds.is_recursive:
                 self._bounds.check(value)
             if self._is_valid(value):
                 return True
             return self._is_literally_valid is not None and self._is_literally_valid(value)
         except BaseException as error:
-            if _is_bug(error):
+            if not _is_unreadable(error):
                 raise
             return None
 
@@ -85,38 +85,32 @@ class Validator:
         """Whether a value is known to be valid against a schema that is part of this one."""
         if isinstance(schema, bool):
             return schema
-        if self._parts is None:
-            self._parts = _compiled("validator_map_for", self.schema)
-            self._pointers = {id(node): _pointer(steps) for steps, node in subschemas(self.schema)}
-        pointer = self._pointers.get(id(schema))
-        if pointer is None:  # put together by the reader
-            return set(schema) == {"allOf"} and all(self.fits(value, part) for part in schema["allOf"])
-        try:
+        with _UNREADABLE_IGNORED:
+            if self._parts is None:
+                self._pointers = {id(node): _pointer(steps) for steps, node in subschemas(self.schema)}
+                self._parts = _compiled("validator_map_for", self.schema)
+            pointer = self._pointers.get(id(schema))
+            if pointer is None:  # merged by the reader
+                return set(schema) == {"allOf"} and all(self.fits(value, part) for part in schema["allOf"])
             self._bounds.check(value)
             part = self._parts.get(pointer)
             return part is not None and part.is_valid(value)
-        except BaseException as error:
-            if _is_bug(error):
-                raise
-            return False
+        return False
 
     def faults(self, value: JSON) -> list[Fault]:
         """Why the value is invalid, by place; empty if that cannot be found out."""
-        try:
+        with _UNREADABLE_IGNORED:
             self._bounds.check(value)
             errors = _compiled("validator_for", self.schema).iter_errors(value)
             found = [self._fault(error, value) for error in islice(errors, _MOST_FAULTS)]
-        except BaseException as error:
-            if _is_bug(error):
-                raise
-            return []
-        return sorted(found, key=lambda fault: [_sortable(step) for step in fault.path])
+            return sorted(found, key=lambda fault: [_sortable(step) for step in fault.path])
+        return []
 
     def _fault(self, error: Any, value: JSON) -> Fault:
         kind, steps = error.kind, error.evaluation_path
         is_false = kind.name == "falseSchema"
         schema = self._at(steps if is_false else steps[:-1])
-        keyword = "" if is_false else str(steps[-1])
+        keyword = str(steps[-1]) if steps and not is_false else ""
         branches = kind.value if kind.name in ("anyOf", "oneOf") else ()
         is_name = kind.name == "propertyNames"
         return Fault(
@@ -184,12 +178,24 @@ def _compiled(function: str, schema: JSON) -> Any:
     )
 
 
-def _is_bug(error: BaseException) -> bool:
-    """Whether an error is not only a schema or a value that jsonschema-rs cannot read."""
+def _is_unreadable(error: BaseException) -> bool:
+    """Whether an error only means that jsonschema-rs cannot read a schema or a value."""
     # A panic inside it has no type that could be imported.
-    return not isinstance(error, ValueError | TypeError | RecursionError | OverflowError) and (
-        type(error).__name__ != "PanicException"
-    )
+    known = isinstance(error, ValueError | TypeError | RecursionError | OverflowError)
+    return known or type(error).__name__ == "PanicException"
+
+
+class _UnreadableIgnored:
+    """Suppresses the errors of schemas and values that cannot be read."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        return error is not None and _is_unreadable(error)
+
+
+_UNREADABLE_IGNORED = _UnreadableIgnored()
 
 
 def _pointer(steps: Sequence[str]) -> str:

@@ -126,9 +126,9 @@ def with_null(rules: Rules, schema: Node) -> Node:
     if options:
         return {**schema, "anyOf": [*options, {"type": "null"}]}
     if schema["type"] in ("object", "array"):
-        told = {"description": schema["description"]} if "description" in schema else {}
+        text = {"description": schema["description"]} if "description" in schema else {}
         only = {key: value for key, value in schema.items() if key != "description"}
-        return {"anyOf": [only, {"type": "null"}], **told}
+        return {"anyOf": [only, {"type": "null"}], **text}
     more = {"enum": [*schema["enum"], None]} if "enum" in schema else {}
     return {**schema, "type": [schema["type"], "null"], **more}
 
