@@ -59,7 +59,7 @@ def extra_of(file: Path) -> str | None:
     part, *rest = file.relative_to(SOURCE).parts
     if part in ("agent", "testing.py"):
         return "agent"
-    if rest == ["lookup.py"]:
+    if rest[-1:] == ["lookup.py"] and part == "config":
         return "keyring"
     if part != "adapters":
         return None

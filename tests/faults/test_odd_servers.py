@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,17 @@ async def test_a_server_that_dies_of_the_modern_probe_is_started_again_in_the_le
         assert bus.servers["a"].era == "legacy"
         assert bus.servers["a"].protocol == "2025-06-18"
         assert (await bus.call("a_echo", {"text": "alive"})).text == "alive"
+
+
+async def test_what_a_failed_probe_taught_is_remembered_for_every_later_connection(tmp_path: Path) -> None:
+    trace = tmp_path / "probes"
+    server = plain("die_of_probe", env={"PLAIN_TRACE": str(trace)})
+    async with Toolbus({"servers": {"a": server}}) as bus:
+        for _ in range(3):
+            [link] = bus._servers.links.values()  # pyright: ignore[reportPrivateUsage]
+            link.session.end("cut for the test")
+            assert (await bus.call("a_echo", {"text": "alive"})).text == "alive"
+    assert trace.read_text().splitlines().count("server/discover") == 1
 
 
 async def test_text_and_bytes_that_are_no_messages_are_skipped_with_one_warning(seen: Seen) -> None:
@@ -153,7 +165,7 @@ async def test_a_block_of_an_unknown_kind_is_kept_as_text(seen: Seen) -> None:
     bus, _ = await seen("odd_blocks")
     async with bus:
         result = await bus.call("a_echo")
-    assert result.content == (Text(text='{"type":"hologram","x":1}'), Text(text="known"))
+    assert result.content == (Text(text='{"type":"hologram","x":1,"y":"\\ud800"}'), Text(text="known"))
 
 
 async def test_structured_content_without_blocks_is_a_result(seen: Seen) -> None:

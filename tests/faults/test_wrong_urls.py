@@ -121,7 +121,7 @@ async def test_the_reason_that_a_server_gives_beside_the_status_is_kept(origin: 
 
 def test_a_time_is_rounded_to_be_read() -> None:
     told = [
-        str(CallTimeout("a", "it", seconds)).split(" in ")[1] for seconds in (4.99999, 0.5, 300.0, 0.0012)
+        str(CallTimeout("a", "it", seconds)).split(" after ")[1] for seconds in (4.99999, 0.5, 300.0, 0.0012)
     ]
     assert told == ["5 s", "0.5 s", "300 s", "0.0012 s"]
 

@@ -49,6 +49,9 @@ def config() -> dict[str, Any]:
     return {"servers": {"ask": {"server": asking()}}}
 
 
+SERVER = everyday()
+
+
 class Seen:
     """An observer, and the guard and hook that note what they see."""
 
@@ -297,3 +300,26 @@ def test_the_synchronous_bus_takes_guards_and_observers_too() -> None:
     with SyncToolbus(config(), guards=[refuse], observers=[seen]) as bus, pytest.raises(CallRefused):
         bus.read_resource("ask", "board://now")
     assert len(seen.ends) == 1
+
+
+async def test_what_a_server_puts_under_our_key_of_the_meta_does_not_disturb_ours() -> None:
+    result = ToolResult(meta={"toolbus": "mine"}).noting(characters=5)
+    assert result.meta == {"toolbus": {"characters": 5}}
+
+
+async def test_a_reload_that_only_changes_a_fixed_argument_reaches_registries() -> None:
+    def servers(value: int) -> dict[str, Any]:
+        override = {"add": {"arguments": {"b": {"hide": True, "value": value}}}}
+        return {"servers": {"day": {"server": SERVER, "override": override, "include": ["add"]}}}
+
+    class Registry(dict[str, Any]):
+        def add_tool(self, tool: Any) -> None:
+            self[tool.name] = tool
+
+    registry = Registry()
+    async with Toolbus(servers(1)) as bus:
+        bus.register_into(registry)
+        before = await registry["day_add"].execute(a=1)
+        await bus.reload(servers(2))
+        after = await registry["day_add"].execute(a=1)
+    assert (before.structured, after.structured) == ({"result": 2}, {"result": 3})

@@ -147,7 +147,9 @@ class Plain:
         self.pages = {"*": "again"}
 
     def do_odd_blocks(self) -> None:
-        self.result = {"content": [{"type": "hologram", "x": 1}, {"type": "text", "text": "known"}]}
+        self.result = {
+            "content": [{"type": "hologram", "x": 1, "y": "\ud800"}, {"type": "text", "text": "known"}]
+        }
 
     def do_only_structured(self) -> None:
         self.result = {"structuredContent": {"a": 1}}
@@ -195,6 +197,9 @@ class Plain:
         for line in sys.stdin:
             message: Message = json.loads(line)
             method = message.get("method", "")
+            if trace := os.environ.get("PLAIN_TRACE"):
+                with open(trace, "a") as file:
+                    print(method, file=file)
             if method in self.dies_of:
                 print(f"died of {method}", file=sys.stderr)
                 sys.exit(4)

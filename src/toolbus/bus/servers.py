@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from toolbus.call import ServerRequests
 from toolbus.config import BusConfig, Secrets
@@ -17,9 +17,7 @@ from toolbus.core.operation import Admit, Operation, Route
 from toolbus.core.records import Health, Inventory, ServerStatus, ToolResult
 
 if TYPE_CHECKING:  # a bus can show its servers without the SDK, which comes with the first link
-    from collections.abc import Awaitable
-
-    from toolbus.connect import Link, LinkRequests, Session
+    from toolbus.connect import Link, LinkRequests
     from toolbus.discover import Discovery
 
 logger = logging.getLogger("toolbus")
@@ -83,26 +81,25 @@ class Servers:
         return {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
 
     async def _subscribe(self, operation: Operation) -> ToolResult:
-        subscriptions, uri = self._servers[operation.server].discovery.subscriptions, operation.spec.name
-        await self._request(
-            operation.server, lambda session, timeout: subscriptions.add(session, uri, timeout)
-        )
-        return ToolResult()
+        return await self._change_subscription(operation, "add")
 
     async def _unsubscribe(self, operation: Operation) -> ToolResult:
-        subscriptions, uri = self._servers[operation.server].discovery.subscriptions, operation.spec.name
-        await self._request(
-            operation.server, lambda session, timeout: subscriptions.remove(session, uri, timeout)
+        return await self._change_subscription(operation, "remove")
+
+    async def _change_subscription(
+        self, operation: Operation, change: Literal["add", "remove"]
+    ) -> ToolResult:
+        link, uri = self[operation.server], operation.spec.name
+        subscriptions = self._servers[operation.server].discovery.subscriptions
+        work = subscriptions.add if change == "add" else subscriptions.remove
+        await link.request(
+            lambda session, timeout: work(session, uri, timeout), link.config.timeouts.call, repeatable=True
         )
         return ToolResult()
 
     async def connect(self, alias: str) -> None:
         """Connect to a server now."""
         await self._servers[self.check(alias)].requests.connect()
-
-    async def _request(self, alias: str, send: "Callable[[Session, float], Awaitable[None]]") -> None:
-        link = self[alias]
-        await link.request(send, link.config.timeouts.call, repeatable=True)
 
     def repairs(self, alias: str) -> bool:
         """Whether the arguments for a server are checked and repaired."""

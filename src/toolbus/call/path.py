@@ -1,6 +1,5 @@
 """The one path of an operation: observe, hooks, arguments, guard, route."""
 
-import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
@@ -138,9 +137,6 @@ class CallPath:
         checked = self._fitted(spec, arguments)
         if checked.problem is None:
             return checked
-        if not _is_json(arguments):
-            # A mistake of the program, not of a model: sending it says so.
-            return Checked(arguments=arguments)
         return replace(
             checked, problem=f"wrong arguments for {spec.name!r}, nothing was sent: {checked.problem}"
         )
@@ -161,11 +157,3 @@ class CallPath:
             check = ArgumentCheck(schema)
             self._checks[origin, of_server] = schema, check
         return check.checked(arguments)
-
-
-def _is_json(arguments: JSONObject) -> bool:
-    try:
-        json.dumps(dict(arguments))
-    except (TypeError, ValueError, RecursionError):
-        return False
-    return True

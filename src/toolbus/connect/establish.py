@@ -59,6 +59,7 @@ async def open_session(
     transport = hints.transport or config.transport
     mode = hints.mode or ("legacy" if config.era == "legacy" else "auto")
     # Dropped unless this attempt confirms them: the server may have been updated.
+    hinted = hints.mode is not None
     hints.transport = hints.mode = None
     first: ConnectFailed | None = None
     while True:
@@ -83,7 +84,7 @@ async def open_session(
                 raise
             first = failure
         else:
-            if first is not None:
+            if first is not None or hinted:
                 hints.transport, hints.mode = transport, mode
             return session
 

@@ -325,7 +325,7 @@ class Link:
                     )
                     idle = await self._attended(session)
                 except ToolbusError as failure:
-                    # ResultStore, not raised: the SDK's task groups would wrap it.
+                    # Returned, not raised: the SDK's task groups would wrap it.
                     error = failure
                 finally:
                     # From here on the owner cleans up, which is not to be interrupted.

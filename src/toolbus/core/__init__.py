@@ -1,1 +1,1 @@
-"""What travels through toolbus, and the protocols between its parts; imports no other part."""
+"""What travels through toolbus, and the protocols between its parts; imports only `toolbus.schema`."""

@@ -96,10 +96,10 @@ class Catalog:
 def _same(a: ToolSpec, b: ToolSpec) -> bool:
     if a is b:
         return True
-    if (a.origin, a.description, a.title) != (b.origin, b.description, b.title):
+    if (a.origin, a.description, a.title, a.route) != (b.origin, b.description, b.title, b.route):
         return False
     # `==` would call `const: true` and `const: 1` the same schema.
-    return same_json(
-        [a.input_schema, a.output_schema, a.annotations, a.options, a.meta],
-        [b.input_schema, b.output_schema, b.annotations, b.options, b.meta],
+    return repr(a.maps) == repr(b.maps) and same_json(
+        [a.input_schema, a.server_schema, a.output_schema, a.annotations, a.options, a.meta],
+        [b.input_schema, b.server_schema, b.output_schema, b.annotations, b.options, b.meta],
     )

@@ -6,6 +6,7 @@
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
     ├── ToolFailed             a tool reported an error, and you asked for an exception
+    ├── CallRefused            a guard refused the operation; nothing was sent
     ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
     ├── ShaperFailed           a shaper raised; the catalog is unchanged
     ├── ExtraMissing           a part of toolbus needs packages that are not installed (also an ImportError)

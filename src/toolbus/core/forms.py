@@ -195,6 +195,13 @@ def _number(typed: str, *, whole: bool) -> Any:
     return typed
 
 
+def _is_finite(value: float) -> bool:
+    try:
+        return isfinite(value)
+    except OverflowError:  # an integer beyond what a float holds
+        return False
+
+
 def _problem(one: Field, value: Any) -> str | None:
     """Why a value is invalid for a field; None if it is valid."""
     match one.kind:
@@ -205,7 +212,7 @@ def _problem(one: Field, value: Any) -> str | None:
             outside = _outside(one, len(value), "have", " characters")
             return outside or (f"must be {expected}" if expected and not is_valid(value) else None)
         case "number" | "integer":
-            if not has_type(value, ["number"]) or not isfinite(value):
+            if not has_type(value, ["number"]) or not _is_finite(value):
                 return "must be a number"
             is_whole = one.kind == "number" or has_type(value, ["integer"])
             return _outside(one, value, "be") if is_whole else "must be a whole number"

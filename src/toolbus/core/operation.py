@@ -130,7 +130,7 @@ class CallInFlight:
 
 
 class Failure(NamedTuple):
-    """Why an operation failed. No argument and no part of a result is quoted: events go to logs and hosts."""
+    """Why an operation failed; `error` is None if the tool itself reported an error."""
 
     reason: Reason
     error: str | None = None

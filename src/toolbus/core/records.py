@@ -288,7 +288,8 @@ class ToolResult:
 
     def noting(self, **facts: JSON) -> "ToolResult":
         """The same result with facts of ours in its meta, under `toolbus`."""
-        ours = {**self.meta.get("toolbus", {}), **facts}
+        known = self.meta.get("toolbus")  # a server may send anything under this key
+        ours = {**(known if isinstance(known, dict) else {}), **facts}
         return ToolResult(
             content=self.content,
             structured=self.structured,

@@ -6,6 +6,7 @@ text. Invalid instructions are dropped. Tools are listed without the SDK (`fast_
 their arguments go into headers.
 """
 
+import json
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any, cast
@@ -15,7 +16,6 @@ import anyio.abc
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
 from mcp_types import methods
 from pydantic import ValidationError
-from pydantic_core import to_json
 
 from toolbus.core.encodable import encoding_problem
 from toolbus.core.text import cleaned, cleaned_schema
@@ -138,4 +138,6 @@ def keep_unknown_blocks(result: dict[str, Any]) -> None:
     for index, block in enumerate(cast("list[Any]", blocks)):
         kind = cast("dict[str, Any]", block).get("type") if isinstance(block, dict) else None
         if kind not in BLOCKS:
-            blocks[index] = {"type": "text", "text": to_json(block).decode()}
+            text = json.dumps(block, ensure_ascii=False, separators=(",", ":"))
+            # A lone surrogate, which JSON can escape and UTF-8 cannot write, stays an escape.
+            blocks[index] = {"type": "text", "text": text.encode(errors="backslashreplace").decode()}
