@@ -34,6 +34,7 @@ from toolbus.cli.parameters import (
     Timeout,
     ToolArguments,
     ToolName,
+    Write,
 )
 
 app = typer.Typer(
@@ -301,13 +302,7 @@ def init(
 def import_(
     settings: Settings,
     source: ImportSource = None,
-    write: Annotated[
-        bool,
-        typer.Option(
-            "--write",
-            help="Add them to toolbus.yaml in this folder, or to --config; default: only show them.",
-        ),
-    ] = False,
+    write: Write = False,
     with_secrets: Annotated[
         bool, typer.Option("--with-secrets", help="With --write: copy literal secrets to .env.")
     ] = False,

@@ -119,3 +119,9 @@ ImportSource = Annotated[
         autocompletion=editor_names,
     ),
 ]
+Write = Annotated[
+    bool,
+    typer.Option(
+        "--write", help="Add them to toolbus.yaml in this folder, or to --config; default: only show them."
+    ),
+]
