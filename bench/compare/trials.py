@@ -72,10 +72,10 @@ async def change_tools(peer: Peer) -> str:
             deadline = perf_counter() + PATIENCE
             while perf_counter() < deadline:
                 if any(name.endswith("grown") for name in connected.known_tools()):
-                    return "in the list, unasked"
+                    return "appears automatically"
                 await asyncio.sleep(0.01)
         seen = any(name.endswith("grown") for name in await connected.list_tools())
-        return "after listing again" if seen else "not seen"
+        return "only after listing again" if seen else "not seen"
 
 
 async def use_one_server_twice(peer: Peer) -> str:
@@ -134,7 +134,7 @@ async def _wait_for_the_end(pid: int, seconds: float) -> bool:
 
 
 TRIALS: dict[str, Trial] = {
-    "a stdio server is killed: the next call, client not reopened": kill_a_server,
+    "a stdio server is killed: next call on the same client": kill_a_server,
     "one of three servers hangs at start: first call to another": hang_at_start,
     "a server adds a tool: seen by the connected client": change_tools,
     "the same server twice (two accounts): calls to both": use_one_server_twice,

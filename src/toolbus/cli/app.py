@@ -34,11 +34,12 @@ from toolbus.cli.parameters import (
     Timeout,
     ToolArguments,
     ToolName,
+    Write,
 )
 
 app = typer.Typer(
-    help="Any MCP server, any agent, one catalog that stays alive.",
-    epilog="First steps: toolbus demo, toolbus init, toolbus tools.",
+    help="Use the tools of all your MCP servers from the terminal.",
+    epilog="New here? Run toolbus demo, then toolbus add, then toolbus tools.",
     rich_markup_mode=None,  # plain help: faster, and the same on every terminal
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -61,7 +62,7 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Any MCP server, any agent, one catalog that stays alive."""
+    """Use the tools of all your MCP servers from the terminal."""
 
 
 @app.command()
@@ -290,7 +291,7 @@ def init(
     settings: Settings,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> int:
-    """Write a commented toolbus.yaml to start from."""
+    """Create a commented toolbus.yaml in this folder."""
     from toolbus.cli.commands.init import run
 
     return run(settings, force=force)
@@ -301,7 +302,7 @@ def init(
 def import_(
     settings: Settings,
     source: ImportSource = None,
-    write: Annotated[bool, typer.Option("--write", help="Write the config; default: only show it.")] = False,
+    write: Write = False,
     with_secrets: Annotated[
         bool, typer.Option("--with-secrets", help="With --write: copy literal secrets to .env.")
     ] = False,

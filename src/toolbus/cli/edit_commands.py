@@ -49,7 +49,7 @@ def _add(
     """Add a server to the config; create the config if needed.
 
     \b
-    toolbus add search https://example.com/mcp --header "Authorization=Bearer abc"
+    toolbus add search https://example.com/mcp --header 'X-Api-Key=${SEARCH_KEY}'
     toolbus add files -- npx -y @modelcontextprotocol/server-filesystem .
     """
     from toolbus.cli.commands.edit import NewServer, add

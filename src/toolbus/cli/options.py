@@ -39,7 +39,12 @@ def _shared_options(
     ctx: typer.Context,
     config: Annotated[
         Path | None,
-        typer.Option("--config", metavar="FILE", help="Config file to use."),
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Config file. Default: toolbus.yaml or mcp.json in this folder or a parent, or "
+            "toolbus.yaml in your config folder.",
+        ),
     ] = None,
     json: Annotated[
         bool,

@@ -42,8 +42,9 @@ ToolArguments = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="KEY=VALUE",
-        help="Arguments, parsed by the tool's schema: n=5, on=true, list=a,b or the key repeated, a.b=1 for "
-        "nested values, text=@FILE to read a file; - reads a JSON object from stdin.",
+        help="Tool arguments. Values are converted to the types in the tool's schema. Examples: n=5, "
+        "on=true, tags=a,b (or tags=a tags=b), a.b=1 (nested), text=@FILE (from a file). Use - to read a "
+        "JSON object from stdin.",
         autocompletion=argument_names,
     ),
 ]
@@ -116,5 +117,11 @@ ImportSource = Annotated[
         help="claude, claude-code, cursor, vscode, windsurf, gemini, goose, codex, zed, opencode, or a file; "
         "default: every config found.",
         autocompletion=editor_names,
+    ),
+]
+Write = Annotated[
+    bool,
+    typer.Option(
+        "--write", help="Add them to toolbus.yaml in this folder, or to --config; default: only show them."
     ),
 ]
