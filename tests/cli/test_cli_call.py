@@ -132,7 +132,7 @@ def test_the_object_may_come_from_a_file_or_from_stdin(runs: dict[str, Done], fo
 
 WRONG_USAGE = {
     "missing": ["post_send needs to=...", "  to  string: Whom it goes to."],
-    "misspelt": ["too: no such argument; did you mean 'to'? (--args passes on any name)"],
+    "misspelt": ["too: no such argument; did you mean 'to'?"],
     "misspelt object": ["copis: no such argument; did you mean 'copies'?"],
     "strange object": ["weight: no such argument; it takes to, copies"],
     "mistyped": ["copies: expected integer, not 'two'"],

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from toolbus.cli.errors import Usage
 from toolbus.cli.input.values import typed
-from toolbus.cli.outcome import Usage
 from toolbus.schema.describe import type_words
 from toolbus.schema.node import Schema
 

@@ -360,7 +360,7 @@ def exit_code(arguments: Sequence[str]) -> int:
         _discard_stdout()
         return 1
     except (Exception, typer.Abort) as error:  # top level: every error becomes a line
-        from toolbus.cli.outcome import report
+        from toolbus.cli.errors import report
 
         if "--debug" in arguments:
             import traceback

@@ -12,7 +12,7 @@ from toolbus.cli.chat.keyboard import Keyboard
 from toolbus.cli.chat.models import display_name
 from toolbus.cli.chat.prompts import ask_for_arguments, by_command, help_lines
 from toolbus.cli.commands.tools import print_server
-from toolbus.cli.outcome import Usage, report
+from toolbus.cli.errors import Usage, report
 from toolbus.cli.output.screen import Screen
 from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError

@@ -10,11 +10,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 
+from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import Given, read
 from toolbus.cli.input.elicitation import terminal_interactions
 from toolbus.cli.listing_cache import CachedListing, fresh_listings
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import FAILED, Usage
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, one_line
 from toolbus.cli.session import UNATTENDED, async_command, load_trusted_config, open_bus, start_idle_servers

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 
+from toolbus.cli.errors import FAILED
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import FAILED
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.config import BusConfig, ServerConfig

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolbus.cli.commands.trust import is_trusted, trust_written
+from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server

@@ -9,8 +9,8 @@ from pathlib import Path
 from rich.text import Text
 
 from toolbus.cli.commands.trust import is_trusted, trust_written
+from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.config.editing.edit import servers_in, with_servers
 from toolbus.config.editing.save import save

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from toolbus.cli.commands.trust import trust_written
+from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen
 from toolbus.config.editing.yaml_text import TEMPLATE
 from toolbus.config.find import FILE_NAMES

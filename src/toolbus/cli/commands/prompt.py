@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from toolbus.cli.commands.call import check_out_folder
+from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import texts
 from toolbus.cli.input.elicitation import terminal_interactions
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import Usage
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import (

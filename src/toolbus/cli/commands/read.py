@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import texts
 from toolbus.cli.input.elicitation import terminal_interactions
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down, with_suggestion
 from toolbus.cli.listing_cache import template_variables
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import Usage
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers

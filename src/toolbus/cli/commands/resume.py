@@ -6,12 +6,12 @@ from difflib import get_close_matches
 from typing import TypeAlias
 
 from toolbus.cli.commands.call import CallOptions, call_progress, print_outcome
+from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import content, texts
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import ask_user, at_terminal
 from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import Usage
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.core.elicitation import Action, Answer, Elicitation, Pending

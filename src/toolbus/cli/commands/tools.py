@@ -5,9 +5,9 @@ from collections.abc import Iterable, Sequence
 
 from rich.text import Text
 
+from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import described
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import FAILED, Usage
 from toolbus.cli.output.screen import Screen, one_line, quoted, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.config import BusConfig, ServerConfig

@@ -9,9 +9,9 @@ from typing import NoReturn
 
 from rich.text import Text
 
+from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import ask, can_ask
 from toolbus.cli.options import Settings
-from toolbus.cli.outcome import FAILED, Usage
 from toolbus.cli.output.review import print_review, review
 from toolbus.cli.output.screen import Screen, exact, short_path, visible
 from toolbus.config import find_config

@@ -9,8 +9,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import cast
 
+from toolbus.cli.errors import Usage
 from toolbus.cli.input.values import typed
-from toolbus.cli.outcome import Usage
 from toolbus.core.records import JSON, ToolSpec
 from toolbus.schema.describe import either, type_words
 from toolbus.schema.node import Schema
@@ -128,7 +128,7 @@ def _child(schema: Schema, name: str, key: str) -> Schema:
         close = get_close_matches(name, known, n=1)
         others = f"known arguments: {either(known, 'and')}" if known else "it takes none"
         hint = f"did you mean {close[0]!r}?" if close else others
-        raise Usage(f"{key}: no such argument; {hint} (--args passes on any name)")
+        raise Usage(f"{key}: no such argument; {hint}")
     return child
 
 

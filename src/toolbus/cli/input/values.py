@@ -7,7 +7,7 @@ import json
 import math
 from typing import Any
 
-from toolbus.cli.outcome import Usage
+from toolbus.cli.errors import Usage
 from toolbus.schema.describe import type_words
 from toolbus.schema.node import Schema
 from toolbus.schema.values import JSON, is_array, is_object
