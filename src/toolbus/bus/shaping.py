@@ -25,7 +25,7 @@ from toolbus.shape import (
     named,
     overridden,
     prompt_tools,
-    reading_tools,
+    resource_tools,
     selected,
     shaped,
     unmatched,
@@ -94,7 +94,7 @@ class Shaping:
 
     def _other(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
         """Resources and prompts as tools, where the config wants them."""
-        reading = reading_tools(inventories) if self._config.resource_tools == "server" else []
+        reading = resource_tools(inventories) if self._config.resource_tools == "server" else []
         return [*reading, *(prompt_tools(inventories) if self._config.prompt_tools else [])]
 
     @property

@@ -8,7 +8,7 @@ from toolbus.call.result_store import CAPACITY, READ_RESULT, Owner, ResultStore
 from toolbus.core.operation import Operation
 from toolbus.core.records import Block, Budget, Embedded, ResourceLink, Text, ToolResult
 from toolbus.core.text import cleaned, cleaned_json
-from toolbus.shape.budget import allowed, fitted_blocks
+from toolbus.shape.budget import character_limit, fitted_blocks
 from toolbus.shape.render import described_text, rendered
 
 MOST_FILES = 20
@@ -57,8 +57,8 @@ class Results:
         rest = replace(result, content=tuple(block for block in result.content if block not in files))
         blocks = rendered(rest, images=True, audio=True)
         text = ToolResult(content=blocks).text
-        if allowed(budget, text) is None:
-            if allowed(budget, result.text) is None:
+        if character_limit(budget, text) is None:
+            if character_limit(budget, result.text) is None:
                 return result
             text = result.text  # base64 in it is described, and can be read all the same
         name = self._kept.keep(text, owner) if keep else None

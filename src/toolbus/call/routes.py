@@ -22,7 +22,7 @@ from toolbus.core.records import (
     ToolResult,
     ToolSpec,
 )
-from toolbus.shape import listing, prompt_of
+from toolbus.shape import prompt_name, resource_list
 
 
 class ServerRequests(TaskRequests, Protocol):
@@ -111,7 +111,7 @@ class ServerRoutes:
         return ToolResult(content=await server.read_resource(operation, uri, size))
 
     async def _get_prompt(self, operation: Operation) -> ToolResult:
-        alias, name, server = operation.server, prompt_of(operation.spec), self._server(operation)
+        alias, name, server = operation.server, prompt_name(operation.spec), self._server(operation)
 
         def check() -> None:
             listed = (prompt for prompt in self._inventories()[alias].prompts if prompt.name == name)
@@ -147,7 +147,7 @@ class ServerRoutes:
         }
         if server is not None and server not in inventories:
             return ToolResult.failure(f"unknown server {server!r}; known servers: {', '.join(inventories)}")
-        found = listing(inventories, inventories if server is None else [server])
+        found = resource_list(inventories, inventories if server is None else [server])
         return ToolResult(content=(Text(text=json.dumps(found, indent=1)),), structured=found)
 
 
