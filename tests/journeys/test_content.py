@@ -92,7 +92,7 @@ async def test_a_prompt_keeps_pictures_and_embedded_resources(asker: Place) -> N
         prompt = await bus.get_prompt("ask", "review", {"language": "go", "code": "x := 1"})
         with pytest.raises(ArgumentsError, match="prompt 'review': no value for 'language'"):
             await bus.get_prompt("ask", "review", {"code": "x"})
-        with pytest.raises(ArgumentsError, match="'language' must be a text, not int"):
+        with pytest.raises(ArgumentsError, match="'language' must be a string, not int"):
             await bus.get_prompt("ask", "review", {"language": 3})  # pyright: ignore[reportArgumentType]
         with pytest.raises(CallRejected, match="prompt 'nope' was rejected"):
             await bus.get_prompt("ask", "nope")
