@@ -69,6 +69,13 @@ async def test_a_template_is_filled_in(asker: Place) -> None:
     )
 
 
+async def test_a_template_of_another_server_is_not_filled_in(asker: Place) -> None:
+    config = {"servers": {"ask": asker.config(), "day": {"server": everyday(), "era": asker.era}}}
+    async with Toolbus(config) as bus:
+        with pytest.raises(CallRejected):
+            await bus.read_resource("day", TEMPLATE)
+
+
 async def test_an_unknown_address_is_refused_by_the_server(asker: Place) -> None:
     async with asking_bus(asker) as bus:
         with pytest.raises(CallRejected, match="resource 'nope://x' was rejected"):
@@ -298,7 +305,7 @@ async def test_a_submitted_task_is_come_back_to(asker: Place) -> None:
         if asker.era == "legacy":
             assert handle.done
             assert (await handle.result()).text == "dug 4"
-            with pytest.raises(ValueError, match="there is no task to come back to"):
+            with pytest.raises(ValueError, match="there is no task: the server returned the result at once"):
                 handle.to_json()
             return
         assert not handle.done
