@@ -91,7 +91,7 @@ class Lifecycle:
 
     @property
     def running(self) -> bool:
-        """Whether calls can be build."""
+        """Whether calls can be made."""
         return self._loop is not None and not self.closed and self._loop.alive
 
     @property
