@@ -89,7 +89,7 @@ def _reaped() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses i
 @pytest.fixture(scope="session", autouse=True)
 def _patient() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
     """On a busy machine a server may not show a sign of life for long; nor does a warm one's stand-in."""
-    servers.PATIENCE = 30.0
+    servers.INACTIVE_AFTER = 30.0
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import modest
-from toolbus.call.result_store import CAPACITY, MOST, READ_RESULT, ResultStore
+from toolbus.call.result_store import CAPACITY, MAX_CHARACTERS, READ_RESULT, ResultStore
 from toolbus.call.results import Results
 from toolbus.records import JSON, Budget, Origin, Text, ToolResult
 
@@ -37,8 +37,8 @@ def test_a_short_text_is_read_whole_by_its_owner_alone() -> None:
     store = store_of()
     assert [store.keep("one", ("ann",)), store.keep("two")] == ["r1", "r2"]
     assert store.read("r1", owner=("ann",)) == "[r1: characters 0 to 3 of 3; this is the end]\none"
-    assert store.read("r1") == f"[no result 'r1' is kept; the latest are r2{REPLACED}"
-    assert store.read("r1", owner=("bob",)) == "[no result 'r1' is kept; there is none]"
+    assert store.read("r1") == f"[unknown result 'r1'; the latest are r2{REPLACED}"
+    assert store.read("r1", owner=("bob",)) == "[unknown result 'r1'; no results are stored]"
     assert store.read("r2") == "[r2: characters 0 to 3 of 3; this is the end]\ntwo"
 
 
@@ -53,7 +53,7 @@ def test_a_window_ends_with_a_line_and_says_where_to_go_on() -> None:
 def test_no_reading_gives_more_than_the_most() -> None:
     header, _, window = kept("x" * 100_000).read("r1", limit=10**9).partition("\n")
     assert header == '[r1: characters 0 to 40,000 of 100,000; read_result(id="r1", offset=40000) reads on]'
-    assert window == "x" * MOST
+    assert window == "x" * MAX_CHARACTERS
 
 
 @modest
@@ -111,17 +111,20 @@ def test_what_is_found_stays_within_the_limit() -> None:
     ("arguments", "expected"),
     [
         ({"id": "r1", "offset": 4}, "[r1 has 3 characters; nothing is at offset 4]"),
-        ({"id": "r1", "find": "z"}, "[r1: 'z' is nowhere in its 3 characters]"),
-        ({"id": "r1", "find": "a", "offset": 2}, "[r1: 'a' is nowhere in its 3 characters from offset 2 on]"),
-        ({"id": "r1", "find": ".*"}, "[r1: '.*' is nowhere in its 3 characters]"),
-        ({"id": "r9"}, "[no result 'r9' is kept; the latest are r1."),
-        ({"id": "r" + "9" * 9000}, f"[no result 'r{'9' * 39}' is kept; the latest are r1."),
+        ({"id": "r1", "find": "z"}, "[r1: 'z' does not occur in its 3 characters]"),
+        (
+            {"id": "r1", "find": "a", "offset": 2},
+            "[r1: 'a' does not occur in its 3 characters from offset 2 on]",
+        ),
+        ({"id": "r1", "find": ".*"}, "[r1: '.*' does not occur in its 3 characters]"),
+        ({"id": "r9"}, "[unknown result 'r9'; the latest are r1."),
+        ({"id": "r" + "9" * 9000}, f"[unknown result 'r{'9' * 39}'; the latest are r1."),
         ({"id": "r1", "find": "", "offset": None, "limit": 2.0}, "[r1: characters 0 to 2 of 3; "),
     ],
 )
 def test_a_question_without_answer_gets_words(arguments: dict[str, JSON], expected: str) -> None:
     assert kept("abc").read(**arguments).startswith(expected)
-    assert ResultStore().read("r1") == "[no result 'r1' is kept; there is none]"
+    assert ResultStore().read("r1") == "[unknown result 'r1'; no results are stored]"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +150,7 @@ def test_beyond_the_capacity_the_oldest_leave_and_reading_them_says_so() -> None
     store = store_of(10)
     for text in ("aaaa", "bbbb", "cccc"):
         store.keep(text)
-    assert store.read("r1") == f"[no result 'r1' is kept; the latest are r2, r3{REPLACED}"
+    assert store.read("r1") == f"[unknown result 'r1'; the latest are r2, r3{REPLACED}"
     assert store.read("r2") == "[r2: characters 0 to 4 of 4; this is the end]\nbbbb"
 
 

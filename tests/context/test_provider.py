@@ -138,14 +138,14 @@ async def test_what_cannot_be_read_is_left_out_with_one_warning_each(
     assert warnings_of(caplog) == told
     assert len(heard) == len(told) == 5
     [nothing, gone, large, *dead] = sorted(told, key=lambda line: ("dead" in line, line))
-    assert nothing == "server 'shelf': no resource for the context fits 'else://*'"
+    assert nothing == "server 'shelf': no resource for the context matches 'else://*'"
     assert "resource 'memo://gone' is not in the context: " in gone
     assert f"resource {MILK!r} is not in the context: resource {MILK!r} has 2,000 bytes" in large
     assert ["not connected (failed): spawn failed: " in line for line in dead] == [True, True]
 
 
 async def test_a_resource_that_hangs_is_left_out_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("toolbus.bus.context.SECONDS", 0.2)
+    monkeypatch.setattr("toolbus.bus.context.READ_TIMEOUT", 0.2)
     full, slow = shelf(), shelf()
     slow.hold.clear()
     wanted = config(full.config("modern"), TEA)

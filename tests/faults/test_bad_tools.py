@@ -164,7 +164,7 @@ async def test_what_a_call_does_not_need_is_ignored_with_a_warning(case: str, tm
         assert bus.catalog.names == ("odd_bad", "odd_good", "odd_next", "fine_echo")
         assert not (await bus.call("odd_bad", {})).is_error
         await assert_fine(bus)
-    ignored = f"what is invalid in its definition was ignored: {fields}"
+    ignored = f"invalid parts of its definition were ignored: {fields}"
     assert warned(events) == [("odd", "bad", ignored)]
 
 
@@ -368,6 +368,6 @@ def test_the_command_line_shows_the_good_tools_and_what_is_wrong_with_the_bad(
     assert (run.returncode, run.stderr) == (0, "")
     if command == ["check"]:
         assert "tool 'bad\\ud800': left out: its name holds a lone surrogate" in run.stdout
-        assert "tool 'bad': what is invalid in its definition was ignored: annotations.title" in run.stdout
+        assert "tool 'bad': invalid parts of its definition were ignored: annotations.title" in run.stdout
     else:
         assert all(name in run.stdout for name in ("odd_good", "odd_bad", "fine_echo"))

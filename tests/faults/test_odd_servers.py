@@ -107,7 +107,7 @@ async def test_invalid_tools_are_quarantined_with_a_reason_and_the_good_ones_liv
         "echo",
     }
     assert told["no_schema"] == "left out: inputSchema is missing"
-    assert told["bad_title"] == "what is invalid in its definition was ignored: title"
+    assert told["bad_title"] == "invalid parts of its definition were ignored: title"
     assert "twice" in told["echo"]
     assert len(warnings(events)) == 16
 

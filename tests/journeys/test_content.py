@@ -69,6 +69,13 @@ async def test_a_template_is_filled_in(asker: Place) -> None:
     )
 
 
+async def test_a_template_of_another_server_is_not_filled_in(asker: Place) -> None:
+    config = {"servers": {"ask": asker.config(), "day": {"server": everyday(), "era": asker.era}}}
+    async with Toolbus(config) as bus:
+        with pytest.raises(CallRejected):
+            await bus.read_resource("day", TEMPLATE)
+
+
 async def test_an_unknown_address_is_refused_by_the_server(asker: Place) -> None:
     async with asking_bus(asker) as bus:
         with pytest.raises(CallRejected, match="resource 'nope://x' was rejected"):
@@ -92,7 +99,7 @@ async def test_a_prompt_keeps_pictures_and_embedded_resources(asker: Place) -> N
         prompt = await bus.get_prompt("ask", "review", {"language": "go", "code": "x := 1"})
         with pytest.raises(ArgumentsError, match="prompt 'review': no value for 'language'"):
             await bus.get_prompt("ask", "review", {"code": "x"})
-        with pytest.raises(ArgumentsError, match="'language' must be a text, not int"):
+        with pytest.raises(ArgumentsError, match="'language' must be a string, not int"):
             await bus.get_prompt("ask", "review", {"language": 3})  # pyright: ignore[reportArgumentType]
         with pytest.raises(CallRejected, match="prompt 'nope' was rejected"):
             await bus.get_prompt("ask", "nope")
@@ -298,7 +305,7 @@ async def test_a_submitted_task_is_come_back_to(asker: Place) -> None:
         if asker.era == "legacy":
             assert handle.done
             assert (await handle.result()).text == "dug 4"
-            with pytest.raises(ValueError, match="there is no task to come back to"):
+            with pytest.raises(ValueError, match="there is no task: the server returned the result at once"):
                 handle.to_json()
             return
         assert not handle.done

@@ -153,5 +153,12 @@ async def test_a_timeout_that_is_none_is_refused(timeout: float) -> None:
     async with Toolbus({"servers": {"a": plain()}}) as bus:
         with pytest.raises(ValueError, match="more than 0"):
             await bus.call("a_echo", timeout=timeout)
-        with pytest.raises(TypeError, match="not by a Tool"):
+        with pytest.raises(TypeError, match="not Tool"):
             await bus.call(bus.tools()[0])  # type: ignore[arg-type]
+
+
+async def test_a_wrong_timeout_is_refused_before_a_server_is_connected() -> None:
+    async with Toolbus({"servers": {"a": {**plain(), "lazy": True}}}) as bus:
+        with pytest.raises(ValueError, match="more than 0"):
+            await bus.call("a_echo", timeout=0)
+        assert bus.servers["a"].state == "idle"

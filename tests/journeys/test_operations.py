@@ -292,7 +292,7 @@ async def test_a_kept_result_belongs_to_its_caller_and_has_an_id_that_cannot_be_
     assert len(kept) > 10
     assert kept != other
     assert "characters 0 to 10" in mine.text
-    assert theirs.text == f"[no result {kept!r} is kept; there is none]"
+    assert theirs.text == f"[unknown result {kept!r}; no results are stored]"
 
 
 def test_the_synchronous_bus_takes_guards_and_observers_too() -> None:

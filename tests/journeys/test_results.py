@@ -213,7 +213,7 @@ async def test_what_a_dialect_cannot_say_is_a_warning() -> None:
 
     warnings = [event for event in told if isinstance(event, Warned)]
     assert [(event.server, event.tool) for event in warnings] == [("p", "echo")]
-    assert warnings[0].message.startswith("google cannot say all of its schema: ")
+    assert warnings[0].message.startswith("google cannot express all of its schema: ")
 
 
 async def test_base64_in_a_text_is_within_the_budget_too_and_can_be_read() -> None:

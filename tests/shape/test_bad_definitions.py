@@ -96,7 +96,7 @@ def arrived(*tools: JSON) -> tuple[Catalog, list[Quarantined]]:
     catalog = Catalog(shapes.tools({"s": stock}))
     for _, _, message in shapes.warnings({"s": stock}, catalog.specs):
         message.encode()
-    return catalog, [*bad, *shapes.quarantining({"s": stock})["s"].quarantined]
+    return catalog, [*bad, *shapes.with_quarantined({"s": stock})["s"].quarantined]
 
 
 @modest

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.properties import modest
 from toolbus.records import DEFAULT_BUDGET, JSON, Budget, Image, Text, ToolResult
-from toolbus.shape.budget import MINIMUM, allowed, estimated_tokens, fitted, fitted_blocks
+from toolbus.shape.budget import MINIMUM, character_limit, estimated_tokens, fitted, fitted_blocks
 
 # The same examples on every run, and no judgement of how busy the machine is.
 MARKER = re.compile(
@@ -182,15 +182,15 @@ def test_an_estimate_adds_up(one: str, two: str) -> None:
 
 
 def test_the_limit_satisfies_characters_and_tokens() -> None:
-    assert allowed(Budget(), "x" * 10**6) is None
-    assert allowed(Budget(characters=1000), "x" * 1000) is None
-    assert allowed(Budget(characters=1000), "x" * 1001) == 1000
-    assert allowed(Budget(tokens=1000), "x" * 4000) is None
-    assert allowed(Budget(tokens=1000), "x" * 5000) == 4000
-    assert allowed(Budget(tokens=1000, characters=3000), "x" * 5000) == 3000
-    assert allowed(Budget(tokens=1000), "工" * 5000) == 1001  # a quarter of 1,001 is 250
-    assert allowed(Budget(tokens=1000, characters=9000), "工" * 900 + "x" * 9000) == 1301
-    assert allowed(Budget(characters=1), "xx") == MINIMUM
+    assert character_limit(Budget(), "x" * 10**6) is None
+    assert character_limit(Budget(characters=1000), "x" * 1000) is None
+    assert character_limit(Budget(characters=1000), "x" * 1001) == 1000
+    assert character_limit(Budget(tokens=1000), "x" * 4000) is None
+    assert character_limit(Budget(tokens=1000), "x" * 5000) == 4000
+    assert character_limit(Budget(tokens=1000, characters=3000), "x" * 5000) == 3000
+    assert character_limit(Budget(tokens=1000), "工" * 5000) == 1001  # a quarter of 1,001 is 250
+    assert character_limit(Budget(tokens=1000, characters=9000), "工" * 900 + "x" * 9000) == 1301
+    assert character_limit(Budget(characters=1), "xx") == MINIMUM
 
 
 @modest

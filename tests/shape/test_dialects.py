@@ -55,7 +55,7 @@ def test_a_definition_is_computed_once_and_a_renamed_tool_has_its_own() -> None:
 
 
 def test_an_unknown_dialect_names_the_near_miss() -> None:
-    with pytest.raises(ValueError, match=r"no dialect 'openai_strict'; did you mean 'openai-strict'\?"):
+    with pytest.raises(ValueError, match=r"unknown dialect 'openai_strict'; did you mean 'openai-strict'\?"):
         converted(tool(CITY), "openai_strict")  # pyright: ignore[reportArgumentType] # the point of the test
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.properties import modest
 from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
-from toolbus.shape.render import once, rendered, rendered_text, without_base64
+from toolbus.shape.render import deduplicated, rendered, rendered_text, without_base64
 
 # The same examples on every run, and no judgement of how busy the machine is.
 PICTURE = Image(data=b"p" * 4200, mime_type="image/png")
@@ -110,15 +110,17 @@ def test_structured_content_is_never_given_twice() -> None:
 def test_a_wrapper_around_the_text_is_not_given_beside_it(texts: list[str], structured: JSON) -> None:
     content = tuple(Text(text=text) for text in texts)
     assert rendered(result(*content, structured=structured), structured="always") == content
-    assert once(result(*content, structured=structured)) == result(*content)
+    assert deduplicated(result(*content, structured=structured)) == result(*content)
 
 
 def test_text_beside_a_copy_of_the_structured_content_stays() -> None:
     value = {"n": 7}
     said, copied = Text(text="seven"), Text(text='{ "n": 7 }')
-    assert once(result(said, copied, PICTURE, structured=value)) == result(said, PICTURE, structured=value)
+    assert deduplicated(result(said, copied, PICTURE, structured=value)) == result(
+        said, PICTURE, structured=value
+    )
     other = result(said, structured=value)
-    assert once(other) is other
+    assert deduplicated(other) is other
 
 
 def test_a_small_file_in_base64_is_described_too() -> None:

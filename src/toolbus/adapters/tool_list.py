@@ -31,10 +31,10 @@ def current_tools(source: ToolSource, servers: Servers = None, *, live: bool = F
     """The tools the source has now. `live` offers the model `read_result` once a result was cut."""
     if isinstance(source, View | SyncView | McpConnection):
         tools = bus_of(source).tools(servers)
-        return tools if live else [Tool(tool.spec, tool.runner, reads_on=False) for tool in tools]
+        return tools if live else [Tool(tool.spec, tool.runner, can_read_more=False) for tool in tools]
     selected = {servers} if isinstance(servers, str) else set(servers or ())
     return [
-        Tool(tool.spec, tool.runner, reads_on=False)
+        Tool(tool.spec, tool.runner, can_read_more=False)
         for tool in checked_tools(source)
         if tool.offered and (servers is None or tool.server in selected)
     ]

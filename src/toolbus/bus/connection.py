@@ -1,4 +1,4 @@
-"""One server without a config file: `connect_mcp`, and the connection it gives."""
+"""One server without a config file: `connect_mcp`, and the connection it returns."""
 
 from collections.abc import Generator, Mapping
 from types import TracebackType
@@ -52,12 +52,12 @@ class McpConnection:
         )
 
     async def list_resources(self) -> list[Resource]:
-        """What can be read."""
+        """The resources."""
         self._check()
         return self.bus.resources()
 
     async def list_templates(self) -> list[ResourceTemplate]:
-        """The families of resources."""
+        """The resource templates."""
         self._check()
         return self.bus.templates()
 
@@ -92,7 +92,7 @@ class McpConnection:
 
 
 class Connecting:
-    """A connection in the making: `await` it, or use it with `async with`."""
+    """A connection that is not open yet: `await` it, or use `async with`."""
 
     def __init__(self, server: ServerConfig, interactions: Interactions) -> None:
         self._server = server
@@ -100,10 +100,10 @@ class Connecting:
         self._connection: McpConnection | None = None
 
     def __await__(self) -> Generator[Any, None, McpConnection]:
-        return self._connected().__await__()
+        return self._connect().__await__()
 
     async def __aenter__(self) -> McpConnection:
-        self._connection = await self._connected()
+        self._connection = await self._connect()
         return self._connection
 
     async def __aexit__(
@@ -112,7 +112,7 @@ class Connecting:
         if self._connection is not None:
             await self._connection.close()
 
-    async def _connected(self) -> McpConnection:
+    async def _connect(self) -> McpConnection:
         server = self._server
         config = BusConfig(servers={server.alias: server}, naming="{tool}")
         bus = Toolbus(config, interactions=self._interactions)
@@ -129,12 +129,12 @@ def connect_mcp(
 ) -> Connecting:
     """Connect to one server: a URL, a dict, an in-process server, or keywords such as `command` and `args`.
 
-    `interactions` says who answers when the server asks.
-    Raises `ToolbusError` that says how far it came when there is no connection to be had.
+    `interactions` answers the requests of the server.
+    Raises `ConnectFailed` with the phase that failed.
     """
     if source is not None and config:
         if not isinstance(source, str):
-            raise TypeError("give a server as one argument or by keywords, not both")
+            raise TypeError("pass a server as one argument or as keywords, not both")
         config = {"url": source, **config}
     server = load_server(config if source is None or config else source, alias=alias)
     return Connecting(server.model_copy(update={"required": True}), interactions)

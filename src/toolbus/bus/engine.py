@@ -1,4 +1,4 @@
-"""The parts of a bus, put together: servers, catalog, call path, lifetime."""
+"""Assembles the parts of a bus: servers, catalog, call path, lifecycle."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extensions:
-    """What the user adds to a bus."""
+    """The user's extensions of a bus."""
 
     hooks: Sequence[Hook]
     shapers: Sequence[Shaper]
@@ -33,17 +33,17 @@ class Extensions:
 
 
 class Engine:
-    """One per bus; every view of the bus shares it."""
+    """The parts of one bus, shared by all its views."""
 
-    def __init__(self, config: BusConfig, added: Extensions) -> None:
+    def __init__(self, config: BusConfig, extensions: Extensions) -> None:
         self.hub = Hub()
-        self.catalog = LiveCatalog(config, added.shapers, lambda: self.servers.inventories, self.hub)
+        self.catalog = LiveCatalog(config, extensions.shapers, lambda: self.servers.inventories, self.hub)
         self.results = Results(self.catalog.warn, self.catalog.offer_kept_results)
         self.servers = Servers(
             config,
             self.catalog.rebuild,
             self.hub.emit,
-            added.interactions,
+            extensions.interactions,
             self._admit,
         )
         routes = {
@@ -54,24 +54,24 @@ class Engine:
         self.path = CallPath(
             routes,
             repairs=self.servers.repairs,
-            observers=[EventObserver(self.hub), *added.observers],
-            hooks=added.hooks,
-            guards=added.guards,
+            observers=[EventObserver(self.hub), *extensions.observers],
+            hooks=extensions.hooks,
+            guards=extensions.guards,
         )
-        self.lifecycle = Lifecycle(config, self.servers, self.catalog, self.hub, added.get_secret)
+        self.lifecycle = Lifecycle(config, self.servers, self.catalog, self.hub, extensions.get_secret)
 
     async def _admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
         return await self.path.admit(operation, answer)
 
     async def connect_likely(self, name: str, scope: Scope) -> None:
-        """Connect to the servers of a view that are away and may have a tool of that name."""
+        """Connect to the disconnected servers of a view that may have a tool of that name."""
         shaping, inventories = self.catalog.shaping, self.servers.inventories
-        away = (alias for alias in scope.of(self.servers.down) if not inventories[alias].tools)
-        likely = [self.servers[alias] for alias in away if shaping.may_have(alias, name)]
+        unlisted = (alias for alias in scope.visible(self.servers.down) if not inventories[alias].tools)
+        likely = [self.servers[alias] for alias in unlisted if shaping.may_have(alias, name)]
         await asyncio.gather(*(link.open() for link in likely))
 
     def missing(self, name: str, scope: Scope) -> ToolNotFound:
-        """The error for a tool that a view does not have."""
-        down = list(scope.of(self.servers.down))
+        """The error for a tool that is not in a view."""
+        down = list(scope.visible(self.servers.down))
         likely = [alias for alias in down if self.catalog.shaping.may_have(alias, name)]
         return scope.catalog(self.catalog.now).missing(name, down, self.servers.why_down(likely))

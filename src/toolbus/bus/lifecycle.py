@@ -1,4 +1,4 @@
-"""The lifetime of a bus: start, stop, and changes of its servers, one at a time."""
+"""The lifecycle of a bus: start, stop, and changes of its servers, one at a time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Lifecycle:
-    """Owns the config that counts now, the loop of the bus, and the lock for every change."""
+    """Owns the current config, the loop of the bus, and the lock for every change."""
 
     def __init__(
         self,
@@ -32,18 +32,20 @@ class Lifecycle:
         self._get_secret = get_secret
         self._loop: OwnerLoop | None = None
         self.closed = False
-        self._changing = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def start(self) -> None:
-        """Connect to all servers at once; a second start does nothing."""
-        async with self._changing:
+        """Connect to all servers concurrently; a second start does nothing."""
+        async with self._lock:
             if self.closed:
                 raise BusClosed()
             if self._loop is not None:
                 return
             self._loop = OwnerLoop()
             try:
-                self._servers.put(self._servers.made(self.config, self._secrets(self.config)), self.config)
+                self._servers.install(
+                    self._servers.build(self.config, self._secrets(self.config)), self.config
+                )
                 await self._servers.open()
                 if self._catalog.failed is not None:
                     raise self._catalog.failed
@@ -58,7 +60,7 @@ class Lifecycle:
             await self._loop.run(self._stop())
 
     async def _stop(self) -> None:
-        self._catalog.registrations.follow(())
+        self._catalog.registrations.sync(())
         await self._servers.close()
         self._hub.end()
 
@@ -67,22 +69,22 @@ class Lifecycle:
         change: Callable[[dict[str, ServerConfig]], dict[str, ServerConfig]],
         config: BusConfig | None = None,
     ) -> None:
-        """Change the servers: connect to new ones, disconnect those that are gone, leave the rest alone.
+        """Change the servers: connect to new ones, disconnect from removed ones, leave the rest alone.
 
-        If a required server cannot be connected it raises, and all stays as it was.
+        If a required server cannot be connected, it raises and nothing changes.
         """
-        async with self._changing:
+        async with self._lock:
             servers = change(self.config.servers)
             new = (config or self.config).model_copy(update={"servers": servers})
-            fresh = await self._servers.opened(new, self._secrets(new))
-            if self.closed:  # meanwhile; nobody else would close these
-                await self._servers.close_these(fresh)
+            fresh = await self._servers.open_new(new, self._secrets(new))
+            if self.closed:  # in the meantime, so they are closed here
+                await self._servers.close_servers(fresh)
                 raise BusClosed()
             self.config = new
-            gone = self._servers.put(fresh, new)
+            gone = self._servers.install(fresh, new)
             self._catalog.use(new)
-            await self._servers.close_these(gone)
-            await self._servers.tell_roots()
+            await self._servers.close_servers(gone)
+            await self._servers.notify_roots_changed()
 
     def _secrets(self, config: BusConfig) -> Secrets:
         return Secrets(self._get_secret, config.folder, config.reviewed)
@@ -94,19 +96,23 @@ class Lifecycle:
 
     @property
     def loop(self) -> OwnerLoop:
-        """The loop of the bus; `BusClosed` if it does not run."""
+        """The loop of the bus; `BusClosed` if the bus is not running."""
         if self._loop is None or self.closed:
             raise BusClosed(started=self.closed)
         if not self._loop.alive:
-            raise BusClosed("the bus lives on a loop that has ended, or in another process: it")
+            raise BusClosed(reason="its event loop has ended, or it belongs to another process")
         return self._loop
+
+    def check_running(self) -> None:
+        """Raise `BusClosed` if the bus is not running."""
+        _ = self.loop
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop of the bus, from any task, thread or loop."""
         return await self._loop_for(work).run(work)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine from a thread without a loop; RuntimeError if that would never end."""
+        """Run a coroutine from a thread without a loop; RuntimeError if it would never return."""
         return self._loop_for(work).wait(work)
 
     def _loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:

@@ -1,4 +1,4 @@
-"""The catalog that follows the servers: shaped anew whenever one of them changes."""
+"""The live catalog: rebuilt whenever a server changes."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +18,7 @@ logger = logging.getLogger("toolbus")
 
 
 class LiveCatalog:
-    """The current catalog, and how it is made."""
+    """Builds the current catalog."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class LiveCatalog:
         self._warned: set[tuple[str, str | None, str]] = set()
         self.registrations = Registrations(READ_RESULT.origin)
         self.offers_kept_results = False
-        """Whether the tool that reads kept results is in the catalog."""
+        """Whether `read_result` is in the catalog."""
         self.failed: ShaperFailed | None = None
-        """Why the catalog could not be made, the last time."""
+        """Why the last rebuild failed."""
         self.shaping = Shaping(config, self._own_shapers)
         self.now = Catalog(own=self.shaping.own)
 
@@ -46,24 +46,24 @@ class LiveCatalog:
         return {alias: cleaned(text) for alias, text in given.items() if text}
 
     def use(self, config: BusConfig) -> None:
-        """Shape by another config from now on."""
+        """Use another config from now on."""
         self.shaping = Shaping(config, self._own_shapers)
         self.rebuild()
 
     def offer_kept_results(self) -> None:
-        """Add the tool that reads kept results."""
+        """Add `read_result` to the catalog."""
         self.offers_kept_results = True
         self.rebuild()
 
     def rebuild(self) -> None:
-        """Make the catalog anew, and report what changed."""
+        """Rebuild the catalog, and emit what changed."""
         inventories = self._inventories()
         own = [*([READ_RESULT] if self.offers_kept_results else []), *self.shaping.own]
         try:
             fresh = Catalog(self.shaping.tools(inventories), own, self.instructions)
         except ShaperFailed as failed:
             self.failed = failed
-            # Each time, unlike `warn`: until it is mended, no change of any server is seen.
+            # Each time, unlike `warn`: until it is fixed, the catalog does not change.
             logger.error("%s", failed)
             self._hub.emit(Warned(server=READ_RESULT.origin.server, message=str(failed)))
             return
@@ -71,12 +71,12 @@ class LiveCatalog:
         for server, tool, message in self.shaping.warnings(inventories, fresh.specs):
             self.warn(server, tool, message)
         if difference := fresh.since(before):
-            self.registrations.follow(fresh.specs)
+            self.registrations.sync(fresh.specs)
             added, removed, changed = difference.added, difference.removed, difference.changed
             self._hub.emit(CatalogChanged(added=added, removed=removed, changed=changed))
 
     def warn(self, server: str, tool: str | None, message: str) -> None:
-        """Report something odd to the log and as an event, once."""
+        """Log a warning and emit it as an event, once."""
         if (server, tool, message) not in self._warned:
             self._warned.add((server, tool, message))
             logger.warning("server %r: %s%s", server, f"tool {tool!r}: " if tool else "", message)

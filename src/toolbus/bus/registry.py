@@ -1,4 +1,4 @@
-"""Keep someone else's tool registry in step with the catalog."""
+"""Keep a registry of tools in sync with the catalog."""
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
@@ -14,23 +14,23 @@ logger = logging.getLogger("toolbus")
 
 
 class Registry(Protocol):
-    """Anything tools can be added to; a `remove_tool(name)` is used where it has one."""
+    """Anything with `add_tool`; its `remove_tool(name)` is used if it has one."""
 
     def add_tool(self, tool: Any, /) -> object: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Choice:
-    """Which tools of the catalog a registry wants, and what to change of them on the way."""
+class Selection:
+    """Which tools of the catalog to add to a registry, and the shapers to apply first."""
 
     only: frozenset[Origin] | None = None
     servers: frozenset[str] | None = None
     shapers: tuple[Shaper, ...] = ()
     shows: Callable[[ToolSpec], bool] = lambda spec: True
-    """Whether the view that the registry was filled from shows a tool."""
+    """Whether the view that registered them shows a tool."""
 
-    def of(self, specs: Iterable[ToolSpec], leave_out: LeaveOut) -> list[ToolSpec]:
-        """The tools it takes of these; `ShaperFailed` if a shaper is broken."""
+    def select(self, specs: Iterable[ToolSpec], leave_out: LeaveOut) -> list[ToolSpec]:
+        """The selected tools, shaped; `ShaperFailed` if a shaper is broken."""
         chosen = (
             spec
             for spec in specs
@@ -42,93 +42,95 @@ class Choice:
 
 
 class Registration:
-    """One registry, what it wants, and the tools that were put into it."""
+    """One registry, its selections, and the tools that were added to it."""
 
     def __init__(self, registry: Registry, runner: Runner, own: Origin) -> None:
         self.registry = registry
-        self.choices: list[Choice] = []
+        self.selections: list[Selection] = []
         self._runner = runner
         self._own = own
-        self._there: dict[str, ToolSpec] = {}
+        self._added: dict[str, ToolSpec] = {}
 
-    def follow(self, specs: Sequence[ToolSpec]) -> None:
-        """Make the registry hold what it wants of these; tools that did not change are left alone."""
-        wanted = {spec.name: spec for spec in self._wanted(specs)}
-        for name, spec in list(self._there.items()):
+    def sync(self, specs: Sequence[ToolSpec]) -> None:
+        """Update the registry to its selections of these tools; unchanged ones are left alone."""
+        wanted = {spec.name: spec for spec in self._selected_specs(specs)}
+        for name, spec in list(self._added.items()):
             if wanted.get(name) != spec:
                 self._remove(name)
-        refused: Exception | None = None
+        rejected: Exception | None = None
         for name, spec in wanted.items():
-            if name in self._there:
+            if name in self._added:
                 continue
             try:
                 self.registry.add_tool(Tool(spec, self._runner))
-            except (
-                Exception
-            ) as error:  # a user's registry: one tool that it refuses is not to cost the others
-                refused = error
+            except Exception as error:  # a user's registry; one rejected tool must not affect the others
+                rejected = error
                 self._leave_out(spec, f"a registry raised {type(error).__name__}: {error}")
             else:
-                self._there[name] = spec
-        if refused is not None and not self._there:
-            raise refused  # it takes none: the registry is broken, not a tool
+                self._added[name] = spec
+        if rejected is not None and not self._added:
+            raise rejected  # all were rejected: the registry is broken, not a tool
 
     def _leave_out(self, spec: ToolSpec, reason: str) -> None:
         self._runner.warn(spec.origin.server, spec.origin.tool, f"left out: {cleaned(reason)}")
 
-    def _wanted(self, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
-        # What the bus itself offers goes with all that was not chosen one by one, under its own name:
-        # results speak of it.
-        asked_for_own = any(choice.only is None for choice in self.choices)
-        own = [spec for spec in specs if spec.origin == self._own and asked_for_own]
+    def _selected_specs(self, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
+        # The bus's own tool is added unless all tools were selected one by one, and keeps its name, because
+        # results mention it.
+        includes_own = any(selection.only is None for selection in self.selections)
+        own = [spec for spec in specs if spec.origin == self._own and includes_own]
         of_servers = [spec for spec in specs if spec.origin != self._own]
-        # By origin: what two choices ask for is put in once, as the last of them wants it.
+        # By origin: a tool in two selections is added once, shaped by the last one.
         found = {
-            spec.origin: spec for choice in self.choices for spec in choice.of(of_servers, self._leave_out)
+            spec.origin: spec
+            for selection in self.selections
+            for spec in selection.select(of_servers, self._leave_out)
         }
         wanted = [*found.values(), *own]
-        if not any(choice.shapers for choice in self.choices):
+        if not any(selection.shapers for selection in self.selections):
             return wanted
-        # A shaper may give one name to two tools; both are to stay.
+        # A shaper may give two tools one name; both must stay.
         return named("{tool}", {spec.origin.server: "" for spec in wanted})(wanted)
 
     def _remove(self, name: str) -> None:
-        del self._there[name]
+        del self._added[name]
         remove: Callable[[str], object] | None = getattr(self.registry, "remove_tool", None)
         if remove is not None:
             remove(name)
 
 
 class Registrations:
-    """All registries that follow one bus."""
+    """All registries of one bus."""
 
     def __init__(self, own: Origin) -> None:
         """`own` is the tool of the bus itself."""
         self._own = own
         self._all: list[Registration] = []
 
-    def add(self, registry: Registry, choice: Choice, specs: Sequence[ToolSpec], runner: Runner) -> None:
-        """Fill a registry, now and from now on; a registry that is known gets this on top.
+    def add(
+        self, registry: Registry, selection: Selection, specs: Sequence[ToolSpec], runner: Runner
+    ) -> None:
+        """Fill a registry and keep it in sync; a known registry gets one more selection.
 
-        A choice of the same servers takes the place of the earlier one: the server was added anew.
+        It replaces an earlier selection of the same servers: they were added again.
         """
         known = next((one for one in self._all if one.registry is registry), None)
         registration = known or Registration(registry, runner, self._own)
-        before = registration.choices
-        kept = [old for old in before if choice.servers is None or old.servers != choice.servers]
-        registration.choices = [*kept, choice]
+        before = registration.selections
+        kept = [old for old in before if selection.servers is None or old.servers != selection.servers]
+        registration.selections = [*kept, selection]
         try:
-            registration.follow(specs)
+            registration.sync(specs)
         except BaseException:
-            registration.choices = before
+            registration.selections = before
             raise
         if known is None:
             self._all.append(registration)
 
-    def follow(self, specs: Sequence[ToolSpec]) -> None:
-        """Bring all of them up to date; with none, empty them."""
+    def sync(self, specs: Sequence[ToolSpec]) -> None:
+        """Update all registries; without specs, empty them."""
         for registration in self._all:
             try:
-                registration.follow(specs)
-            except Exception:  # a user's registry or shaper: its failure must not reach the links
+                registration.sync(specs)
+            except Exception:  # a user's registry or shaper; its failure must not affect the links
                 logger.exception("a registry raised")

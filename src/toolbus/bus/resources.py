@@ -1,4 +1,4 @@
-"""What servers offer besides tools: resources and prompts, and how their arguments are completed."""
+"""Resources, prompts and the completion of their arguments."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -21,7 +21,7 @@ from toolbus.core.uri_templates import Values, expanded
 
 
 class Request(Protocol):
-    """Makes an operation that is not a tool call; raises if it fails."""
+    """Runs an operation other than a tool call; raises if it fails."""
 
     def __call__(
         self, route: str, server: str, name: str, arguments: Mapping[str, JSON], /
@@ -32,7 +32,7 @@ class Resources:
     """The resources and prompts of some servers."""
 
     def __init__(self, request: Request, inventories: Callable[[str | None], list[Inventory]]) -> None:
-        """`inventories` are those of one server, or of all."""
+        """`inventories` returns those of one server, or of all."""
         self._request = request
         self._inventories = inventories
 
@@ -46,18 +46,20 @@ class Resources:
         return [item for inventory in self._inventories(server) for item in inventory.prompts]
 
     async def read(self, server: str, uri: str, variables: Values | None) -> tuple[Embedded, ...]:
-        if variables is None and any(item.uri_template == uri for item in self.templates(None)):
-            variables = {}  # sent as it is, a server would take the braces for a value
+        if variables is None and any(
+            item.server == server and item.uri_template == uri for item in self.templates(None)
+        ):
+            variables = {}  # otherwise the server would take the braces as a value
         uri = uri if variables is None else expanded(uri, variables)
         result = await self._request("resources/read", server, uri, {"uri": uri})
-        # A hook may have put other blocks in their place.
+        # A hook may have replaced the blocks.
         texts = (block for block in result.content if isinstance(block, Embedded | Text))
         return tuple(b if isinstance(b, Embedded) else Embedded(uri=uri, text=b.text) for b in texts)
 
     async def get_prompt(self, server: str, name: str, arguments: Mapping[str, str] | None) -> PromptResult:
         result = await self._request("prompts/get", server, name, dict(arguments or {}))
         prompt = result.value if isinstance(result.value, PromptResult) else PromptResult(messages=())
-        # As above; the roles stay where the number of messages does.
+        # As above; the roles stay if the number of messages does.
         keeps_roles = len(prompt.messages) == len(result.content)
         messages = tuple(
             PromptMessage(role=prompt.messages[n].role if keeps_roles else "user", content=block)

@@ -1,4 +1,4 @@
-"""What a view of a bus shows, and for whom: servers, tools and a caller."""
+"""The scope of a view: its servers, tools and caller."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,12 +17,12 @@ Names: TypeAlias = Sequence[str] | str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """A part of a bus; the default is all of it, for a plain program."""
+    """A part of a bus; by default all of it, for a plain program."""
 
     caller: Caller = PROGRAM
     servers: frozenset[str] | None = None
     patterns: tuple[tuple[str, ...], ...] = ()
-    """Of each narrower view; a tool has to match one of every group."""
+    """A group for each nested view; a tool must match a pattern of every group."""
 
     @property
     def is_whole(self) -> bool:
@@ -30,7 +30,7 @@ class Scope:
         return self.servers is None and not self.patterns
 
     def narrowed(self, servers: frozenset[str] | None, include: Names, caller: Caller | None) -> "Scope":
-        """A part of this part."""
+        """A narrower scope."""
         if servers is None or self.servers is None:
             both = self.servers if servers is None else servers
         else:
@@ -52,18 +52,20 @@ class Scope:
             for group in self.patterns
         )
 
-    def of(self, by_alias: Mapping[str, T]) -> dict[str, T]:
-        """Its servers among these."""
+    def visible(self, by_alias: Mapping[str, T]) -> dict[str, T]:
+        """The entries of its servers."""
         return {alias: value for alias, value in by_alias.items() if self.has_server(alias)}
 
     def catalog(self, whole: Catalog) -> Catalog:
-        """Its tools among these."""
+        """The catalog of its tools."""
         if self.is_whole:
             return whole
-        return Catalog((spec for spec in whole if self.has(spec)), instructions=self.of(whole.instructions))
+        return Catalog(
+            (spec for spec in whole if self.has(spec)), instructions=self.visible(whole.instructions)
+        )
 
     def filter(self, catalog: Callable[[], Catalog]) -> Filter:
-        """The events of this part; `catalog` returns its catalog."""
+        """A filter for the events of this scope; `catalog` returns its current catalog."""
         before = catalog()
 
         def filtered(event: Event) -> Event | None:

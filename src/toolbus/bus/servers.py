@@ -22,14 +22,14 @@ if TYPE_CHECKING:  # a bus can show its servers without the SDK, which comes wit
 
 logger = logging.getLogger("toolbus")
 
-PATIENCE = 1.0
-"""Seconds without a sign of life after which a start no longer waits for a server."""
-POLL_EVERY = 0.1
+INACTIVE_AFTER = 1.0
+"""Seconds without activity after which a start no longer waits for a server."""
+POLL_INTERVAL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """One of them."""
+    """One server: its link, its inventory and its requests."""
 
     link: "Link"
     discovery: "Discovery"
@@ -37,7 +37,7 @@ class Server:
 
 
 class Servers:
-    """All of them, by alias, in the order of the config. They are made when the bus starts."""
+    """The servers by alias, in the order of the config. They are built when the bus starts."""
 
     def __init__(
         self,
@@ -52,24 +52,24 @@ class Servers:
         self._admit = admit
         self._own_interactions = interactions
         self._interactions = with_roots(interactions, config.root_folders)
-        """With the roots of the config that counts now."""
+        """With the roots of the current config."""
         self._aliases = list(config.servers)
         self._since = time.time()
         self._servers: dict[str, Server] = {}
         self.links: dict[str, Link] = {}
         self.requests: dict[str, ServerRequests] = {}
         self._opening: set[Link] = set()
-        """Links that are not in place yet."""
+        """Links that are not installed yet."""
         self._outdated_roots: list[Server] = []
-        """Servers that do not know of the new roots yet."""
+        """Servers that have yet to be notified of the new roots."""
 
     def __getitem__(self, alias: str) -> "Link":
-        """The link of that alias; `ServerNotFound` names the near misses."""
+        """The link of that alias; `ServerNotFound` suggests similar ones."""
         self.check(alias)
         return self.links[alias]
 
     def check(self, alias: str, allowed: Collection[str] | None = None) -> str:
-        """The alias; `ServerNotFound` names the near misses if there is no such server among the allowed."""
+        """The alias; `ServerNotFound` suggests similar ones if no allowed server has it."""
         known = [name for name in self._aliases if allowed is None or name in allowed]
         if alias not in known:
             raise ServerNotFound(alias, known)
@@ -107,7 +107,7 @@ class Servers:
 
     @property
     def inventories(self) -> dict[str, Inventory]:
-        """What each offers now; a server that is away still has what it offered last."""
+        """What each server offers; for a disconnected one, what it offered last."""
         none = Inventory()
         return {
             alias: self._servers[alias].discovery.inventory if alias in self._servers else none
@@ -120,17 +120,18 @@ class Servers:
         return {alias: link for alias, link in self.links.items() if link.state != "ready"}
 
     def why_down(self, likely: Sequence[str]) -> str | None:
-        """Why the server that is likely meant is not ready; a single server always is."""
+        """Why the first of the likely servers is not ready; a single server is always likely."""
         down = self.down
-        for alias in likely or (down if len(self.links) == 1 else ()):
-            error = down[alias].error
-            # Without the server's name, which stands here already.
-            reason = f": {error.problem if isinstance(error, ServerError) else error}" if error else ""
-            return f"server {alias!r} is not connected ({down[alias].state}){reason}"
-        return None
+        alias = next(iter(likely or (down if len(self.links) == 1 else ())), None)
+        if alias is None:
+            return None
+        error = down[alias].error
+        # The message already names the server.
+        reason = f": {error.problem if isinstance(error, ServerError) else error}" if error else ""
+        return f"server {alias!r} is not connected ({down[alias].state}){reason}"
 
     def status(self, tools: Mapping[str, int]) -> dict[str, ServerStatus]:
-        """The state of each, now; `tools` counts what each has in the catalog."""
+        """The current state of each server; `tools` has the number of its tools in the catalog."""
         return {
             alias: _status(self.links[alias], tools.get(alias, 0))
             if alias in self.links
@@ -138,13 +139,13 @@ class Servers:
             for alias in self._aliases
         }
 
-    def made(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
-        """Those of a config that are new or changed, not in place and not connected yet."""
+    def build(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
+        """Build the servers of a config that are new or changed, not installed or connected yet."""
         from toolbus.connect import Link, LinkRequests
         from toolbus.discover import Discovery
 
         interactions = with_roots(self._own_interactions, config.root_folders)
-        # Whether there are any is declared with a connection, so all have to be made anew.
+        # Whether there are roots is declared when connecting, so all have to reconnect.
         redeclared = (interactions.roots is None) is not (self._interactions.roots is None)
         servers: dict[str, Server] = {}
         for alias, server in config.servers.items():
@@ -154,13 +155,13 @@ class Servers:
                 servers[alias] = Server(link, discovery, LinkRequests(link))
         return servers
 
-    def put(self, fresh: Mapping[str, Server], config: BusConfig) -> dict[str, Server]:
-        """Put servers in place, and keep only those of the config; returns those that had to go."""
+    def install(self, fresh: Mapping[str, Server], config: BusConfig) -> dict[str, Server]:
+        """Install servers, and keep only those of the config; returns the removed ones."""
         gone = {a: server for a, server in self._servers.items() if a not in config.servers or a in fresh}
         now = self._servers | dict(fresh)
         self._aliases = list(config.servers)
         self._servers = {alias: now[alias] for alias in config.servers}
-        # In place: the routes hold this very dict.
+        # Changed in place: the routes hold this dict.
         self.requests.clear()
         self.requests.update({alias: server.requests for alias, server in self._servers.items()})
         self.links = {alias: server.link for alias, server in self._servers.items()}
@@ -172,22 +173,22 @@ class Servers:
                 server.link.handler.change_roots(self._interactions.roots)
         return gone
 
-    async def tell_roots(self) -> None:
-        """Tell the servers that stayed that the roots changed, if they did."""
+    async def notify_roots_changed(self) -> None:
+        """Notify the servers that stayed, if the roots changed."""
         outdated, self._outdated_roots = self._outdated_roots, []
-        # Others ask once they are connected.
+        # Others request the roots once they are connected.
         ready = [server.requests.tell_roots() for server in outdated if server.link.state == "ready"]
         for outcome in await asyncio.gather(*ready, return_exceptions=True):
-            if isinstance(outcome, ToolbusError):  # the server asks again when it is back
+            if isinstance(outcome, ToolbusError):  # the server requests them again after a reconnect
                 logger.debug("%s", outcome)
 
     async def open(self) -> None:
-        """Connect to all of them."""
+        """Connect to all servers."""
         await open_links(self.links.values())
 
-    async def opened(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
-        """As `made`, connected but not in place yet; none is left open if that fails."""
-        fresh = self.made(config, secrets)
+    async def open_new(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
+        """As `build`, and connect; none is left open if that fails."""
+        fresh = self.build(config, secrets)
         links = [server.link for server in fresh.values()]
         self._opening.update(links)
         try:
@@ -199,22 +200,22 @@ class Servers:
             self._opening.difference_update(links)
         return fresh
 
-    async def close_these(self, servers: Mapping[str, Server]) -> None:
-        """Disconnect from servers that are not in place."""
+    async def close_servers(self, servers: Mapping[str, Server]) -> None:
+        """Disconnect from servers that are not installed."""
         await close_links([server.link for server in servers.values()])
 
     async def close(self) -> None:
-        """Disconnect from all of them, also from those that are being connected."""
+        """Disconnect from all servers, including those that are being connected."""
         await close_links([*self.links.values(), *self._opening])
 
     async def health(self, aliases: Collection[str] | None) -> dict[str, Health]:
-        """Probe every live link, or those of some servers."""
+        """Probe the links of all servers, or of some."""
         links = {alias: link for alias, link in self.links.items() if aliases is None or alias in aliases}
         answers = await asyncio.gather(*map(_probe, links.values()))
         return dict(zip(links, answers, strict=True))
 
     async def wait_ready(self, aliases: Collection[str] | None, timeout: float) -> None:
-        """Return when these are ready or cannot be, or after that time; by default all that are not idle."""
+        """Wait until these are ready or have failed, at most that long; by default all that are not idle."""
         links = [
             link
             for alias, link in self.links.items()
@@ -238,15 +239,15 @@ def _status(link: "Link", tools: int) -> ServerStatus:
 
 
 async def open_links(links: "Iterable[Link]") -> None:
-    """Connect all that are not lazy, at once; raises the error of a required one that fails.
+    """Connect all that are not lazy, concurrently; raises the error of a required one that fails.
 
-    Does not wait for a server that shows no sign of life once others can be used.
+    Does not wait for an inactive server once others can be used.
     """
     eager = [link for link in links if not link.config.lazy]
     opening = {asyncio.create_task(link.open()) for link in eager}
     try:
-        while opening and not _enough(eager):
-            _, opening = await asyncio.wait(opening, timeout=POLL_EVERY)
+        while opening and not _can_return(eager):
+            _, opening = await asyncio.wait(opening, timeout=POLL_INTERVAL)
     finally:
         for waiting in opening:
             waiting.cancel()
@@ -256,21 +257,21 @@ async def open_links(links: "Iterable[Link]") -> None:
 
 
 async def close_links(links: "Iterable[Link]") -> None:
-    """Disconnect all, at once."""
+    """Disconnect all, concurrently."""
     await asyncio.gather(*(link.close() for link in links))
 
 
-def _enough(links: "Sequence[Link]") -> bool:
-    """Whether a start may return: some are ready and the others silent."""
+def _can_return(links: "Sequence[Link]") -> bool:
+    """Whether a start may return: some are ready and the others inactive."""
     waiting = [link for link in links if link.state in ("idle", "connecting")]
     return any(link.state == "ready" for link in links) and all(
-        link.quiet > PATIENCE and not link.config.required for link in waiting
+        link.quiet > INACTIVE_AFTER and not link.config.required for link in waiting
     )
 
 
 async def _probe(link: "Link") -> Health:
     if link.state == "idle":
-        return Health(ok=True)  # nothing is wrong with it, nobody needs it
+        return Health(ok=True)  # it is not needed, and nothing is wrong
     began = time.perf_counter()
     try:
         await link.session.probe()

@@ -1,7 +1,7 @@
-"""From what servers offer to what a model sees, as a config asks for it.
+"""Shape the tools of servers for a model, according to the config.
 
-The order is fixed: texts are cleaned, tools left out, overridden, marked; then come the shapers given
-in code; names are given last.
+The order is fixed: texts are cleaned, tools are selected, overridden and marked; then come the shapers
+added in code; naming is last.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,21 +25,21 @@ from toolbus.shape import (
     named,
     overridden,
     prompt_tools,
-    reading_tools,
+    resource_tools,
     selected,
     shaped,
     unmatched,
 )
 
-# By the step in a tool's history.
+# By the shaper in a tool's history.
 _WARNINGS = {
-    RECEIVED: "what is invalid in its definition was ignored: {}",
+    RECEIVED: "invalid parts of its definition were ignored: {}",
     "cleaned_texts": "invisible or control characters were removed from its description",
 }
 
 
 class Shaping:
-    """The shapers of a bus, and what there is to say about their work."""
+    """The shapers of a bus, and the warnings about their results."""
 
     def __init__(self, config: BusConfig, own: Sequence[Shaper]) -> None:
         self._config = config
@@ -57,9 +57,10 @@ class Shaping:
             *([including(*config.include)] if config.include else []),
             *([excluding(*config.exclude)] if config.exclude else []),
         ]
+        marks = {alias: server.mark for alias, server in servers.items()}
         self._shapers: list[Shaper] = [
             *([overridden(rules)] if rules else []),
-            *([marked(marks)] if any((marks := {a: s.mark for a, s in servers.items()}).values()) else []),
+            *([marked(marks)] if any(marks.values()) else []),
             *own,
             named(config.naming, self._prefixes, [tool.name for tool in self.own]),
         ]
@@ -67,7 +68,7 @@ class Shaping:
     def tools(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
         """The tools of all servers as a model should see them; `ShaperFailed` if a shaper is broken.
 
-        A tool that a shaper cannot take is left out; `quarantining` says why.
+        A tool for which a shaper fails is left out; `with_quarantined` has the reason.
         """
         bad: dict[str, list[Quarantined]] = {}
 
@@ -75,35 +76,35 @@ class Shaping:
             found = Quarantined(tool=tool.origin.tool, reason=cleaned(reason))
             bad.setdefault(tool.origin.server, []).append(found)
 
-        listed = [tool for stock in inventories.values() for tool in stock.tools]
+        listed = [tool for inventory in inventories.values() for tool in inventory.tools]
         tools = shaped(listed, self._selecting, leave_out)
-        # Patterns are about the tools of servers: what was asked for by name is not left out by one.
+        # Patterns only apply to the servers' tools; these were requested by name.
         other = shaped(self._other(inventories), [cleaned_texts()], leave_out)
         result = shaped([*tools, *other], self._shapers, leave_out)
         self._quarantined = bad
         return result
 
-    def quarantining(self, inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
-        """The inventories with the tools that were left out here among the quarantined."""
+    def with_quarantined(self, inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
+        """The inventories, with the tools that were left out here as quarantined."""
         return {
-            alias: replace(stock, quarantined=(*stock.quarantined, *bad))
+            alias: replace(inventory, quarantined=(*inventory.quarantined, *bad))
             if (bad := self._quarantined.get(alias))
-            else stock
-            for alias, stock in inventories.items()
+            else inventory
+            for alias, inventory in inventories.items()
         }
 
     def _other(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
-        """Resources and prompts as tools, where the config wants them."""
-        reading = reading_tools(inventories) if self._config.resource_tools == "server" else []
+        """Resources and prompts as tools, if the config asks for them."""
+        reading = resource_tools(inventories) if self._config.resource_tools == "server" else []
         return [*reading, *(prompt_tools(inventories) if self._config.prompt_tools else [])]
 
     @property
     def own(self) -> list[ToolSpec]:
-        """What the bus itself offers, if the config wants it."""
+        """The bus's own tools, if the config asks for them."""
         return [LIST_RESOURCES, READ_RESOURCE] if self._config.resource_tools in (True, "bus") else []
 
     def budget(self, origin: Origin) -> Budget:
-        """How long a result of that tool may be for a model."""
+        """The budget of a tool's results for a model."""
         server = self._config.servers.get(origin.server)
         if server is None:
             return Budget()
@@ -111,7 +112,7 @@ class Shaping:
         return next((budget for budget in own if budget is not None), server.budget)
 
     def may_have(self, server: str, name: str) -> bool:
-        """Whether a server that is not listed yet might have a tool of that name, or `server/tool`."""
+        """Whether a server that is not listed yet may have a tool of that name, or `server/tool`."""
         given = (override.name for override in self._config.servers[server].override.values())
         return (
             name.startswith(f"{server}/")
@@ -119,8 +120,10 @@ class Shaping:
             or may_name(self._config.naming, self._prefixes, server, name)
         )
 
-    def _mistaken(self, alias: str, tools: Sequence[ToolSpec]) -> Iterator[tuple[str, str | None, str]]:
-        """Overrides that change nothing: most likely a slip of the pen."""
+    def _override_warnings(
+        self, alias: str, tools: Sequence[ToolSpec]
+    ) -> Iterator[tuple[str, str | None, str]]:
+        """Overrides without effect, most likely typos."""
         for pattern, override in self._config.servers[alias].override.items():
             fitting = [tool for tool in tools if fnmatchcase(tool.origin.tool, pattern)]
             if not fitting:
@@ -137,12 +140,12 @@ class Shaping:
     def warnings(
         self, inventories: Mapping[str, Inventory], tools: Sequence[ToolSpec]
     ) -> Iterator[tuple[str, str | None, str]]:
-        """What a person should know: server, tool if it is about one, and the message."""
+        """Warnings for the user: server, tool if it is about one, and the message."""
         for alias, inventory in inventories.items():
             if inventory.tools:
                 for pattern in unmatched(inventory.tools, self._config.servers[alias].include):
                     yield alias, None, f"include: no tool matches {pattern!r}"
-                yield from self._mistaken(alias, inventory.tools)
+                yield from self._override_warnings(alias, inventory.tools)
         for alias, found in self._quarantined.items():
             for bad in found:
                 yield alias, bad.tool, f"left out: {bad.reason}"

@@ -1,7 +1,7 @@
-"""The bus for code without a loop: scripts, threads, notebooks, synchronous frameworks.
+"""The bus for synchronous code: scripts, threads, notebooks, frameworks.
 
-Not a second bus: the same one, on a loop in a thread of its own. Works inside a running loop too,
-which then waits as it would for any blocking call.
+The same bus, on an event loop in its own thread. It also works inside a running loop, which it then blocks
+like any synchronous call.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class SyncTool:
         return self.tool.parameters
 
     def execute(self, /, **arguments: JSON) -> ToolResult:
-        """Run the tool. Never raises: what goes wrong is a result with `is_error`."""
+        """Run the tool. Never raises: a failure is a result with `is_error`."""
         return self.tool.execute_sync(**arguments)
 
     def __repr__(self) -> str:
@@ -74,21 +74,21 @@ class SyncTool:
 
 
 class Portal:
-    """A loop in a thread of its own, and the way there."""
+    """Runs the bus on a loop in its own thread."""
 
     def __init__(self, bus: Toolbus) -> None:
         self._bus = bus
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._halt = asyncio.Event()
+        self._stop = asyncio.Event()
 
     def open(self) -> None:
         """Start the thread, and the bus in it."""
         if self._thread is None:
             loop: Future[asyncio.AbstractEventLoop] = Future()
-            # Daemon: a bus that nobody stopped must not keep the interpreter from ending.
+            # Daemon: a bus that was not stopped must not keep the interpreter running.
             self._thread = threading.Thread(
-                target=lambda: asyncio.run(self._live(loop)), name="toolbus", daemon=True
+                target=lambda: asyncio.run(self._serve(loop)), name="toolbus", daemon=True
             )
             self._thread.start()
             self._loop = loop.result()
@@ -102,12 +102,12 @@ class Portal:
         """Stop the bus and end the thread; any number of times."""
         loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None:
-            loop.call_soon_threadsafe(self._halt.set)
+            loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
 
-    async def _live(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
+    async def _serve(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
         loop.set_result(asyncio.get_running_loop())
-        await self._halt.wait()
+        await self._stop.wait()
         await self._bus.stop()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -145,17 +145,17 @@ class SyncView:
 
     @property
     def catalog(self) -> Catalog:
-        """What can be called now."""
+        """The tools that can be called now: an immutable snapshot."""
         return self.bus.catalog
 
     @property
     def servers(self) -> dict[str, ServerStatus]:
-        """The state of every link, now."""
+        """The current state of every link."""
         return self.bus.servers
 
     @property
     def instructions(self) -> dict[str, str]:
-        """What servers say about how to use them, by alias."""
+        """The instructions of the servers that have some, by alias."""
         return self.bus.instructions
 
     def on_event(self, listener: Emit) -> Callable[[], None]:
@@ -167,7 +167,7 @@ class SyncView:
         self.run(self.bus.connect(alias))
 
     def tools(self, servers: Names = None) -> list[SyncTool]:
-        """The tools, whose `execute` waits."""
+        """The tools, with a synchronous `execute`."""
         return [SyncTool(tool) for tool in self.bus.tools(servers)]
 
     def call(
@@ -211,7 +211,7 @@ class SyncView:
         )
 
     def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> "SyncTask":
-        """As `Toolbus.submit`; what the handle asks for, it waits for."""
+        """As `Toolbus.submit`; the handle is synchronous, too."""
         return SyncTask(self, self.run(self.bus.submit(name, arguments)))
 
     def task(self, stored: str) -> "SyncTask":
@@ -259,7 +259,7 @@ class SyncView:
         return self.run(self.bus.complete(server, name, argument, value, known=known))
 
     def subscribe(self, server: str, uri: str) -> None:
-        """As `Toolbus.subscribe`; `on_event` is told of the changes."""
+        """As `Toolbus.subscribe`; `on_event` receives the changes."""
         self.run(self.bus.subscribe(server, uri))
 
     def unsubscribe(self, server: str, uri: str) -> None:
@@ -331,7 +331,7 @@ class SyncToolbus(SyncView):
 
 
 class SyncTask:
-    """A `TaskHandle` that waits for what it asks the server."""
+    """A synchronous `TaskHandle`."""
 
     def __init__(self, bus: SyncView, task: TaskHandle) -> None:
         self._bus = bus
@@ -339,16 +339,16 @@ class SyncTask:
 
     @property
     def id(self) -> str | None:
-        """The server's name for the task; None if the result came at once."""
+        """The server's id of the task; None if it returned the result at once."""
         return self.task.id
 
     @property
     def done(self) -> bool:
-        """Whether the server made no task of the call: the result is there."""
+        """Whether the server returned the result at once, without a task."""
         return self.task.done
 
     def status(self) -> TaskState:
-        """How it is doing, now."""
+        """The current state of the task."""
         return self._bus.run(self.task.status())
 
     def result(
@@ -362,7 +362,7 @@ class SyncTask:
         return self._bus.run(self.task.result(timeout=timeout, on_progress=on_progress, on_input=on_input))
 
     def cancel(self) -> None:
-        """Tell the server to stop; it decides whether it can."""
+        """Ask the server to cancel the task; it may not be able to."""
         self._bus.run(self.task.cancel())
 
     def to_json(self) -> str:

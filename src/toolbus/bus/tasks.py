@@ -1,4 +1,4 @@
-"""Calls that end later: suspended until a question is answered, or run by the server as a task."""
+"""Calls that end later: suspended until they are answered, or run by the server as a task."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
@@ -10,7 +10,7 @@ from toolbus.core.records import JSON, Progress, TaskState, ToolResult, ToolSpec
 
 
 class Tasks:
-    """The calls that somebody comes back to."""
+    """Suspended calls and tasks."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class Tasks:
         given: Mapping[str, JSON] = {} if arguments is None else arguments
         return TaskHandle(self, await self._run(await self._find(name), arguments=given, detached=True))
 
-    def stored(self, stored: str) -> "TaskHandle":
+    def load(self, stored: str) -> "TaskHandle":
         return TaskHandle(self, ToolResult.waiting(Pending.from_json(stored)))
 
     async def state(self, pending: Pending) -> TaskState:
         task = _task(pending)
         result = await self._request("tasks/get", pending.server, pending.tool, {"task": task})
         if not isinstance(result.value, TaskState):
-            raise TypeError("a hook has to return the result of `next` for tasks/get")
+            raise TypeError("a hook must return the result of `next` for tasks/get")
         return result.value
 
     async def cancel(self, pending: Pending) -> None:
@@ -62,27 +62,27 @@ class Tasks:
 
 
 class TaskHandle:
-    """A call that its server runs as a task; `to_json` lets another process come back to it."""
+    """A call that its server runs as a task; with `to_json`, another process can continue it."""
 
-    def __init__(self, tasks: "Tasks", first: ToolResult) -> None:
+    def __init__(self, tasks: "Tasks", initial: ToolResult) -> None:
         self._tasks = tasks
-        self._first = first
+        self._initial = initial
 
     @property
     def id(self) -> str | None:
-        """The server's name for the task; None if the result came at once."""
-        return self._first.pending.task if self._first.pending else None
+        """The server's id of the task; None if it returned the result at once."""
+        return self._initial.pending.task if self._initial.pending else None
 
     @property
     def done(self) -> bool:
-        """Whether the server made no task of the call: the result is there."""
-        return self._first.pending is None
+        """Whether the server returned the result at once, without a task."""
+        return self._initial.pending is None
 
     async def status(self) -> TaskState:
-        """Its state, now."""
-        if self._first.pending is None:
-            return TaskState(id="", status="completed", result=self._first)
-        return await self._tasks.state(self._first.pending)
+        """The current state of the task."""
+        if self._initial.pending is None:
+            return TaskState(id="", status="completed", result=self._initial)
+        return await self._tasks.state(self._initial.pending)
 
     async def result(
         self,
@@ -91,23 +91,23 @@ class TaskHandle:
         on_progress: Progress | None = None,
         on_input: OnInput = "ask",
     ) -> ToolResult:
-        """Wait for the result; after a timeout the task goes on, and can be waited for again."""
-        if self._first.pending is None:
-            return self._first
+        """Wait for the result; after a timeout the task continues, and you can wait again."""
+        if self._initial.pending is None:
+            return self._initial
         return await self._tasks.resume(
-            self._first.pending, None, timeout=timeout, on_progress=on_progress, on_input=on_input
+            self._initial.pending, None, timeout=timeout, on_progress=on_progress, on_input=on_input
         )
 
     async def cancel(self) -> None:
-        """Ask the server to stop; it decides whether it can."""
-        if self._first.pending is not None:
-            await self._tasks.cancel(self._first.pending)
+        """Ask the server to cancel the task; it may not be able to."""
+        if self._initial.pending is not None:
+            await self._tasks.cancel(self._initial.pending)
 
     def to_json(self) -> str:
-        """For a file or a table; ValueError if the result came at once, and there is no task."""
-        if self._first.pending is None:
-            raise ValueError("the result came at once: there is no task to come back to")
-        return self._first.pending.to_json()
+        """The task as JSON, to be stored; ValueError if the server returned the result at once."""
+        if self._initial.pending is None:
+            raise ValueError("there is no task: the server returned the result at once")
+        return self._initial.pending.to_json()
 
     def __repr__(self) -> str:
         return f"TaskHandle({self.id!r})"
@@ -123,7 +123,7 @@ ON_INPUT: tuple[str, ...] = get_args(OnInput)
 
 
 def check_call(on_input: OnInput, *, recover: float | None = None, **seconds: float | None) -> None:
-    """ValueError for an `on_input` or a number of seconds that is not valid."""
+    """ValueError if `on_input` or a number of seconds is invalid."""
     if recover is not None and not recover >= 0:
         raise ValueError(f"recover must be 0 seconds or more, not {recover!r}")
     if on_input not in ON_INPUT:

@@ -1,4 +1,4 @@
-"""A tool as an agent takes it: what it is called, what it wants, and a way to run it."""
+"""A tool for an agent: its name, its parameters, and a way to run it."""
 
 import logging
 from collections.abc import Container, Coroutine, Mapping
@@ -16,7 +16,7 @@ logger = logging.getLogger("toolbus")
 
 
 class Runner(Protocol):
-    """Whoever runs a tool for its `Tool`: a bus."""
+    """Runs tools: a bus."""
 
     @property
     def catalog(self) -> Container[str]: ...
@@ -38,26 +38,26 @@ class Runner(Protocol):
 
 
 class Tool:
-    """A `ToolSpec` bound to the bus. It keeps working when its server comes back after a loss."""
+    """A `ToolSpec` bound to the bus. It keeps working after its server reconnects."""
 
-    __slots__ = ("description", "name", "parameters", "reads_on", "runner", "spec")
+    __slots__ = ("can_read_more", "description", "name", "parameters", "runner", "spec")
 
-    def __init__(self, spec: ToolSpec, runner: Runner, *, reads_on: bool = True) -> None:
+    def __init__(self, spec: ToolSpec, runner: Runner, *, can_read_more: bool = True) -> None:
         self.spec = spec
-        self.reads_on = reads_on
-        """Whether a result that is cut tells how to read on: the model then has to have `read_result`."""
+        self.can_read_more = can_read_more
+        """Whether a cut result names the rest for `read_result`, which the model then must have."""
         self.runner = runner
-        # Plain attributes, as the protocols of other people ask for them.
+        # Plain attributes, because protocols of frameworks require them.
         self.name: str = spec.name
         """The public name."""
         self.description: str = spec.description
         """What the tool does, for the model."""
         self.parameters: dict[str, JSON] = cast(dict[str, JSON], spec.input_schema)
-        """The arguments, as JSON Schema; not to be changed."""
+        """The arguments, as JSON Schema; do not change it."""
 
     @property
     def origin(self) -> Origin:
-        """Server and the server's own name of the tool."""
+        """The server, and its own name of the tool."""
         return self.spec.origin
 
     @property
@@ -66,17 +66,17 @@ class Tool:
         return self.spec.origin.server
 
     def definition(self, dialect: Dialect) -> dict[str, JSON]:
-        """The tool as a provider takes it, yours to change; what cannot be said there is a warning event."""
+        """A copy of the tool in a provider's format; a warning event lists lost constraints."""
         found = converted(self.spec, dialect)
         if found.grade == "permissive":
             lost = [f"{loss.path}: {loss.what}" for loss in found.losses if loss.kind == "permissive"]
-            message = f"{dialect} cannot say all of its schema: {'; '.join(lost)}"
+            message = f"{dialect} cannot express all of its schema: {'; '.join(lost)}"
             self.runner.warn(self.server, self.origin.tool, message)
         return deepcopy(found.value)
 
     def report_unsent(self, reason: Reason, error: str) -> None:
-        """Emit the events of a call that was given up before it came here."""
-        with suppress(BusClosed):  # nobody listens any more
+        """Emit the events of a call that was abandoned before it was made."""
+        with suppress(BusClosed):  # there are no listeners any more
             self.runner.report_unsent(self.name, reason, error, self.origin)
 
     @property
@@ -86,28 +86,28 @@ class Tool:
 
     # Positional-only, so that a tool may have an argument called "self".
     async def execute(self, /, **arguments: JSON) -> ToolResult:
-        """Run the tool. Never raises: what goes wrong is a result with `is_error`, for the model to read."""
+        """Run the tool. Never raises: a failure is a result with `is_error`, for the model to read."""
         return await self.run(arguments)
 
     async def run(self, arguments: Mapping[str, JSON], *, on_progress: Progress | None = None) -> ToolResult:
-        """As `execute`, with the arguments as one mapping; `on_progress` hears how far the call has come."""
+        """As `execute`, with the arguments as one mapping; `on_progress` receives progress."""
         try:
-            return await self.runner.run(self.spec, arguments, on_progress, keep=self.reads_on)
+            return await self.runner.run(self.spec, arguments, on_progress, keep=self.can_read_more)
         except ToolbusError as error:
             return ToolResult.failure(str(error), self.name)
-        except Exception as error:  # a hook of the user: `execute` never raises, whatever happens
+        except Exception as error:  # from a user's hook: `execute` never raises
             logger.exception("calling %r raised", self.name)
             return ToolResult.failure(f"{type(error).__name__}: {error}", self.name)
 
     def execute_sync(self, /, **arguments: JSON) -> ToolResult:
-        """As `execute`, from a thread without a loop; RuntimeError where waiting would never end."""
+        """As `execute`, from a thread without a loop; RuntimeError if it would never return."""
         try:
             return self.runner.wait(self.execute(**arguments))
         except ToolbusError as error:
             return ToolResult.failure(str(error), self.name)
 
     def __deepcopy__(self, memo: object) -> "Tool":
-        return self  # a way to a live bus, which has no copy; frameworks copy what they are given
+        return self  # bound to a live bus, which has no copy; frameworks copy their tools
 
     def __repr__(self) -> str:
         return f"<Tool {signature(self.name, *declared(self.spec.input_schema))}>"

@@ -1,7 +1,7 @@
 """The bus: every server of a config, one catalog, one way to call.
 
-A bus may be opened, used and closed from any task, thread or loop, in any order. It lives on the
-loop that started it; work that comes from elsewhere is carried there.
+A bus can be opened, used and closed from any task, thread or loop, in any order. It runs on the loop that
+started it; calls from other loops and threads are passed to that loop.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ ConfigSource = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | Bu
 
 
 class Toolbus(View):
-    """Connects to every server of a config and makes their tools one catalog."""
+    """Connects to every server of a config and combines their tools in one catalog."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Toolbus(View):
         on_event: Emit | None = None,
         interactions: Interactions = NO_HANDLERS,
     ) -> None:
-        """Read the config, by default the one that is found and trusted; nothing is started yet."""
-        added = Extensions(
+        """Read the config, by default the one that is found and trusted; starts nothing yet."""
+        extensions = Extensions(
             hooks=hooks,
             shapers=shapers,
             guards=guards,
@@ -49,7 +49,7 @@ class Toolbus(View):
             get_secret=get_secret,
             interactions=interactions,
         )
-        super().__init__(Engine(bus_config(config), added), Scope())
+        super().__init__(Engine(bus_config(config), extensions), Scope())
         if on_event is not None:
             self.on_event(on_event)
 
@@ -71,10 +71,10 @@ class Toolbus(View):
         await self.stop()
 
     async def start(self) -> None:
-        """Connect to all servers at once; one that fails does not affect the others, unless it is `required`.
+        """Connect to all servers; one that fails does not affect the others, unless it is `required`.
 
         Returns when every server is ready or has failed; those that are ready can be used before that.
-        Does not wait for a server without a sign of life once others can be used: it joins when it is up.
+        Does not wait for an inactive server once others can be used; its tools join the catalog later.
         """
         await self._engine.lifecycle.start()
 
@@ -86,7 +86,7 @@ class Toolbus(View):
         """Connect to one more server; its tools join the catalog. Fails as `start` does."""
         added = load_server(config, alias=alias, bus=self.config)
         if alias in self.config.servers:
-            raise ConfigError("there is a server of that alias already", server=alias)
+            raise ConfigError("a server with that alias already exists", server=alias)
         lifecycle = self._engine.lifecycle
         await lifecycle.run(lifecycle.apply(lambda servers: {**servers, alias: added}))
 
@@ -99,7 +99,7 @@ class Toolbus(View):
     async def reload(self, config: ConfigSource) -> None:
         """Use another config: connect to new servers, disconnect from removed ones, leave the rest alone.
 
-        If a required server cannot be connected, or no entry is valid, it raises, and all stays as it was.
+        If a required server cannot be connected, or no entry is valid, it raises and nothing changes.
         """
         new = bus_config(config)
         lifecycle = self._engine.lifecycle

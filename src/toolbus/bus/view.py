@@ -1,11 +1,11 @@
-"""A bus as one caller sees it: all of it, or a part."""
+"""A view of a bus: all of it or a part, for one caller."""
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from toolbus.bus.engine import Engine
-from toolbus.bus.registry import Choice, Registry
+from toolbus.bus.registry import Registry, Selection
 from toolbus.bus.resources import Resources
 from toolbus.bus.scope import Names, Scope
 from toolbus.bus.tasks import TaskHandle, Tasks, check_call
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class View:
-    """The servers, tools, resources and prompts of a bus that its scope shows."""
+    """The servers, tools, resources and prompts of a bus in one scope."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:
         self._engine = engine
@@ -48,22 +48,22 @@ class View:
         self._hub = engine.hub
         self._servers = engine.servers
         self._shown: tuple[Catalog, Catalog] | None = None
-        """The whole catalog, and what is shown of it."""
+        """The whole catalog, and the part in this scope."""
         self._resources = Resources(self._request, self._inventories)
         self._tasks = Tasks(self._find, self._run, self._request)
 
     def view(self, *, servers: Names = None, include: Names = None, caller: Caller | None = None) -> "View":
-        """The same API for a part of this: some servers, tools that match a pattern, or another caller.
+        """The same API for a part of this view: some servers, matching tools, or another caller.
 
         `include` takes patterns such as `files_*` or `files/read*`, for public names and `server/tool`.
-        What a view does not show can neither be called nor read through it. A view ends with its bus.
+        Anything outside the view can neither be called nor read through it. A view ends with its bus.
         """
         known = None if servers is None else self._known(servers)
         return View(self._engine, self._scope.narrowed(known, include, caller))
 
     @property
     def caller(self) -> Caller:
-        """For whom operations are made; hooks, guards and observers see it."""
+        """The caller of its operations; hooks, guards and observers see it."""
         return self._scope.caller
 
     # The catalog
@@ -77,7 +77,7 @@ class View:
         return self._shown[1]
 
     def tools(self, servers: Names = None) -> list[Tool]:
-        """The tools, ready for an agent; of the given servers, or of all."""
+        """The tools, ready for an agent: of all servers, or of the given ones."""
         shown = self if servers is None else self.view(servers=servers)
         return [Tool(spec, self) for spec in shown.catalog if servers is None or not _is_own_resource(spec)]
 
@@ -89,20 +89,20 @@ class View:
         servers: Names = None,
         transform: Callable[[ToolSpec], ToolSpec | None] | None = None,
     ) -> None:
-        """Put the tools into anything with `add_tool`, and keep it in step until the bus stops.
+        """Add the tools to anything with `add_tool`, and keep it in sync until the bus stops.
 
         With `tools` only those: `Tool` objects, public names or `server/tool`. With `servers` only theirs.
         `transform` changes a tool for this registry, or leaves it out by returning None.
         """
         names = (tool if isinstance(tool, str) else str(tool.origin) for tool in tools or ())
-        choice = Choice(
+        selection = Selection(
             only=None if tools is None else frozenset(self.catalog[name].origin for name in names),
             servers=None if servers is None else self._known(servers),
             shapers=() if transform is None else (each(transform),),
             shows=self._scope.has,
         )
         live = self._engine.catalog
-        live.registrations.add(registry, choice, live.now.specs, self)
+        live.registrations.add(registry, selection, live.now.specs, self)
 
     def _known(self, servers: Sequence[str] | str) -> frozenset[str]:
         wanted = [servers] if isinstance(servers, str) else servers
@@ -112,7 +112,7 @@ class View:
         return self._servers.check(alias, self._scope.servers)
 
     def warn(self, server: str, tool: str | None, message: str) -> None:
-        """Report something odd to the log and as an event, once."""
+        """Log a warning and emit it as an event, once."""
         self._engine.catalog.warn(server, tool, message)
 
     # Calls
@@ -129,19 +129,18 @@ class View:
         on_log: OnLog | None = None,
         on_input: OnInput = "ask",
     ) -> ToolResult:
-        """Call a tool by its public name or `server/tool`; a failure that the tool reports is a result, too.
+        """Call a tool by its public name or `server/tool`; an error that the tool reports is a result, too.
 
-        Raises `ToolbusError` when the call could not be made: unknown name, server down, timeout.
-        With `longest`, progress gives the call another `timeout` each time, up to so many seconds in all.
-        A lost server is waited for, up to `recover` seconds from its loss (`timeouts.recover`).
-        With `on_input="suspend"`, a question of the server suspends the call: `pending` of the result
-        holds it, for `resume`.
+        Raises `ToolbusError` if the call could not be made: unknown name, server down, timeout.
+        With `longest`, progress restarts the `timeout`, up to that many seconds in all.
+        Waits for a lost server, up to `recover` seconds from its loss (`timeouts.recover`).
+        With `on_input="suspend"`, a question of the server suspends the call; pass the `pending` of the
+        result to `resume`.
         """
         loop = self._engine.lifecycle.loop
-        spec = self.catalog.get(name) or await self._find(name)
         check_call(on_input, timeout=timeout, longest=longest, recover=recover)
-        operation = Operation(
-            spec=spec,
+        operation = self._operation(
+            self.catalog.get(name) or await self._find(name),
             arguments={} if arguments is None else arguments,
             timeout=timeout,
             longest=longest,
@@ -149,8 +148,6 @@ class View:
             on_progress=on_progress,
             on_log=on_log,
             on_input=on_input,
-            caller=self._scope.caller,
-            servers=self._scope.servers,
         )
         if loop.here:
             return await self._engine.path.run(operation)
@@ -164,11 +161,11 @@ class View:
         *,
         keep: bool = True,
     ) -> ToolResult:
-        """Call the tool of a spec, by its origin, for a model; what `Tool.execute` uses.
+        """Call the tool of a spec for a model, by its origin; used by `Tool.execute`.
 
-        The result is clean and within the tool's budget; with `keep`, the rest can be read.
+        The result is clean and within the tool's budget; with `keep`, `read_result` can read the rest.
         """
-        _ = self._engine.lifecycle.loop
+        self._engine.lifecycle.check_running()
         if str(spec.origin) not in self.catalog:
             missing = self._engine.missing(str(spec.origin), self._scope)
             self.report_unsent(spec.name, "unknown_tool", str(missing), spec.origin)
@@ -183,9 +180,11 @@ class View:
 
     async def find(self, name: str) -> ToolSpec:
         """The tool of that public name or `server/tool`; connects the idle servers that may have it."""
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
             kind = type(name).__name__
-            raise TypeError(f"a tool is called by its public name or 'server/tool', not by a {kind}")
+            raise TypeError(
+                f"the name of a tool must be a string, its public name or 'server/tool', not {kind}"
+            )
         if (spec := self.catalog.get(name)) is None:
             await self._engine.lifecycle.run(self._engine.connect_likely(name, self._scope))
             spec = self.catalog.get(name)
@@ -194,7 +193,7 @@ class View:
         return spec
 
     async def _find(self, name: str) -> ToolSpec:
-        """As `find`, for a call: an unknown name is reported."""
+        """As `find`, for a call: observers see an unknown name."""
         try:
             return await self.find(name)
         except ToolNotFound as error:
@@ -202,7 +201,7 @@ class View:
             raise
 
     def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
-        """Let observers see a call that was not made: of a tool, or of an unknown name."""
+        """Report a call that was not made to the observers: of a tool, or of an unknown name."""
         operation = self._operation(ToolSpec(name=name, origin=origin or Origin("", name)), arguments={})
         failure = Failure(reason, error)
         self._engine.lifecycle.loop.call_soon(lambda: self._engine.path.report(operation, failure))
@@ -214,7 +213,7 @@ class View:
         return await self._engine.lifecycle.run(self._engine.path.run(self._operation(spec, **fields)))
 
     async def _request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
-        _ = self._engine.lifecycle.loop
+        self._engine.lifecycle.check_running()
         spec = request_spec(route, self._check(server), name)
         return (await self._run(spec, arguments=arguments)).raise_for_error()
 
@@ -229,28 +228,28 @@ class View:
         on_progress: Progress | None = None,
         on_input: OnInput = "suspend",
     ) -> ToolResult:
-        """Go on with a suspended call; answers by the keys of its questions, or one for its only question.
+        """Continue a suspended call; answers by the keys of its questions, or one for its only question.
 
-        The result may be pending again. Works in another process, for as long as the server remembers.
+        The result may be pending again. Works in another process, as long as the server keeps the call.
         """
         return await self._tasks.resume(
             pending, answers, timeout=timeout, on_progress=on_progress, on_input=on_input
         )
 
     async def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> TaskHandle:
-        """Begin a call, and leave it to the server if that makes a task of it; else wait for its result."""
+        """Start a call and return at once if the server runs it as a task; else wait for its result."""
         return await self._tasks.submit(name, arguments)
 
     def task(self, stored: str) -> TaskHandle:
-        """The task whose `to_json()` this is; also in another process."""
-        return self._tasks.stored(stored)
+        """The task that was stored with `to_json()`; also in another process."""
+        return self._tasks.load(stored)
 
     # Resources and prompts
 
     @property
     def instructions(self) -> dict[str, str]:
         """The instructions of the servers that have some, by alias."""
-        return self._scope.of(self._engine.catalog.instructions)
+        return self._scope.visible(self._engine.catalog.instructions)
 
     def resources(self, server: str | None = None) -> list[Resource]:
         """The resources of all servers, or of one; two servers may share a URI."""
@@ -276,7 +275,7 @@ class View:
     async def get_prompt(
         self, server: str, name: str, arguments: Mapping[str, str] | None = None
     ) -> PromptResult:
-        """Fill in a prompt; `ArgumentsError` names what is missing."""
+        """Fill in a prompt; `ArgumentsError` names missing arguments."""
         return await self._resources.get_prompt(server, name, arguments)
 
     async def complete(
@@ -288,21 +287,21 @@ class View:
         *,
         known: Mapping[str, str] | None = None,
     ) -> Completion:
-        """The values that an argument may have which begins with `value`: of a prompt, or of a template.
+        """Suggested values for an argument of a prompt or a template that begins with `value`.
 
-        `known` are the arguments given so far. Empty for a server that does not complete.
+        `known` are the other arguments so far. Empty if the server does not support completion.
         """
         return await self._resources.complete(server, name, argument, value, known)
 
     async def subscribe(self, server: str, uri: str) -> None:
-        """Emit a `ResourceUpdated` event for every change of a resource, also after a lost connection.
+        """Emit a `ResourceUpdated` event for every change of a resource, also after a reconnect.
 
-        `CallRejected` if the server does not offer that.
+        `CallRejected` if the server does not support it.
         """
         await self._request("resources/subscribe", server, uri, {"uri": uri})
 
     async def unsubscribe(self, server: str, uri: str) -> None:
-        """End a subscription, once all who subscribed have left."""
+        """End a subscription; the last subscriber ends it at the server."""
         await self._request("resources/unsubscribe", server, uri, {"uri": uri})
 
     # Servers
@@ -314,14 +313,14 @@ class View:
 
     @property
     def servers(self) -> dict[str, ServerStatus]:
-        """The state of every link, now."""
+        """The current state of every link."""
         tools = Counter(spec.origin.server for spec in self.catalog)
-        return self._scope.of(self._servers.status(tools))
+        return self._scope.visible(self._servers.status(tools))
 
     @property
     def failures(self) -> dict[str, ToolbusError]:
-        """Why each server that cannot be used cannot; `ConnectFailed` says how far it came."""
-        return self._scope.of(
+        """The error of each unusable server; `ConnectFailed` has the phase that failed."""
+        return self._scope.visible(
             {alias: link.error for alias, link in self._servers.links.items() if link.error}
         )
 
@@ -329,16 +328,16 @@ class View:
     def config(self) -> BusConfig:
         """The config in use."""
         config = self._engine.lifecycle.config
-        return config.model_copy(update={"servers": self._scope.of(config.servers)})
+        return config.model_copy(update={"servers": self._scope.visible(config.servers)})
 
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers, before anything is left out or renamed."""
-        return self._scope.of(self._engine.catalog.shaping.quarantining(self._servers.inventories))
+        return self._scope.visible(self._engine.catalog.shaping.with_quarantined(self._servers.inventories))
 
     def _inventories(self, server: str | None) -> list[Inventory]:
         every = self._servers.inventories
-        return list(self._scope.of(every).values()) if server is None else [every[self._check(server)]]
+        return list(self._scope.visible(every).values()) if server is None else [every[self._check(server)]]
 
     async def health(self) -> dict[str, Health]:
         """Probe every live link; no new connection is made."""
@@ -347,23 +346,23 @@ class View:
     async def wait_ready(
         self, servers: Names = None, timeout: float | None = None
     ) -> dict[str, ServerStatus]:
-        """Wait until these servers, by default all but idle ones, are ready or cannot be; returns all states.
+        """Wait until these servers, by default all but idle ones, are ready or failed; returns their states.
 
-        Does not raise when `timeout` runs out, by default `timeouts.connect`.
+        Does not raise after `timeout` seconds, by default `timeouts.connect`.
         """
-        _ = self._engine.lifecycle.loop
+        self._engine.lifecycle.check_running()
         wanted = self._scope.servers if servers is None else self._known(servers)
         longest = self._engine.lifecycle.config.timeouts.connect if timeout is None else timeout
         await self._engine.lifecycle.run(self._servers.wait_ready(wanted, longest))
         return {alias: status for alias, status in self.servers.items() if wanted is None or alias in wanted}
 
     async def connect(self, alias: str) -> None:
-        """Connect to a server now: one that is lazy, idle or away. `ServerDown` says why that failed."""
-        _ = self._engine.lifecycle.loop
+        """Connect to a server now: a lazy, idle or lost one. `ServerDown` has the reason if that fails."""
+        self._engine.lifecycle.check_running()
         await self._engine.lifecycle.run(self._servers.connect(self._check(alias)))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of the bus from a thread without a loop; RuntimeError if that would never end."""
+        """Run a coroutine of the bus from a thread without a loop; RuntimeError if it would never return."""
         return self._engine.lifecycle.wait(work)
 
     # Events
@@ -382,5 +381,5 @@ class View:
 
 
 def _is_own_resource(spec: ToolSpec) -> bool:
-    """Whether it reads resources of any server: not a tool of one server."""
+    """Whether it reads the resources of all servers, so it belongs to none."""
     return spec.route in ("toolbus/list_resources", "resources/read") and spec.origin.server == OWN

@@ -1,4 +1,4 @@
-"""Stage 5, there and back: the one path of every operation."""
+"""Stage 5, calls: the one path of every operation to a server and back."""
 
 from toolbus.call.hooks import Hook, Next
 from toolbus.call.observe import EventObserver

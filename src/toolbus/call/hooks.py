@@ -1,4 +1,4 @@
-"""Layers around an operation: each sees it on its way in and the result on its way out."""
+"""Hooks: functions around an operation that see and may change it and its result."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -11,12 +11,12 @@ Next: TypeAlias = Callable[[Operation], Awaitable[ToolResult]]
 Hook: TypeAlias = Callable[[Operation, Next], Awaitable[ToolResult]]
 
 
-def onion(hooks: Sequence[Hook], core: Next) -> Next:
-    """One function out of many layers; the first hook is the outermost."""
+def wrap(hooks: Sequence[Hook], core: Next) -> Next:
+    """Wrap a function in hooks; the first hook is the outermost."""
     for hook in reversed(hooks):
-        core = partial(_layer, hook, core)
+        core = partial(_run_hook, hook, core)
     return core
 
 
-def _layer(hook: Hook, inner: Next, operation: Operation) -> Awaitable[ToolResult]:
+def _run_hook(hook: Hook, inner: Next, operation: Operation) -> Awaitable[ToolResult]:
     return hook(operation, inner)

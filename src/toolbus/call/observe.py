@@ -1,10 +1,10 @@
-"""Observers of an operation: each sees its start, its progress, and its end with the reason of a failure."""
+"""Notify observers of the start, the progress and the end of an operation, with the reason of a failure."""
 
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from toolbus.core.errors import ArgumentsError, CallRefused, ToolNotFound
 from toolbus.core.events import CallEnded, CallStarted, Hub, Progressed
@@ -12,15 +12,16 @@ from toolbus.core.operation import Failure, Observation, Observer, Operation
 from toolbus.core.records import ToolResult
 
 logger = logging.getLogger("toolbus")
+T = TypeVar("T")
 TOOL_ERROR = Failure("tool_error")
 INVALID = Failure("invalid_arguments", "wrong arguments; nothing was sent")
-REFUSED = Failure("refused", "a hook refused the call")
-ASKED = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
-"""What a server asks of us; its events are `InputAsked` and `InputAnswered`."""
+REFUSED_BY_HOOK = Failure("refused", "a hook refused the call")
+SERVER_REQUESTS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+"""Requests from a server; their events are `InputAsked` and `InputAnswered`."""
 
 
 class Observations:
-    """Those of one operation. An observer that raises is logged, and changes nothing."""
+    """The observations of one operation. An observer that raises is logged and has no effect."""
 
     def __init__(self, started: Sequence[Observation]) -> None:
         self._all = started
@@ -28,26 +29,20 @@ class Observations:
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         for one in self._all:
-            try:
-                one.progress(progress, total, message)
-            except Exception:  # an observer's own failure
-                logger.exception("an observer raised")
+            _safely(lambda one=one: one.progress(progress, total, message))
 
     def end(self, outcome: ToolResult | BaseException | Failure) -> None:
-        """The operation is over: with a result, or what was raised instead."""
+        """Report the end of the operation: its result, or the error that it raised."""
         result = outcome if isinstance(outcome, ToolResult) else None
         for one in self._all:
-            try:
-                one.end(result, self._failure(outcome))
-            except Exception:  # likewise
-                logger.exception("an observer raised")
+            _safely(lambda one=one: one.end(result, self._failure(outcome)))
 
     def _failure(self, outcome: ToolResult | BaseException | Failure) -> Failure | None:
         match outcome:
             case Failure():
                 return outcome
             case ToolResult():
-                return (self.failure or REFUSED) if outcome.is_error else None
+                return (self.failure or REFUSED_BY_HOOK) if outcome.is_error else None
             case _:
                 raised = Failure("refused", f"a hook raised {type(outcome).__name__}")
                 return failure_of(outcome) or self.failure or raised
@@ -55,16 +50,17 @@ class Observations:
 
 def observe(observers: Sequence[Observer], operation: Operation) -> Observations | None:
     """Start observing an operation; None if no observer is interested."""
-    started: list[Observation] = []
-    for observer in observers:
-        try:
-            observation = observer.start(operation)
-        except Exception:  # an observer's own failure
-            logger.exception("an observer raised")
-        else:
-            if observation is not None:
-                started.append(observation)
-    return Observations(started) if started else None
+    started = [_safely(lambda observer=observer: observer.start(operation)) for observer in observers]
+    interested = [observation for observation in started if observation is not None]
+    return Observations(interested) if interested else None
+
+
+def _safely(notify: Callable[[], T]) -> T | None:
+    try:
+        return notify()
+    except Exception:  # an observer is the user's code; its failure must not affect the operation
+        logger.exception("an observer raised")
+        return None
 
 
 class EventObserver:
@@ -74,8 +70,12 @@ class EventObserver:
         self._hub = hub
 
     def start(self, operation: Operation, /) -> "_Events | None":
-        """None if nobody listens."""
-        return _Events(self._hub, operation) if self._hub.heard and operation.route not in ASKED else None
+        """None if there are no listeners."""
+        return (
+            _Events(self._hub, operation)
+            if self._hub.heard and operation.route not in SERVER_REQUESTS
+            else None
+        )
 
 
 class _Events:
@@ -111,7 +111,7 @@ class _Events:
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """Why the operation failed, if the error itself says so, whoever raised it."""
+    """Why the operation failed, if the class of the error determines it."""
     match error:
         case asyncio.CancelledError():
             return Failure("cancelled", "cancelled")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from toolbus.call.arguments import ArgumentCheck, Checked
-from toolbus.call.hooks import Hook, onion
+from toolbus.call.hooks import Hook, wrap
 from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
 from toolbus.core.errors import ArgumentsError, CallRefused
 from toolbus.core.operation import Failure, Guard, Observer, Operation, Route
@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class CallPath:
-    """Takes operations to their routes; knows neither servers nor the catalog."""
+    """Runs operations; independent of servers and the catalog."""
 
     def __init__(
         self,
@@ -27,21 +27,21 @@ class CallPath:
         hooks: Sequence[Hook] = (),
         guards: Sequence[Guard] = (),
     ) -> None:
-        """`repairs` tells whether the arguments for a server are checked and repaired."""
+        """`repairs` returns whether the arguments for a server are checked and repaired."""
         self._routes = routes
         self._repairs = repairs
         self._observers = observers
         self._guards = guards
         self._checks: dict[tuple[Origin, bool], tuple[JSONObject, ArgumentCheck]] = {}
-        self._through_hooks = onion(hooks, self._inside)
+        self._through_hooks = wrap(hooks, self._run_inner)
 
     async def run(self, operation: Operation) -> ToolResult:
-        """The result; `ToolbusError` if the operation could not be made."""
+        """Run an operation; raises `ToolbusError` if that was not possible."""
         observed = observe(self._observers, operation)
         if observed is None:
-            return await self._called(operation)
+            return await self._call(operation)
         try:
-            result = await self._called(replace(operation, observed=observed))
+            result = await self._call(replace(operation, observed=observed))
         except BaseException as error:
             observed.end(error)
             raise
@@ -49,7 +49,7 @@ class CallPath:
         return result
 
     async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
-        """Take what a server asks past observers and guards to whoever answers it."""
+        """Answer a request of a server, with its observers and guards."""
         observed = observe(self._observers, operation)
         try:
             await self._guard(operation)
@@ -63,37 +63,37 @@ class CallPath:
         return answered
 
     def report(self, operation: Operation, failure: Failure) -> None:
-        """Let observers see an operation that failed before it came here."""
+        """Report an operation to the observers that failed before it was run."""
         if (observed := observe(self._observers, operation)) is not None:
             observed.end(failure)
 
-    async def _called(self, operation: Operation) -> ToolResult:
+    async def _call(self, operation: Operation) -> ToolResult:
         spec = operation.spec
-        if not isinstance(operation.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+        if not isinstance(operation.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
             kind = type(operation.arguments).__name__
             raise ArgumentsError(f"tool {spec.name!r}", f"must be a mapping of names to values, not {kind}")
         for key in operation.arguments:
             if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
                 raise ArgumentsError(f"tool {spec.name!r}", f"names must be strings, not {key!r}")
         if spec.definitions:
-            # Not a repair: the names and nulls of a dialect are ours.
+            # Not a repair: the dialect added these names and nulls.
             operation = replace(operation, arguments=restored(spec, operation.arguments))
         result = await self._through_hooks(operation)
-        if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # a hook's
+        if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # a hook may return anything
             raise TypeError(f"a hook returned {type(result).__name__}, not a ToolResult")
         if result.pending is not None:
-            # As they were given, so that hooks and overrides see the same again when it is resumed.
+            # The original arguments: hooks and overrides apply to them again on resume.
             return replace(result, pending=replace(result.pending, arguments=dict(operation.arguments)))
         return replace(result, tool=spec.name) if result.is_error else result
 
-    async def _inside(self, operation: Operation) -> ToolResult:
-        """What is inside the hooks: arguments, guards, route."""
+    async def _run_inner(self, operation: Operation) -> ToolResult:
+        """Run the part inside the hooks: arguments, guards, route."""
         observed = operation.observed
         if observed is None:
-            return await self._sent(operation)
+            return await self._send(operation)
         observed.failure = None
         try:
-            result = await self._sent(operation)
+            result = await self._send(operation)
         except BaseException as error:
             observed.failure = failure_of(error) or observed.failure or Failure("server_failed", str(error))
             raise
@@ -101,8 +101,8 @@ class CallPath:
             observed.failure = TOOL_ERROR
         return result
 
-    async def _sent(self, operation: Operation) -> ToolResult:
-        checked = self._prepared(operation)
+    async def _send(self, operation: Operation) -> ToolResult:
+        checked = self._prepare(operation)
         if checked.problem is not None:
             if operation.observed is not None:
                 operation.observed.failure = INVALID
@@ -121,35 +121,40 @@ class CallPath:
         except CallRefused:
             raise
         except Exception as error:
-            # A guard that fails must not let anything pass.
+            # A guard that fails must not admit the operation.
             reason = f"a guard raised {type(error).__name__}"
             raise CallRefused(f"{operation.route} of {operation.spec.name!r}", reason) from error
 
     # Arguments
 
-    def _prepared(self, operation: Operation) -> Checked:
-        """The arguments as the server takes them, repaired; a problem is worded for a model."""
+    def _prepare(self, operation: Operation) -> Checked:
+        """The server's arguments, checked and repaired; a problem is described for a model."""
         spec, arguments = operation.spec, operation.arguments
         if spec.route != "tools/call":
-            return self._fitted(spec, arguments) if spec.input_schema else Checked(arguments=arguments)
+            return (
+                self._check_both_schemas(spec, arguments)
+                if spec.input_schema
+                else Checked(arguments=arguments)
+            )
         if not self._repairs(spec.origin.server):
             return Checked(arguments=spec.sent(arguments))
-        checked = self._fitted(spec, arguments)
+        checked = self._check_both_schemas(spec, arguments)
         if checked.problem is None:
             return checked
         return replace(
             checked, problem=f"wrong arguments for {spec.name!r}, nothing was sent: {checked.problem}"
         )
 
-    def _fitted(self, spec: ToolSpec, arguments: JSONObject) -> Checked:
-        first = self._checked(spec.input_schema, spec.origin, arguments)
+    def _check_both_schemas(self, spec: ToolSpec, arguments: JSONObject) -> Checked:
+        """Check the model's schema, and then the server's if it differs."""
+        first = self._check(spec.input_schema, spec.origin, arguments)
         if first.problem is not None or (not spec.maps and spec.server_schema is None):
             return first
         schema = spec.input_schema if spec.server_schema is None else spec.server_schema
-        last = self._checked(schema, spec.origin, spec.sent(first.arguments), of_server=True)
+        last = self._check(schema, spec.origin, spec.sent(first.arguments), of_server=True)
         return replace(last, repairs=first.repairs + last.repairs)
 
-    def _checked(
+    def _check(
         self, schema: JSONObject, origin: Origin, arguments: JSONObject, *, of_server: bool = False
     ) -> Checked:
         known, check = self._checks.get((origin, of_server), (None, None))

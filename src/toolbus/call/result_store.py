@@ -1,7 +1,7 @@
-"""Whole results, kept until the bus closes, so that a model can read on in one that was cut for it.
+"""Full results, stored until the bus closes, so that a model can read the rest of one that was cut.
 
-`READ_RESULT` is the tool that a model sees; `ResultStore.read` is what it does. Whatever a model asks for,
-it gets a text; only an argument of the wrong type raises, with a message for the model.
+`READ_RESULT` is the tool for the model; `ResultStore.read` implements it. It always returns a text; only an
+argument of the wrong type raises, with a message for the model.
 """
 
 import re
@@ -13,13 +13,13 @@ from typing import TypeAlias
 from toolbus.core.records import JSON, OWN, Origin, ToolSpec
 
 CAPACITY = 50_000_000
-"""How many characters are kept at most, of all results together."""
-MOST = 40_000
-"""How many characters one reading gives at most: the default budget of a result."""
-_AT_ONCE = 20_000
-_PLACES = 10
+"""How many characters are stored at most, of all results together."""
+MAX_CHARACTERS = 40_000
+"""How many characters one read returns at most: the default budget of a result."""
+_DEFAULT_LIMIT = 20_000
+_MAX_MATCHES = 10
 _CONTEXT = 200
-"""Characters around a place that was found, on each side; fewer where two lines are shorter."""
+"""Characters of context on each side of a match; fewer if two lines are shorter."""
 
 Owner: TypeAlias = tuple[str, ...]
 """Who may read a result: the user and session that called the tool."""
@@ -46,8 +46,8 @@ READ_RESULT = ToolSpec(
             "limit": {
                 "type": "integer",
                 "minimum": 1,
-                "default": _AT_ONCE,
-                "description": f"How many characters to read, at most {MOST:,}.",
+                "default": _DEFAULT_LIMIT,
+                "description": f"How many characters to read, at most {MAX_CHARACTERS:,}.",
             },
             "find": {
                 "type": "string",
@@ -66,23 +66,23 @@ READ_RESULT = ToolSpec(
 )
 
 
-def _unguessable() -> str:
+def _random_id() -> str:
     return f"r{secrets.token_hex(6)}"
 
 
 class ResultStore:
-    """The texts of whole results, each for its owner alone; beyond the capacity the oldest leave."""
+    """The texts of full results, each for its owner alone; beyond the capacity the oldest are dropped."""
 
-    def __init__(self, capacity: int = CAPACITY, new_id: Callable[[], str] = _unguessable) -> None:
+    def __init__(self, capacity: int = CAPACITY, new_id: Callable[[], str] = _random_id) -> None:
         self._capacity = capacity
         self._new_id = new_id
         self._texts: OrderedDict[tuple[Owner, str], str] = OrderedDict()
         self._size = 0
 
     def keep(self, text: str, owner: Owner = ()) -> str | None:
-        """Keep a text and return its id; None for one that is longer than the capacity."""
+        """Store a text and return its id; None if it is longer than the capacity."""
         if len(text) > self._capacity:
-            return None  # it would push out all the others and have no room all the same
+            return None  # it would only push out all the others
         id_ = self._new_id()
         self._texts[owner, id_] = text
         self._size += len(text)
@@ -91,36 +91,36 @@ class ResultStore:
             self._size -= len(oldest)
         return id_
 
-    # The parameters are those of the tool, so that its arguments can be passed as they come.
+    # The parameters are those of the tool, so that its arguments can be passed unchanged.
     def read(
         self,
         id: str,  # noqa: A002
         offset: int | None = 0,
-        limit: int | None = _AT_ONCE,
+        limit: int | None = _DEFAULT_LIMIT,
         find: str | None = None,
         *,
         owner: Owner = (),
     ) -> str:
-        """A part of a kept text under a line that says which, or the places where `find` is.
+        """A part of a stored text after a line that names it, or the matches of `find`.
 
-        Raises ValueError when an argument is not of its type.
+        Raises ValueError if an argument has the wrong type.
         """
         key = _checked_text("id", id)
         start = _checked_number("offset", offset, 0, default=0)
-        count = min(_checked_number("limit", limit, 1, default=_AT_ONCE), MOST)
+        count = min(_checked_number("limit", limit, 1, default=_DEFAULT_LIMIT), MAX_CHARACTERS)
         text = self._texts.get((owner, key))
         if text is None:
-            return self._absent(owner, key)
+            return self._unknown(owner, key)
         if find is not None and _checked_text("find", find):
             return _found(key, text, find, start, count)
         return _window(key, text, start, count)
 
-    def _absent(self, owner: Owner, key: str) -> str:
+    def _unknown(self, owner: Owner, key: str) -> str:
         latest = ", ".join([id_ for whose, id_ in self._texts if whose == owner][-5:])
-        return f"[no result {key[:40]!r} is kept; " + (
+        return f"[unknown result {key[:40]!r}; " + (
             f"the latest are {latest}. Newer results replace old ones: call the tool again, and ask for less]"
             if latest
-            else "there is none]"
+            else "no results are stored]"
         )
 
 
@@ -129,7 +129,7 @@ def _window(key: str, text: str, start: int, count: int) -> str:
         return f"[{key} has {len(text):,} characters; nothing is at offset {start}]"
     end = min(start + count, len(text))
     if end < len(text):
-        # To the end of a line, if one is near.
+        # At the end of a line, if one is near.
         end = text.rfind("\n", end - count // 10, end) + 1 or end
     on = f'read_result(id="{key}", offset={end}) reads on' if end < len(text) else "this is the end"
     return f"[{key}: characters {start:,} to {end:,} of {len(text):,}; {on}]\n{text[start:end]}"
@@ -141,11 +141,11 @@ def _found(key: str, text: str, find: str, start: int, count: int) -> str:
     rest = ""
     places = re.compile(re.escape(find), re.IGNORECASE).finditer(text, start)
     for place in places:
-        if place.end() > end:  # not in the context of the one before
+        if place.end() > end:  # not in the context of the previous match
             low, high = _around(text, *place.span())
             part = f"[offset {place.start()}]\n{text[max(low, end) : high]}"
             length += len(part)
-            if parts and (len(parts) == _PLACES or length > count):
+            if parts and (len(parts) == _MAX_MATCHES or length > count):
                 more = 1 + sum(1 for _ in places)
                 rest = f"\n[and {more:,} more, from offset {place.start()} on]"
                 shown += more
@@ -156,13 +156,13 @@ def _found(key: str, text: str, find: str, start: int, count: int) -> str:
     sought = find if len(find) <= 80 else f"{find[:80]}..."
     where = f"{len(text):,} characters" + (f" from offset {start} on" if start else "")
     if not parts:
-        return f"[{key}: {sought!r} is nowhere in its {where}]"
+        return f"[{key}: {sought!r} does not occur in its {where}]"
     header = f"[{key}: {sought!r} is in {shown:,} place{'' if shown == 1 else 's'} of its {where}]"
     return "\n".join([header, *parts]) + rest
 
 
 def _around(text: str, first: int, last: int) -> tuple[int, int]:
-    """Where the context begins and ends: two lines before and after, or fewer if they are long."""
+    """The start and end of the context: two lines before and after, fewer if they are long."""
     low, high = max(0, first - _CONTEXT), min(len(text), last + _CONTEXT)
     before = first
     for _ in range(3):
@@ -182,7 +182,7 @@ def _checked_text(name: str, value: JSON) -> str:
 def _checked_number(name: str, value: JSON, least: int, *, default: int) -> int:
     if value is None:
         return default
-    # 7.0 is an integer, says JSON Schema; True is none.
+    # In JSON Schema, 7.0 is an integer and true is not.
     is_whole = isinstance(value, int | float) and not isinstance(value, bool) and value % 1 == 0
     if not is_whole or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, not {value!r:.60}")

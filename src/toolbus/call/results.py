@@ -1,4 +1,4 @@
-"""Results fit for a model: clean, and within their budget; the whole stays readable."""
+"""Prepare results for a model: clean, and within their budget; the full text can still be read."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,16 +8,16 @@ from toolbus.call.result_store import CAPACITY, READ_RESULT, Owner, ResultStore
 from toolbus.core.operation import Operation
 from toolbus.core.records import Block, Budget, Embedded, ResourceLink, Text, ToolResult
 from toolbus.core.text import cleaned, cleaned_json
-from toolbus.shape.budget import allowed, fitted_blocks
+from toolbus.shape.budget import character_limit, fitted_blocks
 from toolbus.shape.render import described_text, rendered
 
-MOST_FILES = 20
+MAX_FILES = 20
 Warn: TypeAlias = Callable[[str, str | None, str], None]
-"""Reports something odd: server, tool, message."""
+"""Emits a warning: server, tool, message."""
 
 
 class Results:
-    """Cuts results that are too long, and keeps them whole for `read_result` until the bus is gone."""
+    """Cuts results that are too long, and stores them for `read_result` until the bus closes."""
 
     def __init__(
         self,
@@ -25,8 +25,8 @@ class Results:
         on_first_kept: Callable[[], None] | None = None,
         capacity: int = CAPACITY,
     ) -> None:
-        """`warn` reports a result that was cleaned; `on_first_kept` is called when one is first kept."""
-        self._kept = ResultStore(capacity)
+        """`warn` reports a result that was cleaned; `on_first_kept` is called once one is stored."""
+        self._store = ResultStore(capacity)
         self._warn = warn
         self._on_first_kept = on_first_kept
         self.has_kept = False
@@ -49,19 +49,19 @@ class Results:
     def fitted(
         self, result: ToolResult, budget: Budget, *, keep: bool = True, owner: Owner = ()
     ) -> ToolResult:
-        """The result itself if it is short enough; else what fits, and in its meta where the rest is.
+        """The same result if it fits; else it is cut, and its meta has the id of the full text.
 
-        Without `keep` it is only cut, for a model that has no way to read on; so is one too large to keep.
+        Without `keep` it is only cut, for a model without `read_result`; so is one too large to store.
         """
-        files = _files(result)
+        files = _binary_resources(result)
         rest = replace(result, content=tuple(block for block in result.content if block not in files))
         blocks = rendered(rest, images=True, audio=True)
         text = ToolResult(content=blocks).text
-        if allowed(budget, text) is None:
-            if allowed(budget, result.text) is None:
+        if character_limit(budget, text) is None:
+            if character_limit(budget, result.text) is None:
                 return result
-            text = result.text  # base64 in it is described, and can be read all the same
-        name = self._kept.keep(text, owner) if keep else None
+            text = result.text  # it has base64, which is described here and can be read
+        name = self._store.keep(text, owner) if keep else None
         self.has_kept = self.has_kept or name is not None
         cut = replace(result, content=(*fitted_blocks(blocks, budget, name), *files))
         return (
@@ -73,9 +73,9 @@ class Results:
     async def read(self, operation: Operation) -> ToolResult:
         """The route of `read_result`."""
         try:
-            text = self._kept.read(**operation.arguments, owner=_owner(operation))
+            text = self._store.read(**operation.arguments, owner=_owner(operation))
             return ToolResult(content=(Text(text=text),))
-        except (ValueError, TypeError) as error:  # arguments of a model
+        except (ValueError, TypeError) as error:  # the arguments come from a model
             return ToolResult.failure(f"{READ_RESULT.name}: {error}")
 
 
@@ -83,8 +83,8 @@ def _owner(operation: Operation) -> Owner:
     return operation.caller.user, operation.caller.session
 
 
-def _files(result: ToolResult) -> tuple[Embedded, ...]:
-    """What is no text and stays whole beside a text that is cut; too many are a flood of their own."""
+def _binary_resources(result: ToolResult) -> tuple[Embedded, ...]:
+    """Binary resources, kept whole; none if there are too many."""
     found = tuple(
         block
         for block in result.content
@@ -92,11 +92,11 @@ def _files(result: ToolResult) -> tuple[Embedded, ...]:
         and block.data is not None
         and not (block.mime_type or "").startswith(("image/", "audio/"))
     )
-    return found if len(found) <= MOST_FILES else ()
+    return found if len(found) <= MAX_FILES else ()
 
 
 def without_hidden(result: ToolResult) -> ToolResult:
-    """The result without invisible and control characters; the very same object if it has none."""
+    """The result without invisible and control characters; the same object if it has none."""
     content = tuple(_cleaned(block) for block in result.content)
     structured = cleaned_json(result.structured)
     if structured is result.structured and all(a is b for a, b in zip(content, result.content, strict=True)):

@@ -1,4 +1,4 @@
-"""Where operations go: a server's tool, a resource, a prompt, a completion, a task."""
+"""The routes of operations: to a tool, a resource, a prompt, a completion or a task of a server."""
 
 import inspect
 import json
@@ -22,11 +22,11 @@ from toolbus.core.records import (
     ToolResult,
     ToolSpec,
 )
-from toolbus.shape import listing, prompt_of
+from toolbus.shape import prompt_name, resource_list
 
 
 class ServerRequests(TaskRequests, Protocol):
-    """The requests that one server takes, over its link."""
+    """The requests to one server, over its link."""
 
     async def call_tool(
         self,
@@ -59,7 +59,7 @@ class ServerRoutes:
 
     @property
     def table(self) -> dict[str, Route]:
-        """The routes by name: MCP methods, and those that only toolbus has."""
+        """The routes by name: MCP methods, and toolbus's own."""
         return {
             "tools/call": self._call_tool,
             "resources/read": self._read_resource,
@@ -74,14 +74,14 @@ class ServerRoutes:
         alias, allowed = operation.server, operation.servers
         if alias in self._servers and (allowed is None or alias in allowed):
             return self._servers[alias]
-        if operation.spec.origin.server == OWN:  # a model named it
+        if operation.spec.origin.server == OWN:  # the name comes from a model
             raise ServerNotFound(
                 alias, [known for known in self._servers if allowed is None or known in allowed]
             )
         raise ServerDown(alias, "closed", "it was removed from the bus")
 
     async def _call_tool(self, operation: Operation) -> ToolResult:
-        """A task that the server makes of the call is followed to its end."""
+        """Call a tool; if the server runs it as a task, poll the task until it is done."""
         spec, resumed = operation.spec, operation.resumed
         server = self._server(operation)
         in_flight = CallInFlight(
@@ -94,12 +94,12 @@ class ServerRoutes:
             longest=server.longest if operation.longest is None else operation.longest,
         )
         if resumed is not None and resumed.pending.task is not None:
-            return await TaskPoller(server, in_flight, operation).resumed(resumed)
+            return await TaskPoller(server, in_flight, operation).resume(resumed)
         waited = None if resumed is None else (resumed.pending, resumed.answers)
         answer = await server.call_tool(operation, in_flight, waited, repeatable=_repeatable(spec))
         if isinstance(answer, ToolResult):
             return answer
-        return await TaskPoller(server, in_flight, operation).to_the_end(answer)
+        return await TaskPoller(server, in_flight, operation).poll(answer)
 
     async def _read_resource(self, operation: Operation) -> ToolResult:
         alias, uri, server = operation.server, operation.arguments["uri"], self._server(operation)
@@ -111,7 +111,7 @@ class ServerRoutes:
         return ToolResult(content=await server.read_resource(operation, uri, size))
 
     async def _get_prompt(self, operation: Operation) -> ToolResult:
-        alias, name, server = operation.server, prompt_of(operation.spec), self._server(operation)
+        alias, name, server = operation.server, prompt_name(operation.spec), self._server(operation)
 
         def check() -> None:
             listed = (prompt for prompt in self._inventories()[alias].prompts if prompt.name == name)
@@ -123,9 +123,11 @@ class ServerRoutes:
         for argument, value in operation.arguments.items():
             if not isinstance(value, str | None):
                 kind = type(value).__name__
-                raise ArgumentsError(f"prompt {name!r}", f"{argument!r} must be a text, not {kind}")
+                raise ArgumentsError(f"prompt {name!r}", f"{argument!r} must be a string, not {kind}")
         prompt = await server.get_prompt(operation, name, check)
-        return ToolResult(content=_spoken(prompt, roles=bool(operation.spec.input_schema)), value=prompt)
+        return ToolResult(
+            content=_prompt_blocks(prompt, roles=bool(operation.spec.input_schema)), value=prompt
+        )
 
     async def _complete(self, operation: Operation) -> ToolResult:
         return ToolResult(value=await self._server(operation).complete(operation))
@@ -141,18 +143,18 @@ class ServerRoutes:
     async def _list_resources(self, operation: Operation) -> ToolResult:
         allowed, server = operation.servers, operation.arguments.get("server")
         inventories = {
-            alias: stock
-            for alias, stock in self._inventories().items()
+            alias: inventory
+            for alias, inventory in self._inventories().items()
             if allowed is None or alias in allowed
         }
         if server is not None and server not in inventories:
             return ToolResult.failure(f"unknown server {server!r}; known servers: {', '.join(inventories)}")
-        found = listing(inventories, inventories if server is None else [server])
+        found = resource_list(inventories, inventories if server is None else [server])
         return ToolResult(content=(Text(text=json.dumps(found, indent=1)),), structured=found)
 
 
-def _spoken(prompt: PromptResult, *, roles: bool) -> tuple[Block, ...]:
-    """The content of the messages; with `roles`, each under its role unless all are the user's."""
+def _prompt_blocks(prompt: PromptResult, *, roles: bool) -> tuple[Block, ...]:
+    """The content of the messages; with `roles`, each follows its role unless all are the user's."""
     roles = roles and any(message.role == "assistant" for message in prompt.messages)
     blocks: list[Block] = []
     for message in prompt.messages:
@@ -163,7 +165,7 @@ def _spoken(prompt: PromptResult, *, roles: bool) -> tuple[Block, ...]:
 
 
 def _repeatable(spec: ToolSpec) -> bool:
-    """Whether the server says that a second call does no harm."""
+    """Whether the server declares that repeating a call is safe."""
     return spec.annotations.get("readOnlyHint") is True or spec.annotations.get("idempotentHint") is True
 
 
@@ -172,7 +174,7 @@ def _reporter(progress: Progress | None, observed: Observed | None) -> "_Reporte
 
 
 class _Reporter:
-    """Hands the progress of a call to its caller and to the observers."""
+    """Reports the progress of a call to its caller and to the observers."""
 
     def __init__(self, on_progress: Progress | None, observed: Observed | None) -> None:
         self._on_progress = on_progress
@@ -182,6 +184,6 @@ class _Reporter:
         if self._observed is not None:
             self._observed.progress(progress, total, message)
         if self._on_progress is not None:
-            waiting = self._on_progress(progress, total, message)
-            if inspect.isawaitable(waiting):
-                await waiting
+            outcome = self._on_progress(progress, total, message)
+            if inspect.isawaitable(outcome):
+                await outcome

@@ -1,4 +1,4 @@
-"""A call that its server made a task of: asked for until it is done, also over a lost connection."""
+"""Polls a call that its server runs as a task until it is done, across lost connections."""
 
 import asyncio
 import logging
@@ -12,15 +12,15 @@ from toolbus.core.operation import CallInFlight, Operation, Resumed
 from toolbus.core.records import JSONObject, TaskState, ToolResult
 
 logger = logging.getLogger("toolbus")
-POLL_AT_LEAST = 0.05
-POLL_AT_MOST = 60.0
-CANCEL_WITHIN = 1.0
-"""Seconds that telling the server to stop may take."""
-FAILED = -32603
+MIN_POLL_INTERVAL = 0.05
+MAX_POLL_INTERVAL = 60.0
+CANCEL_TIMEOUT = 1.0
+"""Seconds for the request that cancels a task."""
+INTERNAL_ERROR = -32603
 
 
 class TaskRequests(Protocol):
-    """The requests about tasks that one server takes, over its link."""
+    """The requests about tasks to one server, over its link."""
 
     @property
     def alias(self) -> str: ...
@@ -32,7 +32,7 @@ class TaskRequests(Protocol):
 
     @property
     def question_limit(self) -> int:
-        """How often the server may ask in one call."""
+        """How often the server may request input in one call."""
         ...
 
     async def task_state(self, task: str) -> TaskState: ...
@@ -57,56 +57,57 @@ class TaskPoller:
         self._rounds = operation.resumed.pending.rounds if operation.resumed else 0
         self._polls = 0
         self._reported: str | None = None
-        # A task that nobody else can come back to is cancelled with the call.
-        self._is_ours = operation.resumed is None
+        # Only a resumed task is stored elsewhere; any other one is cancelled with its call.
+        self._cancels_task = operation.resumed is None
         limit = operation.timeout or operation.longest or server.longest
         self._limit = limit
         self._deadline = None if limit is None else _now() + limit
 
-    async def resumed(self, resumed: Resumed) -> ToolResult:
-        """Go on with a task that waited for answers, or was left alone."""
+    async def resume(self, resumed: Resumed) -> ToolResult:
+        """Continue a task that was suspended or detached."""
         pending = resumed.pending
         assert pending.task is not None, "only a task is resumed here"
         if pending.requests:
             await self._answer(pending.task, pending.requests, resumed.answers)
-        return await self.to_the_end(await self._server.task_state(pending.task))
+        return await self.poll(await self._server.task_state(pending.task))
 
-    async def to_the_end(self, state: TaskState) -> ToolResult:
-        """The result, once there is one; or the question that the call is suspended by."""
+    async def poll(self, state: TaskState) -> ToolResult:
+        """Poll until there is a result; returns a pending one if the call is suspended."""
         if self._operation.detached:
-            return self._waiting(state.id, {})
+            return self._suspend(state.id, {})
         try:
             while True:
-                if (result := await self._settled(state)) is not None:
+                if (result := await self._handle(state)) is not None:
                     return result
                 await self._report(state)
                 async with asyncio.timeout_at(self._deadline):
-                    await asyncio.sleep(min(max(state.poll_after, POLL_AT_LEAST), POLL_AT_MOST))
+                    await asyncio.sleep(min(max(state.poll_after, MIN_POLL_INTERVAL), MAX_POLL_INTERVAL))
                     state = await self._server.task_state(state.id)
         except BaseException as end:
-            if self._is_ours and state.status not in ("completed", "failed", "cancelled"):
+            if self._cancels_task and state.status not in ("completed", "failed", "cancelled"):
                 await self._cancel(state.id)
             if isinstance(end, TimeoutError) and not isinstance(end, CallTimeout):
-                raise CallTimeout(self._server.alias, self._what, self._limit or 0) from end
+                raise CallTimeout(self._server.alias, self._label, self._limit or 0) from end
             raise
 
-    async def _settled(self, state: TaskState) -> ToolResult | None:
+    async def _handle(self, state: TaskState) -> ToolResult | None:
+        """Handle one state; returns the result, or None to poll again."""
         match state.status:
             case "completed":
                 return state.result or ToolResult()
             case "failed":
                 message = state.error or state.message or "no reason given"
-                raise CallRejected(self._server.alias, self._what, FAILED, message)
+                raise CallRejected(self._server.alias, self._label, INTERNAL_ERROR, message)
             case "cancelled":
                 reason = f": {state.message}" if state.message else ""
-                return ToolResult.failure(f"the server cancelled {self._what}{reason}")
+                return ToolResult.failure(f"the server cancelled {self._label}{reason}")
             case "input_required":
                 fresh = {key: asked for key, asked in state.requests.items() if key not in self._answered}
                 if (
                     any(asked.get("method") == ELICITATION for asked in fresh.values())
                     and self._in_flight.suspends
                 ):
-                    return self._waiting(state.id, fresh)
+                    return self._suspend(state.id, fresh)
                 if fresh:
                     await self._answer(state.id, fresh, {})
                 elif not state.requests:
@@ -122,13 +123,13 @@ class TaskPoller:
         self._extend(began)
 
     async def _listen(self, task: str) -> None:
-        """Let a server of the legacy era ask its questions."""
+        """Let a legacy server send its requests for input."""
         began = _now()
         await self._server.listen_to_task(self._in_flight, task)
         self._extend(began)
 
     def _extend(self, began: float) -> None:
-        if self._deadline is not None:  # the time in which a person thinks does not count
+        if self._deadline is not None:  # the timeout pauses while the user answers
             self._deadline += _now() - began
 
     async def _report(self, state: TaskState) -> None:
@@ -137,23 +138,25 @@ class TaskPoller:
             self._reported = state.message
             try:
                 await self._in_flight.on_progress(float(self._polls), None, state.message)
-            except Exception:  # a user's callback: its failure must not end the call
-                logger.exception("on_progress of %s raised", self._what)
+            except Exception:  # the user's callback; its failure must not end the call
+                logger.exception("on_progress of %s raised", self._label)
 
     async def _cancel(self, task: str) -> None:
         with suppress(TimeoutError, ToolbusError):
-            async with asyncio.timeout(CANCEL_WITHIN):
-                await self._server.cancel_task(task, within=CANCEL_WITHIN)
+            async with asyncio.timeout(CANCEL_TIMEOUT):
+                await self._server.cancel_task(task, within=CANCEL_TIMEOUT)
 
-    def _waiting(self, task: str, asked: JSONObject) -> ToolResult:
+    def _suspend(self, task: str, asked: JSONObject) -> ToolResult:
         limit, alias = self._server.question_limit, self._server.alias
         if asked and self._rounds >= limit:
-            raise CallRejected(alias, self._what, FAILED, f"it asked more than {limit} times in one call")
+            raise CallRejected(
+                alias, self._label, INTERNAL_ERROR, f"it asked more than {limit} times in one call"
+            )
         for request in asked.values():
             if request["method"] == ELICITATION:
                 fault = question(request["params"], alias, self._in_flight.tool).fault
                 if fault is not None:
-                    raise CallRejected(alias, self._what, FAILED, fault)
+                    raise CallRejected(alias, self._label, INTERNAL_ERROR, fault)
         pending = Pending(
             server=alias,
             tool=self._operation.spec.origin.tool,
@@ -165,7 +168,7 @@ class TaskPoller:
         return ToolResult.waiting(pending)
 
     @property
-    def _what(self) -> str:
+    def _label(self) -> str:
         return f"tool {self._in_flight.tool!r}"
 
 

@@ -93,11 +93,14 @@ class BusClosed(ToolbusError):
         what: str = "the bus",
         *,
         started: bool = True,
+        reason: str = "",
         how: str = "use `async with`, or await start() first",
     ) -> None:
         self.started = started
         super().__init__(
-            f"{what} is closed; create a new one" if started else f"{what} is not started; {how}"
+            f"{what} is closed{reason and f': {reason}'}; create a new one"
+            if started
+            else f"{what} is not started; {how}"
         )
 
 

@@ -4,10 +4,10 @@ from toolbus.schema.node import declared
 from toolbus.shape.as_tools import (
     LIST_RESOURCES,
     READ_RESOURCE,
-    listing,
-    prompt_of,
+    prompt_name,
     prompt_tools,
-    reading_tools,
+    resource_list,
+    resource_tools,
 )
 from toolbus.shape.clean import cleaned_texts
 from toolbus.shape.dialects import (
@@ -20,7 +20,7 @@ from toolbus.shape.dialects import (
     original_arguments,
     restored,
 )
-from toolbus.shape.naming import may_name, named, prefixed, spelt
+from toolbus.shape.naming import may_name, named, prefixed, template_name
 from toolbus.shape.override import marked, overridden
 from toolbus.shape.pipeline import LeaveOut, Shaper, each, shaped
 from toolbus.shape.render import rendered, rendered_text
@@ -43,21 +43,21 @@ __all__ = [
     "each",
     "excluding",
     "including",
-    "listing",
     "marked",
     "may_name",
     "named",
     "original_arguments",
     "overridden",
     "prefixed",
-    "prompt_of",
+    "prompt_name",
     "prompt_tools",
-    "reading_tools",
     "rendered",
     "rendered_text",
+    "resource_list",
+    "resource_tools",
     "restored",
     "selected",
     "shaped",
-    "spelt",
+    "template_name",
     "unmatched",
 ]

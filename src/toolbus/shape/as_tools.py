@@ -49,7 +49,7 @@ READ_RESOURCE = ToolSpec(
 )
 
 
-def reading_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
+def resource_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
     """One tool for each server that has resources, `mcp_<alias>_read_resource`."""
     return [
         ToolSpec(
@@ -89,7 +89,7 @@ def prompt_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
     ]
 
 
-def prompt_of(spec: ToolSpec) -> str:
+def prompt_name(spec: ToolSpec) -> str:
     """The server's name of the prompt that a tool gets."""
     return spec.origin.tool.removeprefix(_PROMPT)
 
@@ -117,16 +117,16 @@ def _available(inventory: Inventory) -> str:
     return f" It has {', '.join(found[:SHOWN])}{more}."
 
 
-def listing(inventories: Mapping[str, Inventory], servers: Iterable[str]) -> dict[str, JSON]:
+def resource_list(inventories: Mapping[str, Inventory], servers: Iterable[str]) -> dict[str, JSON]:
     """The result of `list_resources`."""
     return {
         alias: {
             "resources": [
-                _without_none(uri=item.uri, name=item.name, about=item.description, type=item.mime_type)
+                _without_empty(uri=item.uri, name=item.name, about=item.description, type=item.mime_type)
                 for item in inventories[alias].resources
             ],
             "templates": [
-                _without_none(uri=item.uri_template, name=item.name, about=item.description)
+                _without_empty(uri=item.uri_template, name=item.name, about=item.description)
                 for item in inventories[alias].templates
             ],
         }
@@ -134,5 +134,5 @@ def listing(inventories: Mapping[str, Inventory], servers: Iterable[str]) -> dic
     }
 
 
-def _without_none(**facts: str | None) -> dict[str, JSON]:
+def _without_empty(**facts: str | None) -> dict[str, JSON]:
     return {name: fact for name, fact in facts.items() if fact}

@@ -44,7 +44,7 @@ def estimated_tokens(text: str) -> int:
     return -(-sum((len(data) - len(data.translate(None, kind))) * weight for kind, weight in _WEIGHTS) // 4)
 
 
-def allowed(budget: Budget, text: str) -> int | None:
+def character_limit(budget: Budget, text: str) -> int | None:
     """The number of characters to which the text must be shortened; None if it is within the budget."""
     limits: list[int] = []
     if budget.characters is not None and len(text) > budget.characters:
@@ -79,12 +79,12 @@ def fitted_blocks(blocks: _Blocks, budget: Budget, kept_as: str | None) -> _Bloc
 
     `kept_as` is the id of `ToolResult(content=blocks).text`.
     """
-    limit = allowed(budget, ToolResult(content=blocks).text)
+    limit = character_limit(budget, ToolResult(content=blocks).text)
     fitting = blocks
     while limit is not None:
         fitting = _divided(blocks, limit, kept_as)
         text = ToolResult(content=fitting).text
-        if limit <= MINIMUM or budget.tokens is None or allowed(budget, text) is None:
+        if limit <= MINIMUM or budget.tokens is None or character_limit(budget, text) is None:
             break
         # Shortened JSON has more tokens per character than its ends had.
         limit = max(MINIMUM, min(limit * 9 // 10, limit * budget.tokens // estimated_tokens(text)))

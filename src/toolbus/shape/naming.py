@@ -17,7 +17,7 @@ from hashlib import sha256
 from toolbus.core.records import OWN, Origin, ToolSpec
 from toolbus.shape.pipeline import Shaper
 
-LONGEST = 64
+MAX_LENGTH = 64
 # Reserved from the start: it joins the catalog late, and must not rename another tool then.
 _ALWAYS_RESERVED = frozenset({"read_result"})
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
@@ -53,7 +53,7 @@ def named(template: str, prefixes: Mapping[str, str | None], reserved: Collectio
             name = (
                 _legal(tool.name) or "_"
                 if is_renamed
-                else _template_name(template, words[server], tool.origin)
+                else _legal(template_name(template, words[server], own)) or "_"
             )
             owner = next((name[:length] for length in lengths if name[:length] in known), "")
             is_duplicate = prefixes[server] is None and first.get(words[server], server) != server
@@ -104,17 +104,13 @@ def _legal(text: str) -> str:
     return _ILLEGAL.sub("_", text)
 
 
-def spelt(template: str, word: str, tool: str) -> str:
+def template_name(template: str, word: str, tool: str) -> str:
     """The name according to the template, legal or not; `word` stands for the server."""
     if template == "auto":
         prefix = f"{word}_" if word else ""
         # git's `git_log` already names its server.
         return tool if tool.startswith(prefix) else prefix + tool
     return template.replace("{server}", word).replace("{tool}", tool)
-
-
-def _template_name(template: str, word: str, origin: Origin) -> str:
-    return _legal(spelt(template, word, origin.tool)) or "_"
 
 
 def _prefix_of(template: str, word: str) -> str:
@@ -125,9 +121,9 @@ def _prefix_of(template: str, word: str) -> str:
 
 
 def _fitted(name: str, origin: Origin, *, distinct: bool) -> str:
-    if len(name) <= LONGEST and not distinct:
+    if len(name) <= MAX_LENGTH and not distinct:
         return name
     # Digest of the origin, not a counter: a counter would rename every later
     # tool when one server is added, and break prompts that quote the name.
     digest = sha256(f"{origin.server}\0{origin.tool}\0{name if distinct else ''}".encode()).hexdigest()[:8]
-    return f"{name[: LONGEST - 9]}_{digest}"
+    return f"{name[: MAX_LENGTH - 9]}_{digest}"

@@ -29,8 +29,6 @@ def overridden(rules: Mapping[str, Rule]) -> Shaper:
     """A shaper that applies each rule to the tools that match its glob on `server/tool`, in order."""
 
     def override(tools: list[ToolSpec]) -> list[ToolSpec]:
-        if not rules:
-            return tools
         return [_overridden(tool, rules) for tool in tools]
 
     return override

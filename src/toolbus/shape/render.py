@@ -59,7 +59,7 @@ def rendered(
 ) -> tuple[Shown, ...]:
     """The blocks for a model, in order; structured content comes last, as compact JSON."""
     if structured == "always":
-        result = once(result)
+        result = deduplicated(result)
     with_structured = _includes_structured(result, structured)
     # Blank text is left out: it is useless, and some providers reject a message that has it.
     shown = [
@@ -80,7 +80,7 @@ def rendered_text(result: ToolResult, *, structured: Structured = "auto") -> str
     return ToolResult(content=rendered(result, structured=structured)).text
 
 
-def once(result: ToolResult) -> ToolResult:
+def deduplicated(result: ToolResult) -> ToolResult:
     """The result without duplicates; most servers send structured content as text, too.
 
     Removes text that is the structured content as JSON, and structured content that only wraps the text,
@@ -134,7 +134,7 @@ def without_base64(text: str) -> str:
     return text if shown == text else shown
 
 
-def size(count: float) -> str:
+def human_size(count: float) -> str:
     """A number of bytes for humans: `812 B`, `4.2 kB`."""
     for unit in ("B", "kB", "MB"):
         if count < 1000:
@@ -149,12 +149,12 @@ def _rendered_block(block: Block, *, images: bool, audio: bool) -> Iterator[Show
             text = without_base64(block.text)
             yield block if text is block.text else replace(block, text=text)
         case Image():
-            yield block if images else _line("image", block.mime_type, size(len(block.data)))
+            yield block if images else _line("image", block.mime_type, human_size(len(block.data)))
         case Audio():
-            yield block if audio else _line("audio", block.mime_type, size(len(block.data)))
+            yield block if audio else _line("audio", block.mime_type, human_size(len(block.data)))
         case ResourceLink():
             named = block.name if block.title is None else f"{block.name} ({block.title})"
-            bytes_ = None if block.size is None else size(block.size)
+            bytes_ = None if block.size is None else human_size(block.size)
             yield _line("link", block.uri, named, block.mime_type, bytes_, block.description)
         case Embedded():
             yield from _embedded(block, images=images, audio=audio)
@@ -167,7 +167,7 @@ def _embedded(block: Embedded, *, images: bool, audio: bool) -> Iterator[Shown]:
         line = _line("resource", block.uri, block.mime_type)
         yield Text(text=f"{line.text}\n{without_base64(block.text)}") if block.text else line
         return
-    yield _line("resource", block.uri, block.mime_type, size(len(block.data)))
+    yield _line("resource", block.uri, block.mime_type, human_size(len(block.data)))
     mime = (block.mime_type or "").lower()
     if images and mime.startswith("image/"):
         yield Image(data=block.data, mime_type=mime)
@@ -200,7 +200,7 @@ def _described_uri(found: re.Match[str]) -> str:
     if encoded is None and (kind is None or found.string[found.start() - 1 : found.start()].isalnum()):
         return found[0]
     count = len(found["plain"]) if encoded is None else _decoded(encoded)
-    return f"[data: {kind or 'text/plain'}, {size(count)}]"
+    return f"[data: {kind or 'text/plain'}, {human_size(count)}]"
 
 
 def _described_run(found: re.Match[str]) -> str:
@@ -208,7 +208,7 @@ def _described_run(found: re.Match[str]) -> str:
     if not all(kind.search(run) for kind in _KINDS):
         return found[0]
     kind = next((f"{known}, " for start, known in _FILE_STARTS.items() if run.startswith(start)), "")
-    return f"{found['escapes'] or ''}[base64: {kind}{size(_decoded(run))}]"
+    return f"{found['escapes'] or ''}[base64: {kind}{human_size(_decoded(run))}]"
 
 
 def _decoded(base64: str) -> int:

@@ -17,7 +17,7 @@ from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ConnectFailed, SecretMissing, ToolbusError
 from toolbus.core.events import Event, StateChanged, Warned
 from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
-from toolbus.shape import DIALECTS, Definition, converted, spelt
+from toolbus.shape import DIALECTS, Definition, converted, template_name
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -195,7 +195,7 @@ def _name_problems(tools: Sequence[ToolSpec], config: BusConfig, server: ServerC
     """Tools whose name differs from the naming template: invalid, too long, or taken."""
     label = server.alias if server.prefix is None else server.prefix
     for spec in tools:
-        if spec.name != spelt(config.naming, label, spec.origin.tool):
+        if spec.name != template_name(config.naming, label, spec.origin.tool):
             yield Problem(
                 severity="info",
                 message=f"tool {quoted(spec.origin.tool)} is exposed as {spec.name!r}",

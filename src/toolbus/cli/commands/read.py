@@ -20,7 +20,7 @@ from toolbus.config import BusConfig
 from toolbus.core.errors import ArgumentsError, CallRejected
 from toolbus.core.records import Embedded, ToolResult
 from toolbus.core.uri_templates import Values, expanded
-from toolbus.shape.render import size
+from toolbus.shape.render import human_size
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -152,7 +152,7 @@ def _print(screen: Screen, parts: Sequence[Embedded]) -> None:
     if blob is not None and blob.data is not None and (is_terminal or len(parts) > 1):
         kind = f"{blob.mime_type}, " if blob.mime_type else ""
         raise Usage(
-            f"{blob.uri} is binary ({kind}{size(len(blob.data))}); save it with --out "
+            f"{blob.uri} is binary ({kind}{human_size(len(blob.data))}); save it with --out "
             + ("FILE" if len(parts) == 1 else "DIR")
         )
     if not parts:

@@ -11,7 +11,7 @@ from toolbus.cli.output.screen import Screen, one_line
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.core.display import counted
 from toolbus.core.records import JSON, Resource, ResourceTemplate
-from toolbus.shape.render import size
+from toolbus.shape.render import human_size
 
 
 @async_command
@@ -43,7 +43,7 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
 def _row(item: Resource | ResourceTemplate) -> list[Text]:
     """URI, type, name and description; a template lists its variables."""
     if isinstance(item, Resource):
-        uri, facts = item.uri, [item.mime_type, None if item.size is None else size(item.size)]
+        uri, facts = item.uri, [item.mime_type, None if item.size is None else human_size(item.size)]
     else:
         names = " ".join(f"{name}=" for name in template_variables(item.uri_template))
         uri, facts = item.uri_template, [f"template: {names}" if names else "template", item.mime_type]

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
 from toolbus.core.text import rewritten_json
-from toolbus.shape.render import once, size, without_base64
+from toolbus.shape.render import deduplicated, human_size, without_base64
 
 # Extensions that mimetypes lacks, or has with an unusual name.
 _EXTENSIONS = {"audio/wav": ".wav", "audio/x-wav": ".wav", "image/webp": ".webp", "text/markdown": ".md"}
@@ -44,7 +44,7 @@ def print_result(screen: Screen, result: ToolResult, files: SavedFiles) -> None:
     style = "red" if result.is_error else ""
     # Base64 is noise on a terminal, but the reader of a pipe may want it.
     shown: Callable[[str], str] = without_base64 if screen.out.is_terminal else str
-    single = once(result)
+    single = deduplicated(result)
     for index, block in enumerate(result.content):
         if isinstance(block, Text):
             if block in single.content:
@@ -85,12 +85,16 @@ def _block_summary(block: Block, file: Path | None) -> str:
             return block.text
         case Image() | Audio():
             kind = "image" if isinstance(block, Image) else "audio"
-            return f"{kind} {block.mime_type}, {size(len(block.data))}{_save_hint(file)}"
+            return f"{kind} {block.mime_type}, {human_size(len(block.data))}{_save_hint(file)}"
         case ResourceLink():
-            facts = [block.mime_type, None if block.size is None else size(block.size), block.description]
+            facts = [
+                block.mime_type,
+                None if block.size is None else human_size(block.size),
+                block.description,
+            ]
             return ", ".join([f"link {block.name}: {block.uri}", *(fact for fact in facts if fact)])
         case Embedded():
-            facts = [block.mime_type, None if block.data is None else size(len(block.data))]
+            facts = [block.mime_type, None if block.data is None else human_size(len(block.data))]
             shown = ", ".join([f"resource {block.uri}", *(fact for fact in facts if fact)])
             return shown + ("" if block.data is None else _save_hint(file))
         case _:

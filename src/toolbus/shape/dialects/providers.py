@@ -34,8 +34,8 @@ def converted(spec: ToolSpec, dialect: Dialect) -> Definition:
         return known
     if dialect not in _BUILDERS:
         close = get_close_matches(str(dialect), DIALECTS, n=1, cutoff=0.5)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
-        raise UnknownDialect(f"no dialect {dialect!r}{hint} Known are {', '.join(DIALECTS)}")
+        hint = f"did you mean {close[0]!r}? " if close else ""
+        raise UnknownDialect(f"unknown dialect {dialect!r}; {hint}known dialects: {', '.join(DIALECTS)}")
     # Cached in the frozen spec: it lives as long, needs no limit, and is never stale.
     definition = spec.definitions[dialect] = _BUILDERS[dialect](spec)
     return definition
