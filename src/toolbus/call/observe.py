@@ -75,7 +75,11 @@ class EventObserver:
 
     def start(self, operation: Operation, /) -> "_Events | None":
         """None if nobody listens."""
-        return _Events(self._hub, operation) if self._hub.heard and operation.route not in ASKED else None
+        return (
+            _Events(self._hub, operation)
+            if self._hub.has_listeners and operation.route not in ASKED
+            else None
+        )
 
 
 class _Events:

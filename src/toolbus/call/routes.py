@@ -86,7 +86,7 @@ class ServerRoutes:
         server = self._server(operation)
         in_flight = CallInFlight(
             tool=spec.origin.tool,
-            call=operation.id,
+            operation_id=operation.id,
             caller=operation.caller,
             on_progress=_reporter(operation.on_progress, operation.observed),
             on_log=operation.on_log,

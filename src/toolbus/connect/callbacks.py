@@ -73,7 +73,7 @@ class Callbacks:
             level=params.level,
             logger=params.logger,
             data=params.data,
-            id=in_flight.call if in_flight else None,
+            id=in_flight.operation_id if in_flight else None,
             tool=in_flight.tool if in_flight else None,
         )
         self._emit(logged)

@@ -304,7 +304,7 @@ class RequestHandler:
     @property
     def _about(self) -> dict[str, Any]:
         in_flight = self._calls_in_flight.current
-        return {} if in_flight is None else {"id": in_flight.call, "tool": in_flight.tool}
+        return {} if in_flight is None else {"id": in_flight.operation_id, "tool": in_flight.tool}
 
     def _tell(self, kind: Kind, action: str) -> None:
         self._emit(InputAnswered(server=self._server, kind=kind, action=action, **self._about))

@@ -49,7 +49,7 @@ class CallsInFlight:
                 end()
 
         for one in tuple(left):
-            one.ending += (over,)
+            one.on_end += (over,)
 
     @property
     def _concerned(self) -> set[CallInFlight]:
@@ -73,5 +73,5 @@ class _UnderWay:
     def __exit__(self, *raised: object) -> None:
         CURRENT.reset(self._token)
         self._all.discard(self._in_flight)
-        for over in self._in_flight.ending:
+        for over in self._in_flight.on_end:
             over(self._in_flight)

@@ -213,7 +213,7 @@ class LinkRequests:
 
 
 def _in_flight(operation: Operation) -> CallInFlight:
-    return CallInFlight(tool=None, call=operation.id, caller=operation.caller)
+    return CallInFlight(tool=None, operation_id=operation.id, caller=operation.caller)
 
 
 def _size(item: types.TextResourceContents | types.BlobResourceContents) -> int:

@@ -46,7 +46,7 @@ def in_seconds(seconds: float) -> str:
 
 
 class ToolbusError(Exception):
-    """The base of every error toolbus raises."""
+    """The base of all errors that toolbus raises."""
 
 
 class ConfigError(ToolbusError, ValueError):
@@ -185,6 +185,11 @@ class ServerError(ToolbusError):
         # It may quote the server, and is shown in terminals and to models.
         self.problem = cleaned(problem)
         super().__init__(f"server {server!r}: {self.problem}")
+
+
+def problem_of(error: Exception) -> str:
+    """The message of an error, without the server's name."""
+    return error.problem if isinstance(error, ServerError) else str(error)
 
 
 class ServerNotFound(ServerError, LookupError):
