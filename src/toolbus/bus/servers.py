@@ -176,7 +176,9 @@ class Servers:
         """Tell the servers that stayed that the roots changed, if they did."""
         outdated, self._outdated_roots = self._outdated_roots, []
         # Others ask once they are connected.
-        ready = [server.requests.tell_roots() for server in outdated if server.link.state == "ready"]
+        ready = [
+            server.requests.notify_roots_changed() for server in outdated if server.link.state == "ready"
+        ]
         for outcome in await asyncio.gather(*ready, return_exceptions=True):
             if isinstance(outcome, ToolbusError):  # the server asks again when it is back
                 logger.debug("%s", outcome)
@@ -264,7 +266,7 @@ def _enough(links: "Sequence[Link]") -> bool:
     """Whether a start may return: some are ready and the others silent."""
     waiting = [link for link in links if link.state in ("idle", "connecting")]
     return any(link.state == "ready" for link in links) and all(
-        link.quiet > PATIENCE and not link.config.required for link in waiting
+        link.inactive > PATIENCE and not link.config.required for link in waiting
     )
 
 

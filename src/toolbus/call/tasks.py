@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from toolbus.core.elicitation import ELICITATION, Answer, Pending, question
-from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.core.errors import INTERNAL_ERROR, CallRejected, CallTimeout, ToolbusError, too_many_questions
 from toolbus.core.operation import CallInFlight, Operation, Resumed
 from toolbus.core.records import JSONObject, TaskState, ToolResult
 
@@ -16,7 +16,6 @@ POLL_AT_LEAST = 0.05
 POLL_AT_MOST = 60.0
 CANCEL_WITHIN = 1.0
 """Seconds that telling the server to stop may take."""
-FAILED = -32603
 
 
 class TaskRequests(Protocol):
@@ -96,7 +95,7 @@ class TaskPoller:
                 return state.result or ToolResult()
             case "failed":
                 message = state.error or state.message or "no reason given"
-                raise CallRejected(self._server.alias, self._what, FAILED, message)
+                raise CallRejected(self._server.alias, self._what, INTERNAL_ERROR, message)
             case "cancelled":
                 reason = f": {state.message}" if state.message else ""
                 return ToolResult.failure(f"the server cancelled {self._what}{reason}")
@@ -148,12 +147,12 @@ class TaskPoller:
     def _waiting(self, task: str, asked: JSONObject) -> ToolResult:
         limit, alias = self._server.question_limit, self._server.alias
         if asked and self._rounds >= limit:
-            raise CallRejected(alias, self._what, FAILED, f"it asked more than {limit} times in one call")
+            raise too_many_questions(alias, self._what, limit)
         for request in asked.values():
             if request["method"] == ELICITATION:
                 fault = question(request["params"], alias, self._in_flight.tool).fault
                 if fault is not None:
-                    raise CallRejected(alias, self._what, FAILED, fault)
+                    raise CallRejected(alias, self._what, INTERNAL_ERROR, fault)
         pending = Pending(
             server=alias,
             tool=self._operation.spec.origin.tool,

@@ -38,6 +38,8 @@ from toolbus.core.text import cleaned
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call"]
 """The step that failed: resolving values, starting the process, reaching the URL, and so on."""
+INTERNAL_ERROR = -32603
+"""The code of JSON-RPC for a failure inside a server."""
 
 
 def in_seconds(seconds: float) -> str:
@@ -292,6 +294,11 @@ class CallRejected(ServerError):
         self.status = status
         http = f"HTTP {status}: " if status and not message.startswith("HTTP") else ""
         super().__init__(server, f"{what} was rejected: {http}{message} (code {code})")
+
+
+def too_many_questions(server: str, what: str, limit: int) -> CallRejected:
+    """The error for a server that asks more often than `Interactions.rounds` allows."""
+    return CallRejected(server, what, INTERNAL_ERROR, f"it asked more than {limit} times in one call")
 
 
 class InputNeeded(ServerError):
