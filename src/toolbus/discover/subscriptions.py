@@ -37,7 +37,7 @@ class Subscriptions:
 
     @property
     def active(self) -> bool:
-        """Whether there are any, or one is being made: a link must not become idle under it."""
+        """Whether there are subscriptions, or one is being made: the link must not become idle."""
         return bool(self._subscribers) or self._lock.locked()
 
     def emit_updated(self, uri: str) -> None:

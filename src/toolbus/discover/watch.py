@@ -54,6 +54,10 @@ class Discovery:
         self._listing = False
         """Whether listing has begun: a change before the stream is open is found only by listing again."""
         self._listed = asyncio.Event()
+        self._problems: dict[ListKind, str | None] = dict.fromkeys(KINDS)
+        """Why each kind could not be listed the last time; None if it was."""
+        self._stale: set[ListKind] = set()
+        """The kinds of which the last good list is kept."""
         self._reported: set[str] = set()
         self.inventory = Inventory()
         self.subscriptions = Subscriptions(server, emit)
@@ -86,7 +90,7 @@ class Discovery:
                 self._warn(f"its log level could not be set: {error.problem}")
 
     def on_notification(self, method: str, uri: str | None = None) -> None:
-        """Handle a notification of the server; others than changes are ignored."""
+        """Handle a notification of the server; only changes matter."""
         if uri is not None:
             self.subscriptions.emit_updated(uri)
         if kinds := NOTIFICATIONS.get(method):
@@ -171,9 +175,12 @@ class Discovery:
     def _update(self, results: dict[ListKind, ListResult], session: Session, *, keep: bool) -> None:
         before, now = self.inventory, self.inventory if keep else Inventory()
         self._dirty.update(kind for kind, result in results.items() if result.is_temporary)
-        problems = tuple(result.problem for result in results.values() if result.problem)
         for kind, result in results.items():
-            if not (keep and result.problem):
+            self._problems[kind] = result.problem
+            if keep and result.problem:
+                self._stale.add(kind)
+            else:
+                self._stale.discard(kind)
                 now = replace(now, **{kind: result.records})
         tools = results.get("tools")
         if tools is not None and not (keep and tools.problem):
@@ -181,8 +188,8 @@ class Discovery:
         self.inventory = replace(
             now,
             instructions=session.client.instructions,
-            notes=problems,
-            stale=keep and bool(problems),
+            notes=tuple(filter(None, self._problems.values())),
+            stale=bool(self._stale),
         )
         self._warn_changes(before, session.result_filter.dropped)
         self._publish()
