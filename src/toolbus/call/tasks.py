@@ -161,7 +161,7 @@ class TaskPoller:
             task=task,
             rounds=self._rounds + bool(asked),
         )
-        return ToolResult.waiting(pending)
+        return ToolResult.from_pending(pending)
 
     @property
     def _what(self) -> str:

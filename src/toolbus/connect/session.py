@@ -187,7 +187,7 @@ class Session:
             state=asked.state,
             rounds=rounds,
         )
-        return ToolResult.waiting(pending)
+        return ToolResult.from_pending(pending)
 
     def task_state(self, what: str, raw: dict[str, JSON]) -> TaskState:
         """The state of a task, from the server's response."""

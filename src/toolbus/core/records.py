@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from toolbus.core.display import mime_bundle, result_line
 from toolbus.core.elicitation import Pending
 from toolbus.core.errors import ToolFailed
-from toolbus.schema.values import JSON, JSONObject
+from toolbus.schema.values import JSON, JSONObject, entries_of
 
 EMPTY: JSONObject = {}
 """Shared empty object; do not mutate."""
@@ -58,7 +58,7 @@ class ArgumentMap:
     hidden: frozenset[str] = frozenset()
     """Arguments that the model cannot set, by the server's name."""
 
-    def sent(self, arguments: JSONObject) -> dict[str, JSON]:
+    def to_server(self, arguments: JSONObject) -> dict[str, JSON]:
         """The arguments for the server."""
         given = {
             self.renamed.get(name, name): value
@@ -99,13 +99,13 @@ class ToolSpec:
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
     """A cache of its definition in each dialect; filled by `toolbus.shape.dialects`."""
 
-    def sent(self, arguments: JSONObject) -> JSONObject:
+    def to_server(self, arguments: JSONObject) -> JSONObject:
         """The arguments for the server."""
         for step in reversed(self.maps):
-            arguments = step.sent(arguments)
+            arguments = step.to_server(arguments)
         return arguments
 
-    def under(self, name: str, *past: Change) -> "ToolSpec":
+    def renamed(self, name: str, *past: Change) -> "ToolSpec":
         """The same tool under another name; much faster than `dataclasses.replace`."""
         return ToolSpec(
             name=name,
@@ -290,10 +290,10 @@ class ToolResult:
             text, repr(self), [(b.mime_type, b.data) for b in blocks if b.mime_type and b.data]
         )
 
-    def noting(self, **facts: JSON) -> "ToolResult":
+    def with_notes(self, **facts: JSON) -> "ToolResult":
         """The same result with these facts in its meta, under `toolbus`."""
-        known = self.meta.get("toolbus")  # a server may send anything under this key
-        ours = {**(known if isinstance(known, dict) else {}), **facts}
+        # A server may send anything under this key.
+        ours = {**entries_of(self.meta.get("toolbus")), **facts}
         return ToolResult(
             content=self.content,
             structured=self.structured,
@@ -305,7 +305,7 @@ class ToolResult:
         )
 
     @classmethod
-    def waiting(cls, pending: Pending) -> "ToolResult":
+    def from_pending(cls, pending: Pending) -> "ToolResult":
         """The result of a call that waits for an answer."""
         return cls(content=(Text(text=str(pending)),), pending=pending)
 
