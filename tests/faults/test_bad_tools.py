@@ -38,15 +38,18 @@ def bad(**changes: Any) -> dict[str, Any]:
 
 
 LEFT_OUT: dict[str, tuple[dict[str, Any], str]] = {
-    "name": (bad(name="bad\ud800"), "its name holds a lone surrogate, which is not text"),
+    "name": (bad(name="bad\ud800"), "its name contains a lone surrogate, which is not text"),
     "argument": (
         bad(inputSchema={"properties": {"\udfff": {}}}),
-        "inputSchema holds a lone surrogate, which is not text",
+        "inputSchema contains a lone surrogate, which is not text",
     ),
-    "enum": (bad(inputSchema={"enum": ["\ud800"]}), "inputSchema holds a lone surrogate, which is not text"),
+    "enum": (
+        bad(inputSchema={"enum": ["\ud800"]}),
+        "inputSchema contains a lone surrogate, which is not text",
+    ),
     "nan": (
         bad(inputSchema={"default": float("nan")}),
-        "inputSchema holds a number that JSON cannot express",
+        "inputSchema contains a number that JSON cannot express",
     ),
     "deep": (bad(inputSchema=nested(100)), "inputSchema is nested deeper than 100 levels"),
     "deeper": (bad(inputSchema=nested(150)), "inputSchema is nested deeper than 100 levels"),
@@ -219,7 +222,9 @@ async def test_bad_prompts_resources_and_instructions_cost_only_themselves(era: 
         await assert_fine(bus)
     told = {message for server, _, message in warned(events) if server == "odd"}
     assert len(told) == 5
-    assert "the prompt 'bad' was left out: its definition holds a lone surrogate, which is not text" in told
+    assert (
+        "the prompt 'bad' was left out: its definition contains a lone surrogate, which is not text" in told
+    )
     assert "its instructions are not valid text; what is invalid was ignored" in told
 
 
@@ -266,8 +271,11 @@ SHAPERS: dict[str, tuple[Shaper, str]] = {
     "whole": (all_at_once, "raised RecursionError: too much"),
     "garbage": (garbage, "it returned int, not a tool"),
     "name": (spoil(name=5), "a tool whose name is int"),
-    "surrogate": (spoil(name="\ud800"), "a tool whose name holds a lone surrogate"),
-    "schema": (spoil(input_schema={"a": {1}}), "a tool whose input_schema holds what JSON cannot express"),
+    "surrogate": (spoil(name="\ud800"), "a tool whose name contains a lone surrogate"),
+    "schema": (
+        spoil(input_schema={"a": {1}}),
+        "a tool whose input_schema contains a value that JSON cannot express",
+    ),
     "origin": (spoil(origin=None), "a tool whose origin is NoneType"),
 }
 

@@ -18,7 +18,7 @@ from tests.servers.recording import recording
 from toolbus import CallRejected, LinkLost, ServerDown, Toolbus
 from toolbus.bus import servers
 from toolbus.connect import backoff
-from toolbus.events import CatalogChanged, Event, Listening, StateChanged
+from toolbus.events import CatalogChanged, Event, EventStream, StateChanged
 
 pytestmark = pytest.mark.anyio
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -28,7 +28,7 @@ def stdio(era: str, **more: Any) -> dict[str, Any]:
     return {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"], "era": era, **more}
 
 
-async def reached(events: Listening, state: str, server: str = "a") -> None:
+async def reached(events: EventStream, state: str, server: str = "a") -> None:
     """Wait until the link has entered a state."""
     async with asyncio.timeout(60):
         async for event in events:
@@ -116,7 +116,7 @@ async def test_a_web_server_that_is_restarted_is_found_again_and_listed_anew(
         await bus.stop()
 
 
-async def changed(events: Listening) -> CatalogChanged:
+async def changed(events: EventStream) -> CatalogChanged:
     async with asyncio.timeout(60):
         async for event in events:
             if isinstance(event, CatalogChanged):

@@ -9,7 +9,7 @@ import pytest
 from tests.servers.recording import Recording, recording
 from toolbus import Toolbus
 from toolbus.discover import watch
-from toolbus.events import CatalogChanged, Listening
+from toolbus.events import CatalogChanged, EventStream
 
 pytestmark = pytest.mark.anyio
 FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
@@ -42,7 +42,7 @@ async def until(true: Callable[[], bool]) -> None:
             await asyncio.sleep(0.01)
 
 
-async def added(events: Listening) -> tuple[str, ...]:
+async def added(events: EventStream) -> tuple[str, ...]:
     async with asyncio.timeout(60):
         async for event in events:
             if isinstance(event, CatalogChanged):

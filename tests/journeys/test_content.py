@@ -26,7 +26,7 @@ from toolbus import (
     Toolbus,
 )
 from toolbus.core.interactions import NO_HANDLERS
-from toolbus.events import Event, Listening, ResourceUpdated, StateChanged
+from toolbus.events import Event, EventStream, ResourceUpdated, StateChanged
 from toolbus.records import Completion
 from toolbus.sync import SyncToolbus
 
@@ -179,7 +179,7 @@ async def test_a_subscription_outlives_its_connection(era: str, asking_ports: di
                 pass
 
 
-async def _idle(events: Listening, server: str) -> None:
+async def _idle(events: EventStream, server: str) -> None:
     async with asyncio.timeout(60):
         async for event in events:
             if isinstance(event, StateChanged) and (event.server, event.state) == (server, "idle"):

@@ -137,7 +137,7 @@ async def test_nobody_answers_in_time(asker: Place) -> None:
         result = await bus.call("ask_book", {"guest": "Ann"})
     assert result.text == "not booked: cancel"
     assert [e.message for e in heard if isinstance(e, Warned)] == [
-        "nobody answered within 0.2 s: When does Ann come?"
+        "no answer within 0.2 s: When does Ann come?"
     ]
 
 

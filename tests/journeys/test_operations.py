@@ -303,7 +303,7 @@ def test_the_synchronous_bus_takes_guards_and_observers_too() -> None:
 
 
 async def test_what_a_server_puts_under_our_key_of_the_meta_does_not_disturb_ours() -> None:
-    result = ToolResult(meta={"toolbus": "mine"}).noting(characters=5)
+    result = ToolResult(meta={"toolbus": "mine"}).with_notes(characters=5)
     assert result.meta == {"toolbus": {"characters": 5}}
 
 

@@ -110,7 +110,7 @@ def test_no_definition_raises_and_the_neighbour_always_survives(tool: JSON) -> N
     assert "s/good" in catalog
     # A definition that now has the neighbour's name, or that no longer fits, is the exclusion at work.
     assert len(catalog) + len(quarantined) <= 2
-    catalog.since(arrived(GOOD)[0])
+    catalog.changes_since(arrived(GOOD)[0])
     for spec in catalog:
         for dialect in DIALECTS:
             definition = deepcopy(converted(spec, dialect).value)

@@ -50,7 +50,7 @@ def test_a_schema_that_fits_is_the_very_same_object() -> None:
 def test_a_definition_is_computed_once_and_a_renamed_tool_has_its_own() -> None:
     spec = tool(CITY)
     assert converted(spec, "openai") is converted(spec, "openai")
-    assert converted(spec.under("other"), "openai").value["function"]["name"] == "other"
+    assert converted(spec.renamed("other"), "openai").value["function"]["name"] == "other"
     assert spec == tool(CITY), "what was computed is no part of the spec"
 
 

@@ -128,7 +128,7 @@ def test_aliases_that_become_one_when_made_legal_do_not_share_names() -> None:
     name = named("auto", {"a b": None, "a_b": None})
     first, second = name(tools(**{"a b": ["x"], "a_b": ["x"]}))
     assert (first.name, second.name[:6]) == ("a_b_x", "a_b_x_")
-    assert [spec.name for spec in name([second.under("x")])] == [second.name]
+    assert [spec.name for spec in name([second.renamed("x")])] == [second.name]
 
 
 def test_servers_of_a_template_without_server_and_of_one_prefix_share_names() -> None:

@@ -89,7 +89,7 @@ def test_arguments_are_hidden_fixed_renamed_described_and_mapped_back() -> None:
     }
     assert spec.options == {"openai": {"strict": True}}
     given = {"file": "a", "limit": 5, "user": "eve", "other": 1}
-    assert spec.sent(given) == {"path": "a", "user": "ann", "other": 1}
+    assert spec.to_server(given) == {"path": "a", "user": "ann", "other": 1}
     assert READ.input_schema == SCHEMA
 
 
@@ -103,8 +103,8 @@ def test_a_default_makes_an_argument_optional_and_is_sent_unless_given() -> None
         "user": {"type": "string", "default": "ann"},
     }
     assert spec.input_schema["required"] == ["path"]
-    assert spec.sent({"path": "a"}) == {"path": "a", "user": "ann", "limit": 9}
-    assert spec.sent({"path": "a", "user": "bob"}) == {"path": "a", "user": "bob", "limit": 9}
+    assert spec.to_server({"path": "a"}) == {"path": "a", "user": "ann", "limit": 9}
+    assert spec.to_server({"path": "a", "user": "bob"}) == {"path": "a", "user": "bob", "limit": 9}
 
 
 def test_a_required_argument_that_nobody_fills_in_cannot_be_hidden() -> None:
@@ -122,7 +122,7 @@ def test_two_rules_apply_one_after_the_other_and_are_undone_in_reverse() -> None
     [spec] = overridden(rules)([READ])
 
     assert list(spec.input_schema["properties"]) == ["where", "user"]
-    assert spec.sent({"where": "a", "user": "u"}) == {"path": "a", "user": "u", "limit": 1}
+    assert spec.to_server({"where": "a", "user": "u"}) == {"path": "a", "user": "u", "limit": 1}
     assert spec.maps[0] == ArgumentMap(renamed={"file": "path"})
 
 
@@ -225,10 +225,10 @@ def test_an_argument_cannot_take_the_name_of_another() -> None:
     [spec] = overridden({"*": {"arguments": {"path": {"name": "user"}}}})([READ])
 
     assert list(spec.input_schema["properties"]) == ["path", "limit", "user"]
-    assert spec.sent({"path": "a", "user": "u"}) == {"path": "a", "user": "u"}
+    assert spec.to_server({"path": "a", "user": "u"}) == {"path": "a", "user": "u"}
 
 
 def test_null_stands_for_the_default_too() -> None:
     [spec] = overridden({"*": {"arguments": {"limit": {"default": 7}}}})([READ])
 
-    assert spec.sent({"path": "a", "user": "u", "limit": None})["limit"] == 7
+    assert spec.to_server({"path": "a", "user": "u", "limit": None})["limit"] == 7

@@ -56,7 +56,7 @@ class Lifecycle:
     async def stop(self) -> None:
         """Disconnect from all servers; any number of times, from anywhere."""
         self.closed = True
-        if self._loop is not None and self._loop.alive:
+        if self._loop is not None and self._loop.is_running:
             await self._loop.run(self._stop())
 
     async def _stop(self) -> None:
@@ -92,14 +92,14 @@ class Lifecycle:
     @property
     def running(self) -> bool:
         """Whether calls can be made."""
-        return self._loop is not None and not self.closed and self._loop.alive
+        return self._loop is not None and not self.closed and self._loop.is_running
 
     @property
     def loop(self) -> OwnerLoop:
         """The loop of the bus; `BusClosed` if the bus is not running."""
         if self._loop is None or self.closed:
             raise BusClosed(started=self.closed)
-        if not self._loop.alive:
+        if not self._loop.is_running:
             raise BusClosed(reason="its event loop has ended, or it belongs to another process")
         return self._loop
 

@@ -70,7 +70,7 @@ class LiveCatalog:
         before, self.now, self.failed = self.now, fresh, None
         for server, tool, message in self.shaping.warnings(inventories, fresh.specs):
             self.warn(server, tool, message)
-        if difference := fresh.since(before):
+        if difference := fresh.changes_since(before):
             self.registrations.sync(fresh.specs)
             added, removed, changed = difference.added, difference.removed, difference.changed
             self._hub.emit(CatalogChanged(added=added, removed=removed, changed=changed))

@@ -72,7 +72,7 @@ class Scope:
             nonlocal before
             if isinstance(event, CatalogChanged):
                 now = catalog()
-                difference, before = now.since(before), now
+                difference, before = now.changes_since(before), now
                 return replace(event, **asdict(difference)) if difference else None
             server = getattr(event, "server", None)
             return event if not server or server == OWN or self.has_server(server) else None

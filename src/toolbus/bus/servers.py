@@ -177,7 +177,9 @@ class Servers:
         """Notify the servers that stayed, if the roots changed."""
         outdated, self._outdated_roots = self._outdated_roots, []
         # Others request the roots once they are connected.
-        ready = [server.requests.tell_roots() for server in outdated if server.link.state == "ready"]
+        ready = [
+            server.requests.notify_roots_changed() for server in outdated if server.link.state == "ready"
+        ]
         for outcome in await asyncio.gather(*ready, return_exceptions=True):
             if isinstance(outcome, ToolbusError):  # the server requests them again after a reconnect
                 logger.debug("%s", outcome)
@@ -265,7 +267,7 @@ def _can_return(links: "Sequence[Link]") -> bool:
     """Whether a start may return: some are ready and the others inactive."""
     waiting = [link for link in links if link.state in ("idle", "connecting")]
     return any(link.state == "ready" for link in links) and all(
-        link.quiet > INACTIVE_AFTER and not link.config.required for link in waiting
+        link.inactive > INACTIVE_AFTER and not link.config.required for link in waiting
     )
 
 

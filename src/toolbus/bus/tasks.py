@@ -48,7 +48,7 @@ class Tasks:
         return TaskHandle(self, await self._run(await self._find(name), arguments=given, detached=True))
 
     def load(self, stored: str) -> "TaskHandle":
-        return TaskHandle(self, ToolResult.waiting(Pending.from_json(stored)))
+        return TaskHandle(self, ToolResult.from_pending(Pending.from_json(stored)))
 
     async def state(self, pending: Pending) -> TaskState:
         task = _task(pending)

@@ -15,7 +15,7 @@ from toolbus.config import BusConfig
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.errors import ToolbusError, ToolNotFound
-from toolbus.core.events import Emit, Filter, Listening, OnLog, Reason
+from toolbus.core.events import Emit, EventStream, Filter, OnLog, Reason
 from toolbus.core.operation import Caller, Failure, request_spec
 from toolbus.core.records import (
     JSON,
@@ -149,7 +149,7 @@ class View:
             on_log=on_log,
             on_input=on_input,
         )
-        if loop.here:
+        if loop.is_current:
             return await self._engine.path.run(operation)
         return await loop.run(self._engine.path.run(operation))
 
@@ -371,7 +371,7 @@ class View:
         """Call `listener` with every event, in the bus's own loop; returns a function that unsubscribes."""
         return self._hub.on(listener, self._filter)
 
-    def events(self) -> Listening:
+    def events(self) -> EventStream:
         """The events from now on, for `async for`; ends when the bus stops."""
         return self._hub.listen(self._filter)
 

@@ -73,7 +73,7 @@ class EventObserver:
         """None if there are no listeners."""
         return (
             _Events(self._hub, operation)
-            if self._hub.heard and operation.route not in SERVER_REQUESTS
+            if self._hub.has_listeners and operation.route not in SERVER_REQUESTS
             else None
         )
 

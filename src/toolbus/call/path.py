@@ -112,7 +112,7 @@ class CallPath:
         if self._guards:
             await self._guard(operation)
         result = await self._routes[operation.spec.route](operation)
-        return result.noting(repaired=list(checked.repairs)) if checked.repairs else result
+        return result.with_notes(repaired=list(checked.repairs)) if checked.repairs else result
 
     async def _guard(self, operation: Operation) -> None:
         try:
@@ -137,7 +137,7 @@ class CallPath:
                 else Checked(arguments=arguments)
             )
         if not self._repairs(spec.origin.server):
-            return Checked(arguments=spec.sent(arguments))
+            return Checked(arguments=spec.to_server(arguments))
         checked = self._check_both_schemas(spec, arguments)
         if checked.problem is None:
             return checked
@@ -151,7 +151,7 @@ class CallPath:
         if first.problem is not None or (not spec.maps and spec.server_schema is None):
             return first
         schema = spec.input_schema if spec.server_schema is None else spec.server_schema
-        last = self._check(schema, spec.origin, spec.sent(first.arguments), of_server=True)
+        last = self._check(schema, spec.origin, spec.to_server(first.arguments), of_server=True)
         return replace(last, repairs=first.repairs + last.repairs)
 
     def _check(

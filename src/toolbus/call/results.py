@@ -65,9 +65,9 @@ class Results:
         self.has_kept = self.has_kept or name is not None
         cut = replace(result, content=(*fitted_blocks(blocks, budget, name), *files))
         return (
-            cut.noting(characters=len(text))
+            cut.with_notes(characters=len(text))
             if name is None
-            else cut.noting(kept_as=name, characters=len(text))
+            else cut.with_notes(kept_as=name, characters=len(text))
         )
 
     async def read(self, operation: Operation) -> ToolResult:

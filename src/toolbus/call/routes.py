@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from toolbus.call.tasks import TaskPoller, TaskRequests
-from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.errors import ArgumentsError, ServerDown, ServerNotFound
 from toolbus.core.operation import CallInFlight, Observed, Operation, Route
 from toolbus.core.records import (
@@ -32,7 +31,6 @@ class ServerRequests(TaskRequests, Protocol):
         self,
         operation: Operation,
         in_flight: CallInFlight,
-        waited: tuple[Pending, Mapping[str, Answer]] | None,
         *,
         repeatable: bool,
     ) -> ToolResult | TaskState: ...
@@ -86,7 +84,7 @@ class ServerRoutes:
         server = self._server(operation)
         in_flight = CallInFlight(
             tool=spec.origin.tool,
-            call=operation.id,
+            operation_id=operation.id,
             caller=operation.caller,
             on_progress=_reporter(operation.on_progress, operation.observed),
             on_log=operation.on_log,
@@ -95,8 +93,7 @@ class ServerRoutes:
         )
         if resumed is not None and resumed.pending.task is not None:
             return await TaskPoller(server, in_flight, operation).resume(resumed)
-        waited = None if resumed is None else (resumed.pending, resumed.answers)
-        answer = await server.call_tool(operation, in_flight, waited, repeatable=_repeatable(spec))
+        answer = await server.call_tool(operation, in_flight, repeatable=_repeatable(spec))
         if isinstance(answer, ToolResult):
             return answer
         return await TaskPoller(server, in_flight, operation).poll(answer)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from toolbus.core.elicitation import ELICITATION, Answer, Pending, question
-from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.core.errors import INTERNAL_ERROR, CallRejected, CallTimeout, ToolbusError, too_many_questions
 from toolbus.core.operation import CallInFlight, Operation, Resumed
 from toolbus.core.records import JSONObject, TaskState, ToolResult
 
@@ -16,7 +16,6 @@ MIN_POLL_INTERVAL = 0.05
 MAX_POLL_INTERVAL = 60.0
 CANCEL_TIMEOUT = 1.0
 """Seconds for the request that cancels a task."""
-INTERNAL_ERROR = -32603
 
 
 class TaskRequests(Protocol):
@@ -149,9 +148,7 @@ class TaskPoller:
     def _suspend(self, task: str, asked: JSONObject) -> ToolResult:
         limit, alias = self._server.question_limit, self._server.alias
         if asked and self._rounds >= limit:
-            raise CallRejected(
-                alias, self._label, INTERNAL_ERROR, f"it asked more than {limit} times in one call"
-            )
+            raise too_many_questions(alias, self._label, limit)
         for request in asked.values():
             if request["method"] == ELICITATION:
                 fault = question(request["params"], alias, self._in_flight.tool).fault
@@ -165,7 +162,7 @@ class TaskPoller:
             task=task,
             rounds=self._rounds + bool(asked),
         )
-        return ToolResult.waiting(pending)
+        return ToolResult.from_pending(pending)
 
     @property
     def _label(self) -> str:

@@ -1,7 +1,6 @@
-"""What a server sends unasked, and who takes it: notices of changes, log messages, oddities."""
+"""Handle a server's notifications and log messages."""
 
 import inspect
-import logging
 from collections.abc import Callable
 from typing import Protocol
 
@@ -10,35 +9,33 @@ from mcp.client import IncomingMessage
 
 from toolbus.config import ServerConfig
 from toolbus.connect.session import Session
-from toolbus.core.events import Emit, Logged, Warned
+from toolbus.core.events import Emit, Logged, warn
 from toolbus.core.operation import CallInFlight
-
-logger = logging.getLogger("toolbus")
 
 
 class SessionObserver(Protocol):
-    """Who looks after what the server offers while the link is up."""
+    """Follows what the server offers while the link is up."""
 
     @property
-    def needed(self) -> bool:
-        """Whether somebody waits for what the server says unasked: the link is then never idle."""
+    def keeps_link_open(self) -> bool:
+        """Whether it waits for notifications, so that the link must not become idle."""
         ...
 
-    async def opened(self, session: Session) -> None:
-        """List what a new session offers; it is used only after that."""
+    async def on_open(self, session: Session) -> None:
+        """List what a new session offers; requests are sent only after that."""
         ...
 
-    def noticed(self, method: str, uri: str | None) -> None:
-        """The server says that a list changed, or what is at an address."""
+    def on_notification(self, method: str, uri: str | None) -> None:
+        """The server reports that a list changed, or the resource with this URI."""
         ...
 
-    async def attend(self, session: Session) -> None:
-        """Runs from before `opened` until the session ends, when it is cancelled."""
+    async def run(self, session: Session) -> None:
+        """Runs from before `on_open` until the session ends, when it is cancelled."""
         ...
 
 
 class Callbacks:
-    """Where such messages of one server go."""
+    """Routes one server's notifications."""
 
     def __init__(
         self,
@@ -53,18 +50,17 @@ class Callbacks:
         self._current_call = current
 
     def warn(self, message: str, tool: str | None) -> None:
-        """Report something odd about the server, or about one of its tools."""
-        logger.warning("server %r: %s%s", self._config.alias, f"tool {tool!r}: " if tool else "", message)
-        self._emit(Warned(server=self._config.alias, message=message, tool=tool))
+        """Warn about the server, or about one of its tools."""
+        warn(self._emit, self._config.alias, message, tool)
 
-    async def notice(self, message: IncomingMessage) -> None:
-        """Pass on that a list or a resource changed."""
+    async def on_message(self, message: IncomingMessage) -> None:
+        """Report to the observer that a list or a resource changed."""
         if not isinstance(message, Exception):
             updated = isinstance(message, types.ResourceUpdatedNotification)
-            self._observer.noticed(message.method, message.params.uri if updated else None)
+            self._observer.on_notification(message.method, message.params.uri if updated else None)
 
-    async def log(self, params: types.LoggingMessageNotificationParams) -> None:
-        """Emit a log message, and hand it to the call that it belongs to."""
+    async def on_log(self, params: types.LoggingMessageNotificationParams) -> None:
+        """Emit a log message, and pass it to the call that it belongs to."""
         if self._config.log_level == "off":
             return
         in_flight = self._current_call()
@@ -73,7 +69,7 @@ class Callbacks:
             level=params.level,
             logger=params.logger,
             data=params.data,
-            id=in_flight.call if in_flight else None,
+            id=in_flight.operation_id if in_flight else None,
             tool=in_flight.tool if in_flight else None,
         )
         self._emit(logged)

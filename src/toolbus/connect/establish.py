@@ -109,8 +109,8 @@ async def _connect(
                     connector(attempt),
                     mode=mode,
                     client_info=types.Implementation(name="toolbus", version=version("toolbus")),
-                    message_handler=callbacks.notice,
-                    logging_callback=_redacting(callbacks.log, values),
+                    message_handler=callbacks.on_message,
+                    logging_callback=_redacting(callbacks.on_log, values),
                     log_level=None if config.log_level == "off" else config.log_level or "info",
                     handler=handler,
                 )
@@ -131,7 +131,7 @@ async def _connect(
         warn=callbacks.warn,
     )
     if config.era == "modern" and session.era != "modern":
-        cause = f"the server speaks {session.protocol}, which is not the modern era"
+        cause = f"the server uses protocol {session.protocol}, which is legacy"
         raise ConnectFailed(config.alias, "handshake", cause, hint="remove era: modern")
     return session
 

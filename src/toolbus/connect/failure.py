@@ -2,7 +2,7 @@
 
 from toolbus.connect.attempt import Attempt
 from toolbus.connect.process_hints import exit_hint
-from toolbus.connect.transports.http import REFUSED, status_text
+from toolbus.connect.transports.http import AUTH_STATUSES, status_text
 from toolbus.connect.transports.jsonrpc import WireError
 from toolbus.core.errors import AuthRequired, ConnectFailed, in_seconds
 
@@ -81,7 +81,7 @@ def response_hint(cause: str) -> str:
 
 def _status_failure(status: int, cause: str, attempt: Attempt) -> ConnectFailed:
     server, phase = attempt.config.alias, attempt.diagnostics.phase
-    if status in REFUSED:
+    if status in AUTH_STATUSES:
         return AuthRequired(server, phase, status)
     if status >= 500 and status not in _STATUS_HINTS:
         hint = "check the server's log, or retry later"

@@ -1,4 +1,4 @@
-"""The calls in flight on one connection, and which of them a message of the server belongs to."""
+"""The calls in flight on one connection, and which of them a message from the server belongs to."""
 
 from collections.abc import Callable
 from contextvars import ContextVar, Token
@@ -6,42 +6,42 @@ from contextvars import ContextVar, Token
 from toolbus.core.operation import CallInFlight
 
 CURRENT: ContextVar[CallInFlight | None] = ContextVar("toolbus_call_in_flight", default=None)
-"""The call whose task this is; what comes over a pipe comes to another task (see `CallsInFlight`)."""
+"""The call of this task; messages over a pipe arrive in another task (see `CallsInFlight`)."""
 
 
 class CallsInFlight:
-    """The calls under way on one connection."""
+    """The calls in flight on one connection."""
 
     def __init__(self) -> None:
-        self._under_way: set[CallInFlight] = set()
+        self._calls: set[CallInFlight] = set()
 
-    def under_way(self, in_flight: CallInFlight) -> "_UnderWay":
-        """What the server says until the end of the block may be about this call."""
-        return _UnderWay(self._under_way, in_flight)
+    def track(self, in_flight: CallInFlight) -> "_Tracked":
+        """A context manager: messages from the server within it may belong to this call."""
+        return _Tracked(self._calls, in_flight)
 
     @property
     def current(self) -> CallInFlight | None:
-        """The call that what the server says now is about: its own task says so, or it is the only one."""
+        """The call that a message belongs to: this task's, or the only one; None if unknown."""
         current = CURRENT.get()
-        if current in self._under_way:
+        if current in self._calls:
             return current
-        return next(iter(self._under_way)) if len(self._under_way) == 1 else None
+        return next(iter(self._calls)) if len(self._calls) == 1 else None
 
     @property
-    def any(self) -> bool:
-        """Whether there is one."""
-        return bool(self._under_way)
+    def busy(self) -> bool:
+        """Whether a call is in flight."""
+        return bool(self._calls)
 
     def count_question(self) -> float:
-        """Count what the server asks; gives how often it has asked for one call by now, at least."""
-        concerned = self._concerned
-        for one in concerned:
-            one.asked += 1 / len(concerned)
-        return min((one.asked for one in concerned), default=0)
+        """Count a question of the server; returns how often it has asked in one call, at least."""
+        candidates = self._candidates
+        for one in candidates:
+            one.asked += 1 / len(candidates)
+        return min((one.asked for one in candidates), default=0)
 
     def when_over(self, end: Callable[[], None]) -> None:
-        """Call `end` when what the server speaks of now is over: the call, or all that it may be."""
-        left = set(self._concerned)
+        """Call `end` when the call that a message belongs to is over, or all that it may belong to."""
+        left = set(self._candidates)
 
         def over(in_flight: CallInFlight) -> None:
             left.discard(in_flight)
@@ -49,29 +49,29 @@ class CallsInFlight:
                 end()
 
         for one in tuple(left):
-            one.ending += (over,)
+            one.on_end += (over,)
 
     @property
-    def _concerned(self) -> set[CallInFlight]:
+    def _candidates(self) -> set[CallInFlight]:
         in_flight = self.current
-        return set(self._under_way) if in_flight is None else {in_flight}
+        return set(self._calls) if in_flight is None else {in_flight}
 
 
-class _UnderWay:
-    """The block of one call; no generator, because every call goes through it."""
+class _Tracked:
+    """The block of one call; a class, because a generator would slow down every call."""
 
-    __slots__ = ("_all", "_in_flight", "_token")
+    __slots__ = ("_calls", "_in_flight", "_token")
 
-    def __init__(self, all_of_them: set[CallInFlight], in_flight: CallInFlight) -> None:
-        self._all = all_of_them
+    def __init__(self, calls: set[CallInFlight], in_flight: CallInFlight) -> None:
+        self._calls = calls
         self._in_flight = in_flight
 
     def __enter__(self) -> None:
-        self._all.add(self._in_flight)
+        self._calls.add(self._in_flight)
         self._token: Token[CallInFlight | None] = CURRENT.set(self._in_flight)
 
     def __exit__(self, *raised: object) -> None:
         CURRENT.reset(self._token)
-        self._all.discard(self._in_flight)
-        for over in self._in_flight.ending:
+        self._calls.discard(self._in_flight)
+        for over in self._in_flight.on_end:
             over(self._in_flight)

@@ -1,21 +1,19 @@
 """The supervised connection to one server.
 
-One task owns it: that task enters the SDK's client, waits, leaves it, and does so again when the
-connection is lost. Everyone else only reads the state and sends requests, so open, call and close
-work from any task and in any order, and nothing of the SDK's cancellation or exception groups leaves
-this file.
+One task owns it: it enters the SDK's client, waits, leaves it, and starts over when the connection is
+lost. Other tasks only read the state and send requests, so open, call and close work from any task and
+in any order, and the SDK's cancellation and exception groups never leave this file.
 
     idle            nothing is connected; the first request connects
     connecting      the first attempt
     ready           in use
-    retrying        lost, and being tried again
-    auth_required   refused with 401 or 403; tried again when somebody needs it
-    failed          not reached several times in a row; tried now and then, and when somebody needs it
-    closed          for good
+    retrying        lost, and being retried
+    auth_required   refused with 401 or 403; retried on demand
+    failed          failed several times in a row; retried rarely, and on demand
+    closed          closed for good
 
-A request waits for a link that was lost, up to `timeouts.recover` seconds from the loss. After that,
-and for a link that was never up, it waits for the outcome of one attempt: the one under way, or one
-that it asks for.
+A request waits for a lost link up to `timeouts.recover` seconds from the loss. After that, and for a
+link that was never up, it waits for the outcome of one attempt: the current one, or a new one.
 """
 
 import asyncio
@@ -39,8 +37,8 @@ from toolbus.core.errors import (
     LinkLost,
     SecretMissing,
     ServerDown,
-    ServerError,
     ToolbusError,
+    problem_of,
 )
 from toolbus.core.events import Emit, StateChanged
 from toolbus.core.interactions import NO_HANDLERS, Interactions
@@ -49,19 +47,19 @@ from toolbus.core.records import Era, State
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
-# The SDK warns on loggers of its own; without this, Python prints that to the terminal of whoever
-# has not set up logging. Whoever has still gets it all.
+# The SDK warns on its own loggers; without this, Python prints that to the terminal if logging is not set
+# up. If it is, nothing is lost.
 for _name in ("mcp", "client", "httpx2", "toolbus"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 ON_DEMAND_EVERY = 1.0
-"""Seconds between attempts that are made because somebody needs the server; also limits spawning."""
+"""Seconds between attempts on demand; also limits how often a process is started."""
 DOWNLOADERS = frozenset(
     {"npx", "npm", "pnpm", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman"}
 )
-"""Programs that may have to fetch the server first: their silence says nothing."""
-MOST_REPEATS = 3
-"""How often one request that may have reached the server is sent again."""
+"""Programs that may have to download the server first, so silence is normal."""
+MAX_REPEATS = 3
+"""How often a request that may have reached the server is sent again."""
 
 
 class Link:
@@ -90,27 +88,26 @@ class Link:
         self._session: Session | None = None
         self._owner: asyncio.Task[None] | None = None
         self._interruptible = False
-        """Whether the owner may be cancelled: it connects or pauses, and does not clean up."""
+        """Whether the owner may be cancelled: it connects or waits, and does not clean up."""
         self._closing = False
-        self._ups = 0
+        self._connects = 0
         """How often it became ready."""
-        self._begun = self._ended = 0
-        """How many attempts were begun, and of how many the outcome is known."""
-        self._attempted = 0.0
-        """When the last attempt was begun, or failed."""
+        self._attempts_started = self._attempts_finished = 0
+        self._last_attempt = 0.0
+        """When the last attempt started, or failed."""
         self._lost_at: float | None = None
-        """When the link was lost; None while it is up, and if it never was."""
+        """When the link was lost; None while it is up, or if it never was."""
         self._backoff = Backoff()
         self._hints = ConnectHints()
-        self._wanted = asyncio.Event()
-        self._turn = asyncio.Event()
-        """Set, and replaced, at every change of state and outcome of an attempt."""
+        self._demanded = asyncio.Event()
+        self._changed = asyncio.Event()
+        """Set, and replaced, at every change of state and end of an attempt."""
 
-    # For everyone
+    # For all tasks
 
     @property
     def state(self) -> State:
-        """How it is doing now."""
+        """The current state."""
         if self._closing:
             return "closed"
         # A session that is over may not be cleaned up yet.
@@ -118,7 +115,7 @@ class Link:
 
     @property
     def session(self) -> Session:
-        """The live session; `ServerDown` tells why there is none."""
+        """The live session; `ServerDown` explains why there is none."""
         session = self._live_session
         if session is None:
             raise self._down()
@@ -126,31 +123,28 @@ class Link:
 
     @property
     def restarts(self) -> int:
-        """How often it came back."""
-        return max(0, self._ups - 1)
+        """How often it reconnected."""
+        return max(0, self._connects - 1)
 
     @property
-    def quiet(self) -> float:
-        """Seconds since the server of this attempt last showed a sign of life."""
+    def inactive(self) -> float:
+        """Seconds since the server of this attempt last showed activity."""
         launcher = Path(self.config.command or "").stem in DOWNLOADERS
         return 0.0 if launcher or not self._hints.diagnostics else self._hints.diagnostics.inactive
 
     async def open(self) -> None:
-        """Connect, or try again if that failed; returns when the outcome is known, which the state tells.
-
-        Never raises.
-        """
-        if self._live_session is not None or self._just_refused:
+        """Connect, or retry; returns when the outcome is known (see `state`). Never raises."""
+        if self._live_session is not None or self._failed_recently:
             return
         attempt = self._demand()
-        while self._ended < attempt and not self._closing:
-            await self._turn.wait()
+        while self._attempts_finished < attempt and not self._closing:
+            await self._changed.wait()
 
     async def wait_ready(self) -> None:
-        """Try until it is ready; returns early if it cannot be. The caller bounds it."""
-        while self._live_session is None and not self._closing and not self._just_refused:
+        """Try until it is ready; returns early if it cannot be. The caller sets a timeout."""
+        while self._live_session is None and not self._closing and not self._failed_recently:
             self._demand()
-            await self._turn.wait()
+            await self._changed.wait()
 
     async def close(self) -> None:
         """Disconnect; from any task, any number of times, in bounded time. Never raises."""
@@ -161,7 +155,7 @@ class Link:
             elif self._interruptible:
                 self._owner.cancel()
             await asyncio.wait({self._owner})
-        # An owner that was cancelled before its first step could not say this itself.
+        # An owner that was cancelled before its first step did not do this itself.
         self._enter("closed")
 
     async def request(
@@ -172,29 +166,28 @@ class Link:
         repeatable: bool,
         recover: float | None = None,
     ) -> T:
-        """Send through the live session, and through the next one if this one is lost under it.
+        """Send through the live session, and through the next one if it is lost meanwhile.
 
-        What was provably not sent is sent again; what may have taken effect only if `repeatable`. A lost
-        link is waited for up to `recover` seconds from the loss, by default those of the config; all of
-        it within `timeout`.
+        A request that was not sent is retried; one that may have taken effect only if `repeatable`. It waits
+        for a lost link up to `recover` seconds from the loss (default: the config's), within `timeout`.
         """
         loop = asyncio.get_running_loop()
         deadline, remaining, repeats = loop.time() + timeout, timeout, 0
         while True:
             session = self._live_session
             if session is None:
-                session = await self._recovered(remaining, recover)
+                session = await self._wait_for_session(remaining, recover)
                 remaining = max(0.001, deadline - loop.time())
             try:
                 return await send(session, remaining)
             except LinkLost as lost:
-                # What was not sent over a link that is gone may go through as many as there are.
+                # A request that was not sent may be retried over any number of lost links.
                 repeats += lost.sent or not session.gone.is_set()
-                if self._closing or repeats > MOST_REPEATS or (lost.sent and not repeatable):
+                if self._closing or repeats > MAX_REPEATS or (lost.sent and not repeatable):
                     raise
             remaining = max(0.001, deadline - loop.time())
 
-    async def _recovered(self, timeout: float, recover: float | None) -> Session:
+    async def _wait_for_session(self, timeout: float, recover: float | None) -> Session:
         """The next live session; `ServerDown` if there is none in time."""
         window = self.config.timeouts.recover if recover is None else recover
         attempt: int | None = None
@@ -204,88 +197,88 @@ class Link:
                     left = self._recovery_left(window)
                     if left > 0:
                         self._demand()
-                    elif attempt is None and not self._just_refused:
+                    elif attempt is None and not self._failed_recently:
                         attempt = self._demand()
-                    elif attempt is None or self._ended >= attempt:
+                    elif attempt is None or self._attempts_finished >= attempt:
                         break
                     with suppress(TimeoutError):
                         async with asyncio.timeout(left or None):
-                            await self._turn.wait()
+                            await self._changed.wait()
         return self.session
 
     def _recovery_left(self, window: float) -> float:
         """How long a request waits for a link that was lost; 0 if it waits for one attempt only."""
-        if self._lost_at is None or self._hopeless:
+        if self._lost_at is None or self._needs_user:
             return 0.0
         return max(0.0, self._lost_at + window - time.monotonic())
 
     @property
-    def _hopeless(self) -> bool:
-        """Whether it takes a person to get it up: no such command, no secret, no valid credentials."""
+    def _needs_user(self) -> bool:
+        """Whether a person has to fix it: no such command, no secret, no valid credentials."""
         error = self.error
         is_ours = isinstance(error, ConnectFailed) and error.phase in ("configure", "spawn")
         return is_ours or isinstance(error, AuthRequired | SecretMissing)
 
     @property
-    def _just_refused(self) -> bool:
-        """Whether an attempt showed a moment ago that it cannot come up."""
-        return self._hopeless and time.monotonic() - self._attempted < ON_DEMAND_EVERY
+    def _failed_recently(self) -> bool:
+        """Whether an attempt just showed that it cannot connect."""
+        return self._needs_user and time.monotonic() - self._last_attempt < ON_DEMAND_EVERY
 
     @property
     def _live_session(self) -> Session | None:
-        # One that is over may still be here until its owner takes it away.
+        # A session that is over stays here until its owner removes it.
         return None if self._session is None or self._session.gone.is_set() else self._session
 
     def _demand(self) -> int:
-        """Join the attempt under way, or have the owner make one soon; returns its number."""
-        if self._begun > self._ended:
-            return self._begun
+        """Join the current attempt, or have the owner start one soon; returns its number."""
+        if self._attempts_started > self._attempts_finished:
+            return self._attempts_started
         if self._owner is None:
             self._interruptible = True
             name = f"toolbus link {self.config.alias}"
-            self._owner = asyncio.get_running_loop().create_task(self._own(), name=name)
+            self._owner = asyncio.get_running_loop().create_task(self._run(), name=name)
         else:
-            self._wanted.set()
-        return self._begun + 1
+            self._demanded.set()
+        return self._attempts_started + 1
 
     def _down(self) -> ServerDown:
-        return ServerDown(self.config.alias, self.state, _reason(self.error))
+        return ServerDown(self.config.alias, self.state, problem_of(self.error) if self.error else None)
 
     # For the owner
 
-    async def _own(self) -> None:
+    async def _run(self) -> None:
         try:
             while not self._closing:
-                if self._state != "failed":  # which it stays until it is ready: no news at every attempt
+                if self._state != "failed":  # stays so until it is ready: no event for every attempt
                     self._enter("connecting" if self._state == "idle" else "retrying", self.error)
                 self._interruptible = True
-                self._begun += 1
-                self._attempted, ups = time.monotonic(), self._ups
-                error = await self._lived()
-                was_up = ups != self._ups
+                self._attempts_started += 1
+                self._last_attempt, connects = time.monotonic(), self._connects
+                error = await self._run_attempt()
+                was_up = connects != self._connects
                 if not was_up:
-                    self._attempted = time.monotonic()
-                    self._ended = self._begun
+                    self._last_attempt = time.monotonic()
+                    self._attempts_finished = self._attempts_started
                 elif error is None or isinstance(error, AuthRequired):
-                    self._attempted = 0.0  # it was idle; or new credentials may be there already
+                    self._last_attempt = 0.0  # it was idle, or new credentials may already be set
                 if not self._closing:
-                    await self._rest(self._after(error, was_up))
+                    await self._wait_before_retry(self._enter_next_state(error, was_up))
         except asyncio.CancelledError:
             self._closing = True
         self._enter("closed")
 
-    async def _rest(self, pause: float | None) -> None:
-        """Wait until the pause is over; not as long if somebody needs the server."""
+    async def _wait_before_retry(self, pause: float | None) -> None:
+        """Wait until the pause is over, or less if a request needs the server."""
         self._interruptible = True
         end = None if pause is None else asyncio.get_running_loop().time() + pause
         with suppress(TimeoutError):
             async with asyncio.timeout_at(end):
-                await self._wanted.wait()
-                await asyncio.sleep(self._attempted + ON_DEMAND_EVERY - time.monotonic())
-        self._wanted.clear()
+                await self._demanded.wait()
+                await asyncio.sleep(self._last_attempt + ON_DEMAND_EVERY - time.monotonic())
+        self._demanded.clear()
 
-    def _after(self, error: ToolbusError | None, was_up: bool) -> float | None:
-        """Enter the state that follows the end of a life; returns the pause before the next one."""
+    def _enter_next_state(self, error: ToolbusError | None, was_up: bool) -> float | None:
+        """Enter the state that follows an attempt; returns the pause before the next one."""
         if error is None:
             self._enter("idle")
             return None
@@ -293,18 +286,18 @@ class Link:
         if isinstance(error, AuthRequired):
             self._enter("auth_required", error)
             return None
-        # A server that never was up is not waited for by anyone: no hurry.
-        self._backoff.record_failure(open_breaker=self._ups == 0)
+        # No request waits for a server that was never up: no hurry.
+        self._backoff.record_failure(open_breaker=self._connects == 0)
         self._enter("failed" if self._backoff.open and not was_up else "retrying", error)
         if self._backoff.failures == 1:
             return 0.0  # the first attempt after a loss is made at once
-        return self._backoff.pause(spawns=self.config.transport == "stdio" or self._ups == 0)
+        return self._backoff.pause(spawns=self.config.transport == "stdio" or self._connects == 0)
 
-    async def _lived(self) -> ToolbusError | None:
-        """Connect, be up, disconnect; gives the reason why it is over, or none if it was idle."""
+    async def _run_attempt(self) -> ToolbusError | None:
+        """Connect, serve, disconnect; returns why the session ended, None if it was idle."""
         try:
-            return await self._live()
-        except (Exception, BaseExceptionGroup) as failure:  # a task's edge: the SDK raises what it likes
+            return await self._run_session()
+        except (Exception, BaseExceptionGroup) as failure:  # a task's edge: the SDK may raise anything
             error = root_cause(failure)
             if isinstance(error, ToolbusError):
                 return error
@@ -312,7 +305,7 @@ class Link:
         finally:
             self._session = None
 
-    async def _live(self) -> ToolbusError | None:
+    async def _run_session(self) -> ToolbusError | None:
         error: ToolbusError | None = None
         session: Session | None = None
         idle = False
@@ -323,33 +316,33 @@ class Link:
                     session = await open_session(
                         stack, self.config, self._secrets, self._callbacks, self.handler, self._hints
                     )
-                    idle = await self._attended(session)
+                    idle = await self._serve(session)
                 except ToolbusError as failure:
                     # Returned, not raised: the SDK's task groups would wrap it.
                     error = failure
                 finally:
-                    # From here on the owner cleans up, which is not to be interrupted.
+                    # From here on the owner cleans up, which must not be interrupted.
                     self._interruptible = False
                     leaving.reschedule(loop.time() + self.config.timeouts.close)
         except TimeoutError:
             logger.warning("server %r did not close in time", self.config.alias)
         if error is None and session is not None and not idle:
-            # Only now, because only now the exit code of a process is known.
-            error = session.refused or session.lost()
+            # Not earlier, because the exit code of a process is known only now.
+            error = session.refused or session.loss_error()
         return error
 
-    async def _attended(self, session: Session) -> bool:
-        """Be ready, once the observer has listed what there is, until the session is over or idle."""
-        attending = asyncio.create_task(supervise(session, self._observer))
+    async def _serve(self, session: Session) -> bool:
+        """Be ready from when the observer has listed everything until the session is over or idle."""
+        supervisor = asyncio.create_task(supervise(session, self._observer))
         began = time.monotonic()
         try:
-            await self._observer.opened(session)
+            await self._observer.on_open(session)
             self._session, self._interruptible, self._lost_at = session, False, None
             self.era, self.protocol = session.era, session.protocol
-            self._ups += 1
-            self._ended = self._begun
+            self._connects += 1
+            self._attempts_finished = self._attempts_started
             self._enter("ready")
-            idle = await self._over(session)
+            idle = await self._wait_until_over(session)
             if idle:
                 self._enter("idle")
             else:
@@ -359,11 +352,11 @@ class Link:
             self._session = None
             self._backoff.record_uptime(time.monotonic() - began)
             session.end("the connection ended")
-            attending.cancel()
-            await asyncio.wait({attending})
+            supervisor.cancel()
+            await asyncio.wait({supervisor})
 
-    async def _over(self, session: Session) -> bool:
-        """Wait until the session is gone (False), or nobody has used it for long (True)."""
+    async def _wait_until_over(self, session: Session) -> bool:
+        """Wait until the session is gone (False) or idle (True)."""
         loop = asyncio.get_running_loop()
         limit = self.config.idle_timeout
         while True:
@@ -373,7 +366,7 @@ class Link:
                     await session.gone.wait()
                 return False
             except TimeoutError:
-                if session.busy or self._observer.needed:
+                if session.busy or self._observer.keeps_link_open:
                     session.used = loop.time()
                 elif limit is not None and loop.time() - session.used >= limit:
                     return True
@@ -387,13 +380,8 @@ class Link:
             message = str(error) if error else None
             logger.info("server %r: %s -> %s", self.config.alias, previous, state)
             self._emit(StateChanged(server=self.config.alias, state=state, previous=previous, error=message))
-        turn, self._turn = self._turn, asyncio.Event()
-        turn.set()
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def _current_call(self) -> CallInFlight | None:
         return None if self._session is None else self._session.calls_in_flight.current
-
-
-def _reason(error: ToolbusError | None) -> str | None:
-    # Without the server's name, which the message that quotes it has already.
-    return error.problem if isinstance(error, ServerError) else error and str(error)

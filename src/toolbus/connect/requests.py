@@ -1,4 +1,4 @@
-"""The requests that a server takes, each over its link: tools, resources, prompts, completion, tasks."""
+"""The requests to one server over its link: tools, resources, prompts, completion, tasks."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,7 +12,7 @@ from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import send_raw
 from toolbus.connect.session import Session
-from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.elicitation import Answer
 from toolbus.core.errors import CallTimeout, ResourceTooLarge
 from toolbus.core.operation import CallInFlight, Operation
 from toolbus.core.records import (
@@ -48,7 +48,7 @@ class RequestLink(Protocol):
 
 
 class LinkRequests:
-    """The requests that one server takes, as operations make them."""
+    """The requests to one server."""
 
     def __init__(self, link: RequestLink) -> None:
         self._link = link
@@ -66,22 +66,21 @@ class LinkRequests:
     @property
     def question_limit(self) -> int:
         """How often the server may ask in one call."""
-        return self._link.handler.rounds
+        return self._link.handler.question_limit
 
     async def call_tool(
         self,
         operation: Operation,
         in_flight: CallInFlight,
-        waited: tuple[Pending, Mapping[str, Answer]] | None,
         *,
         repeatable: bool,
     ) -> ToolResult | TaskState:
-        """Call a tool, or go on with a call that waited; the server may make a task of it."""
+        """Call a tool, or resume a suspended call; the server may turn it into a task."""
 
         def send(session: Session, timeout: float) -> Awaitable[ToolResult | TaskState]:
-            return session.call_tool(in_flight, operation.arguments, timeout, waited)
+            return session.call_tool(in_flight, operation.arguments, timeout, operation.resumed)
 
-        return await self._send(operation, send, repeatable=repeatable)
+        return await self._request(send, operation, repeatable=repeatable)
 
     async def read_resource(
         self, operation: Operation, uri: str, size: Callable[[], int | None]
@@ -92,7 +91,7 @@ class LinkRequests:
             limit = session.config.resource_limit
             if (declared := size() or 0) > limit:
                 raise ResourceTooLarge(session.server, uri, declared, limit)
-            with session.calls_in_flight.under_way(_in_flight(operation)):
+            with session.calls_in_flight.track(_in_flight(operation)):
                 result = await session.request(
                     f"resource {uri!r}", lambda client: client.read_resource(uri), timeout
                 )
@@ -100,7 +99,7 @@ class LinkRequests:
                 raise ResourceTooLarge(session.server, uri, actual, limit)
             return wire.contents(result.contents)
 
-        return await self._send(operation, send)
+        return await self._request(send, operation)
 
     async def get_prompt(self, operation: Operation, name: str, check: Callable[[], None]) -> PromptResult:
         """Fill in a prompt; `check` is called once the server has listed its prompts."""
@@ -108,16 +107,16 @@ class LinkRequests:
 
         async def send(session: Session, timeout: float) -> PromptResult:
             check()
-            with session.calls_in_flight.under_way(_in_flight(operation)):
+            with session.calls_in_flight.track(_in_flight(operation)):
                 result = await session.request(
                     f"prompt {name!r}", lambda client: client.get_prompt(name, given), timeout
                 )
             return wire.prompt_result(result)
 
-        return await self._send(operation, send)
+        return await self._request(send, operation)
 
     async def complete(self, operation: Operation) -> Completion:
-        """The values that an argument of a prompt or a template may have, given its beginning."""
+        """Suggested values for an argument of a prompt or a template, given its beginning."""
         name, asked = operation.spec.name, operation.arguments
 
         async def send(session: Session, timeout: float) -> Completion:
@@ -136,20 +135,20 @@ class LinkRequests:
             )
             return wire.completion(result)
 
-        return await self._send(operation, send)
+        return await self._request(send, operation)
 
     async def connect(self) -> None:
-        """Connect now, if there is no connection."""
+        """Connect, if there is no connection."""
         await self._link.request(
             lambda session, timeout: asyncio.sleep(0), self._link.config.timeouts.call, repeatable=True
         )
 
-    async def tell_roots(self) -> None:
-        """Tell a server of the legacy era that the roots changed; a modern one asks when it needs them."""
+    async def notify_roots_changed(self) -> None:
+        """Notify a legacy server that the roots changed; a modern one asks when it needs them."""
         session = self._link.session
         if session.era == "legacy":
             await session.request(
-                "telling the roots",
+                "notifying it of changed roots",
                 lambda client: client.session.send_notification(types.RootsListChangedNotification()),
                 session.config.timeouts.list,
             )
@@ -158,98 +157,99 @@ class LinkRequests:
 
     async def task_state(self, task: str) -> TaskState:
         """The state of a task."""
-        return await self._ask(lambda session, timeout: _task_state(session, task, timeout))
+        return await self._request(lambda session, timeout: _task_state(session, task, timeout))
 
     async def answer_task(
         self, in_flight: CallInFlight, task: str, asked: JSONObject, answers: Mapping[str, Answer]
     ) -> None:
-        """Answer what a task asked: with the answers of a person, else with those of the handlers."""
+        """Answer the requests of a task: with the person's answers, else with the handlers'."""
 
         async def respond(session: Session, timeout: float) -> dict[str, JSON]:
-            with session.calls_in_flight.under_way(in_flight):
+            with session.calls_in_flight.track(in_flight):
                 responses = await session.responses(asked, answers)
             return {
                 key: response.model_dump(by_alias=True, mode="json", exclude_none=True)
                 for key, response in responses.items()
             }
 
-        # A person is asked once, whatever becomes of the connection; the server ignores a second answer.
-        responses = await self._ask(respond, repeatable=False)
-        await self._ask(
+        # The person is asked once, even if the connection is lost; the server ignores a second answer.
+        responses = await self._request(respond, repeatable=False)
+        await self._request(
             lambda session, timeout: _about_task(
                 session, "tasks/update", task, timeout, inputResponses=responses
             )
         )
 
     async def listen_to_task(self, in_flight: CallInFlight, task: str) -> None:
-        """In the legacy era: wait for the result of a task, because a server asks only meanwhile."""
+        """In the legacy era: wait for a task's result, because the server asks only meanwhile."""
 
         async def listen(session: Session, timeout: float) -> None:
             if session.era == "legacy":
-                with session.calls_in_flight.under_way(in_flight), suppress(CallTimeout):
+                with session.calls_in_flight.track(in_flight), suppress(CallTimeout):
                     await _about_task(session, "tasks/result", task, timeout)
 
-        await self._ask(listen)
+        await self._request(listen)
 
     async def cancel_task(self, task: str, within: float | None = None) -> None:
         """Cancel a task; with `within`, only if the server is connected."""
         if within is not None:
             await _about_task(self._link.session, "tasks/cancel", task, within)
         else:
-            await self._ask(lambda session, timeout: _about_task(session, "tasks/cancel", task, timeout))
+            await self._request(lambda session, timeout: _about_task(session, "tasks/cancel", task, timeout))
 
-    async def _send(
+    async def _request(
         self,
-        operation: Operation,
         send: Callable[[Session, float], Awaitable[T]],
+        operation: Operation | None = None,
         *,
         repeatable: bool = True,
     ) -> T:
-        timeout = self._link.config.timeouts.call if operation.timeout is None else operation.timeout
-        return await self._link.request(send, timeout, repeatable=repeatable, recover=operation.recover)
-
-    async def _ask(self, send: Callable[[Session, float], Awaitable[T]], *, repeatable: bool = True) -> T:
-        return await self._link.request(send, self._link.config.timeouts.call, repeatable=repeatable)
+        timeout, recover = (operation.timeout, operation.recover) if operation else (None, None)
+        timeout = self._link.config.timeouts.call if timeout is None else timeout
+        return await self._link.request(send, timeout, repeatable=repeatable, recover=recover)
 
 
 def _in_flight(operation: Operation) -> CallInFlight:
-    return CallInFlight(tool=None, call=operation.id, caller=operation.caller)
+    return CallInFlight(tool=None, operation_id=operation.id, caller=operation.caller)
 
 
 def _size(item: types.TextResourceContents | types.BlobResourceContents) -> int:
-    """The bytes that it takes; base64 has three in four characters, fewer at the end."""
+    """Its size in bytes; four characters of base64 are three bytes, fewer at the end."""
     if isinstance(item, types.BlobResourceContents):
         return len(item.blob) * 3 // 4 - item.blob[-2:].count("=")
     return len(item.text.encode(errors="replace"))
 
 
-async def subscribe(session: Session, uri: str, timeout: float, *, on: bool = True) -> None:
-    """In the legacy era: have the server tell when a resource changes, or stop."""
-    asked = (
-        types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
-        if on
-        else types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
-    )
-    what = f"{'' if on else 'un'}subscribing to {uri!r}"
-    await session.request(what, lambda client: client.session.send_request(asked, types.EmptyResult), timeout)
+async def subscribe(session: Session, uri: str, timeout: float) -> None:
+    """In the legacy era: request notifications when a resource changes."""
+    request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
+    await _request_empty(session, f"subscribing to {uri!r}", request, timeout)
+
+
+async def unsubscribe(session: Session, uri: str, timeout: float) -> None:
+    """In the legacy era: stop these notifications."""
+    request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
+    await _request_empty(session, f"unsubscribing from {uri!r}", request, timeout)
 
 
 async def set_log_level(session: Session, level: types.LoggingLevel) -> None:
-    """In the legacy era: say what the server is to log."""
-    asked = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
+    """In the legacy era: set the lowest level that the server logs."""
+    request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
+    await _request_empty(session, "setting the log level", request, session.config.timeouts.list)
+
+
+async def _request_empty(session: Session, what: str, request: types.ClientRequest, timeout: float) -> None:
     await session.request(
-        "setting the log level",
-        lambda client: client.session.send_request(asked, types.EmptyResult),
-        session.config.timeouts.list,
+        what, lambda client: client.session.send_request(request, types.EmptyResult), timeout
     )
 
 
 async def _task_state(session: Session, task: str, timeout: float) -> TaskState:
-    """In the legacy era the result of a task that is over is requested as well."""
+    """The state of a task; in the legacy era, its result is a second request."""
     raw = await _about_task(session, "tasks/get", task, timeout)
     state = session.task_state(f"task {task!r}", raw)
     if session.era == "legacy" and state.status in ("completed", "failed"):
-        # Also the result of one that failed: it says why, as a result or as an error.
+        # Also for a failed task: its result, or the error, explains why.
         result = await _about_task(session, "tasks/result", task, timeout)
         return session.task_state(f"task {task!r}", {**raw, "status": "completed", "result": result})
     return state

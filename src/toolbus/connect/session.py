@@ -1,7 +1,7 @@
-"""One incarnation of a connection: every request bounded, every failure in our words.
+"""One connection: every request has a deadline, every failure is a `ToolbusError`.
 
-A request runs in its caller's task, without lock or extra task. When the session ends, whoever is
-still waiting is told at once.
+A request runs in its caller's task, without a lock or an extra task. When the session ends, requests in
+flight fail at once.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from mcp import Client
 from mcp.client import InputRequiredRoundsExceededError
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, CallToolResult
+from mcp_types import CONNECTION_CLOSED, CallToolResult
 from pydantic import ValidationError
 
 from toolbus.config import ServerConfig
@@ -29,9 +29,11 @@ from toolbus.connect.sdk.input_required import HandlerMissing, Suspended, TaskSt
 from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.transports.delivery import DELIVERY, Delivery
+from toolbus.connect.transports.http import AUTH_STATUSES
 from toolbus.connect.transports.jsonrpc import WireError
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.errors import (
+    INTERNAL_ERROR,
     ArgumentsError,
     AuthRequired,
     CallRejected,
@@ -39,14 +41,15 @@ from toolbus.core.errors import (
     InputNeeded,
     LinkLost,
     ToolbusError,
+    too_many_questions,
 )
-from toolbus.core.operation import CallInFlight
+from toolbus.core.operation import CallInFlight, Resumed
 from toolbus.core.records import JSON, Era, JSONObject, TaskState, ToolResult
 from toolbus.core.stderr import error_line
 
 T = TypeVar("T")
 RELEASE = 0.1
-"""Seconds after the end of a session in which its requests have to be over."""
+"""Seconds after the end of a session within which its requests end."""
 
 
 class Session:
@@ -74,11 +77,11 @@ class Session:
         self.deadlines = Deadlines()
         self._slots = asyncio.Semaphore(config.max_concurrency) if config.max_concurrency else None
         self.refused: AuthRequired | None = None
-        """Set when the server no longer takes our credentials."""
+        """Set when the server no longer accepts the credentials."""
         self.outputs: dict[str, OutputCheck] = {}
-        """How to check the output of the tools that say what it looks like."""
+        """The checks of tools that have an output schema."""
         self.tasks_only: set[str] = set()
-        """The tools that a server of the legacy era calls only as a task."""
+        """The tools that a legacy server runs only as tasks."""
         self.used = asyncio.get_running_loop().time()
         """When the last request was sent, by the clock of the loop."""
         use_fast_calls(
@@ -101,33 +104,34 @@ class Session:
 
     @property
     def gone(self) -> asyncio.Event:
-        """Set when the connection is over."""
+        """Set when the connection has ended."""
         return self._diagnostics.gone
 
     @property
     def activity(self) -> HttpActivity | None:
-        """Where an HTTP server listens, and when it was last used; None for other transports."""
+        """The host and port of an HTTP server, and when it was last used; None for other transports."""
         return self._diagnostics.activity
 
     @property
     def busy(self) -> bool:
-        """Whether a request is under way."""
-        return self.deadlines.busy or self.calls_in_flight.any
+        """Whether a request is in flight."""
+        return self.deadlines.busy or self.calls_in_flight.busy
 
     async def call_tool(
         self,
         in_flight: CallInFlight,
         arguments: Mapping[str, JSON],
         timeout: float,
-        resumed: tuple[Pending, Mapping[str, Answer]] | None = None,
+        resumed: Resumed | None = None,
     ) -> ToolResult | TaskState:
-        """Call a tool, or go on with a call that waited; the server may make a task of it."""
+        """Call a tool, or resume a suspended call; the server may turn it into a task."""
         tool = in_flight.tool
         assert tool is not None, "only tools are called"
-        # Taken now: once the link is lost the client has none, and that is not why a request fails.
+        # Taken now: once the link is lost, the client has none and would hide why the request failed.
         inner = self.client.session
-        with self.calls_in_flight.under_way(in_flight):
-            responses = None if resumed is None else await self.responses(resumed[0].requests, resumed[1])
+        with self.calls_in_flight.track(in_flight):
+            pending = None if resumed is None else resumed.pending
+            responses = await self.responses(resumed.pending.requests, resumed.answers) if resumed else None
             clock = asyncio.timeout(timeout)
             extends = in_flight.longest is not None
             progress = self._extending(in_flight, clock, timeout) if extends else in_flight.on_progress
@@ -139,41 +143,42 @@ class Session:
                     dict(arguments),
                     progress_callback=progress,
                     input_responses=responses,
-                    request_state=resumed[0].state if resumed else None,
+                    request_state=pending.state if pending else None,
                 )
                 try:
                     return await call()
                 except MCPError as error:
-                    if not await self.handler.visited(inner, error):
+                    if not await self.handler.ask_to_visit(inner, error):
                         raise
                     return await call()
 
             what = f"tool {tool!r}"
-            free = send if self._slots is None else _when_free(self._slots, send)
+            limited = send if self._slots is None else _with_slot(self._slots, send)
             try:
-                return wire.tool_result(await self.request(what, free, timeout, clock))
+                return wire.tool_result(await self.request(what, limited, timeout, clock))
             except Suspended as asked:
-                rounds = 1 + (resumed[0].rounds if resumed else 0)
-                return self._waiting(tool, arguments, asked, rounds)
+                rounds = 1 + (pending.rounds if pending else 0)
+                return self._suspended(tool, arguments, asked, rounds)
             except TaskStarted as started:
                 return self.task_state(what, started.task)
 
     def _extending(self, in_flight: CallInFlight, clock: asyncio.Timeout, timeout: float) -> ProgressFnT:
-        """Progress that gives the call more time."""
+        """A progress callback that extends the timeout of the call."""
         last = asyncio.get_running_loop().time() + max(in_flight.longest or 0, timeout)
-        stood, report = self.deadlines.paused_seconds, in_flight.on_progress
+        paused_before, report = self.deadlines.paused_seconds, in_flight.on_progress
 
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
-            self.deadlines.extend(clock, timeout, last + self.deadlines.paused_seconds - stood)
+        async def extend_and_report(progress: float, total: float | None, message: str | None) -> None:
+            self.deadlines.extend(clock, timeout, last + self.deadlines.paused_seconds - paused_before)
             if report is not None:
                 await report(progress, total, message)
 
-        return progressed
+        return extend_and_report
 
-    def _waiting(self, tool: str, arguments: Mapping[str, JSON], asked: Suspended, rounds: int) -> ToolResult:
-        if rounds > self.handler.rounds:
-            message = f"it asked more than {self.handler.rounds} times in one call"
-            raise CallRejected(self.server, f"tool {tool!r}", INTERNAL_ERROR, message)
+    def _suspended(
+        self, tool: str, arguments: Mapping[str, JSON], asked: Suspended, rounds: int
+    ) -> ToolResult:
+        if rounds > self.handler.question_limit:
+            raise too_many_questions(self.server, f"tool {tool!r}", self.handler.question_limit)
         pending = Pending(
             server=self.server,
             tool=tool,
@@ -182,21 +187,21 @@ class Session:
             state=asked.state,
             rounds=rounds,
         )
-        return ToolResult.waiting(pending)
+        return ToolResult.from_pending(pending)
 
     def task_state(self, what: str, raw: dict[str, JSON]) -> TaskState:
-        """How a task is doing, by what the server says of it."""
+        """The state of a task, from the server's response."""
         try:
             return wire.task_state(raw)
         except (ValidationError, ValueError) as error:
-            failed = self._failed(error, what)
-            assert failed is not None, "what is not valid is a failure"
+            failed = self._to_error(error, what)
+            assert failed is not None, "an invalid response is a failure"
             raise failed from error
 
     async def responses(
         self, requests: JSONObject, answers: Mapping[str, Answer]
     ) -> dict[str, types.InputResponse]:
-        """What a person said to requests of the server, and what the handlers say to the rest."""
+        """The person's answers to the server's requests, and the handlers' answers to the rest."""
         return await self.handler.responses(self.client.session, requests, answers)
 
     async def tools_page(self, cursor: str | None, timeout: float) -> dict[str, JSON]:
@@ -210,10 +215,10 @@ class Session:
         )
 
     async def probe(self) -> None:
-        """Ask for a sign of life; any answer is one."""
+        """Check that the server responds; an error counts."""
 
         async def ask(client: Client) -> None:
-            if self.era == "modern":  # which has no ping
+            if self.era == "modern":  # it has no ping
                 await client.session.send_discover(self.protocol)
             else:
                 await client.session.send_ping()
@@ -231,10 +236,10 @@ class Session:
         timeout: float,
         clock: asyncio.Timeout | None = None,
     ) -> T:
-        """Send through the SDK's client; raises `ToolbusError` for whatever goes wrong."""
+        """Send through the SDK's client; raises `ToolbusError` for every failure."""
         if self._diagnostics.lost is not None:
-            raise self.lost(what, sent=False)
-        clock, heard = clock or asyncio.timeout(timeout), self._diagnostics.stderr_count
+            raise self.loss_error(what, sent=False)
+        clock, stderr_before = clock or asyncio.timeout(timeout), self._diagnostics.stderr_count
         self.used = asyncio.get_running_loop().time()
         delivery = Delivery()
         token = DELIVERY.set(delivery)
@@ -242,57 +247,59 @@ class Session:
             return await self.deadlines.run(clock, send(self.client))
         except TimeoutError as error:
             if self._diagnostics.lost is not None:
-                raise self.lost(what, sent=delivery.may_have_arrived) from None
-            raise CallTimeout(self.server, what, timeout, self._diagnostics.stderr_tail(heard)) from error
+                raise self.loss_error(what, sent=delivery.may_have_arrived) from None
+            raise CallTimeout(
+                self.server, what, timeout, self._diagnostics.stderr_tail(stderr_before)
+            ) from error
         except Exception as error:
-            failed = self._failed(error, what)
+            failed = self._to_error(error, what)
             if failed is None:
                 raise
             raise failed from error
         finally:
             DELIVERY.reset(token)
 
-    def _failed(self, error: Exception, what: str) -> ToolbusError | None:
-        """What went wrong, in our words; None for what is no failure of a request."""
+    def _to_error(self, error: Exception, what: str) -> ToolbusError | None:
+        """The failure as a `ToolbusError`; None if it is not a failure of a request."""
         match error:
             case MCPError():
                 in_flight = CURRENT.get()
                 if in_flight is not None and in_flight.unanswered is not None:
                     return InputNeeded(self.server, what, in_flight.unanswered)
-                return self._translated(error, what)
+                return self._from_mcp_error(error, what)
             case HandlerMissing():
                 return InputNeeded(self.server, what, error.request)
             case InputRequiredRoundsExceededError():
-                message = f"it asked more than {error.max_rounds} times in one call"
+                return too_many_questions(self.server, what, error.max_rounds)
             case ValidationError():
-                message = f"the answer is not valid: {_first(error)}"
+                message = f"invalid response: {_first_problem(error)}"
             case ValueError() | TypeError():
-                # The SDK dumps the request to JSON before it sends: that is what fails this way.
+                # The SDK encodes the request as JSON before it sends it: that failed.
                 return ArgumentsError(what, f"cannot be sent as JSON: {error}")
             case RuntimeError() | OSError() | anyio.ClosedResourceError() | anyio.BrokenResourceError():
                 if self._diagnostics.lost is not None or isinstance(error, anyio.ClosedResourceError):
-                    return self.lost(what)
+                    return self.loss_error(what)
                 message = self._redacted(str(error))
             case ExceptionGroup():
-                message = f"what it asked could not be answered: {error.exceptions[0]}"
+                message = f"its request for input failed: {error.exceptions[0]}"
             case _:
                 return None
         return CallRejected(self.server, what, INTERNAL_ERROR, message)
 
     def end(self, reason: str) -> None:
-        """Release everyone who waits: their requests fail with `LinkLost`, the server is told to stop."""
+        """End the session: requests in flight are cancelled and fail with `LinkLost`."""
         self._diagnostics.mark_lost(reason)
-        # A moment later, because most transports know better which of them had been sent.
+        # A moment later, because most transports first report which of them were sent.
         self.deadlines.expire(RELEASE)
 
     async def _check_output(self, name: str, result: CallToolResult) -> None:
         check = self.outputs.get(name)
         if check is not None and (fault := check.fault(result.structured_content)):
-            # The SDK would throw the result away; the data is worth more than its form.
+            # The SDK would discard the result; the data is still useful.
             self._warn(f"the output does not match its schema: {fault}", name)
 
-    def lost(self, what: str | None = None, *, sent: bool = True) -> LinkLost:
-        """The error that says why the session is over, and what that cut off."""
+    def loss_error(self, what: str | None = None, *, sent: bool = True) -> LinkLost:
+        """The error that explains why the session ended, and which request it interrupted."""
         reason = self._diagnostics.lost or "the connection is closed"
         if self._diagnostics.exit_code is not None:
             reason = f"{reason}, {self._diagnostics.exit_status}"
@@ -300,37 +307,36 @@ class Session:
             reason = f"{reason}; on stderr: {error_line(tail) or tail[-1]}"
         return LinkLost(self.server, what, reason, sent=sent)
 
-    def _translated(self, error: MCPError, what: str) -> ToolbusError:
+    def _from_mcp_error(self, error: MCPError, what: str) -> ToolbusError:
         lines = self._redacted(error.message).splitlines()
         text = lines[0] if lines else "no reason given"
         if isinstance(error, WireError):
-            if error.status in (401, 403):
+            if error.status in AUTH_STATUSES:
                 self.refused = AuthRequired(self.server, "call", error.status)
             if error.lost or self.refused is not None:
                 self.end(text)
             if error.lost or error.status is None:
                 return LinkLost(self.server, what, text, sent=error.sent)
-            if wanted := missing_input(error):
-                return InputNeeded(self.server, what, wanted)
-            return CallRejected(self.server, what, error.code, text, error.status)
-        if wanted := missing_input(error):
-            return InputNeeded(self.server, what, wanted)
-        # Also what many a server answers of its own; only the SDK's wire in memory means by it what it says.
-        if error.code == CONNECTION_CLOSED and (self.gone.is_set() or self.config.transport == "memory"):
-            return self.lost(what)
-        return CallRejected(self.server, what, error.code, text)
+        if needed := missing_input(error):
+            return InputNeeded(self.server, what, needed)
+        status = error.status if isinstance(error, WireError) else None
+        # Many servers send this code themselves; only the SDK's memory transport means a closed connection.
+        is_closed = self.gone.is_set() or self.config.transport == "memory"
+        if status is None and error.code == CONNECTION_CLOSED and is_closed:
+            return self.loss_error(what)
+        return CallRejected(self.server, what, error.code, text, status)
 
 
-def _when_free(
+def _with_slot(
     slots: asyncio.Semaphore, send: Callable[[Client], Awaitable[T]]
 ) -> Callable[[Client], Awaitable[T]]:
-    async def sent(client: Client) -> T:
+    async def send_with_slot(client: Client) -> T:
         async with slots:
             return await send(client)
 
-    return sent
+    return send_with_slot
 
 
-def _first(error: ValidationError) -> str:
+def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -1,7 +1,6 @@
-"""The catalog: an immutable snapshot of every tool, and the only door to a call.
+"""The catalog: an immutable snapshot of every tool; calls are looked up here.
 
-A tool can be asked for by its public name or as `server/tool`. Neither is ever taken apart:
-both are looked up as a whole.
+A tool can be looked up by its public name or as `server/tool`. Names are looked up whole, never parsed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +13,7 @@ from toolbus.schema.values import same_json
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What changed from one catalog to the next, by public name."""
+    """The changes from one catalog to the next, by public name."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -35,9 +34,9 @@ class Catalog:
         own: Iterable[ToolSpec] = (),
         instructions: Mapping[str, str] | None = None,
     ) -> None:
-        """`own` are tools of the bus itself, whose names no tool of a server has."""
+        """`own` are the tools of the bus itself; no tool of a server has their names."""
         self.instructions: Mapping[str, str] = dict(instructions or {})
-        """What servers say about how to use them, by alias."""
+        """The instructions that servers sent, by alias."""
         self._by_name = {spec.name: spec for spec in (*specs, *own)}
         self._by_origin = {str(spec.origin): spec for spec in self._by_name.values()}
 
@@ -61,7 +60,7 @@ class Catalog:
         return name in self._by_name or name in self._by_origin
 
     def __getitem__(self, name: str) -> ToolSpec:
-        """The tool of that public name or `server/tool`; `ToolNotFound` names the near misses."""
+        """The tool with that public name or `server/tool`; `ToolNotFound` names close matches."""
         spec = self.get(name)
         if spec is None:
             raise self.missing(name)
@@ -71,18 +70,18 @@ class Catalog:
         return f"Catalog({len(self)} tools)"
 
     def get(self, name: str) -> ToolSpec | None:
-        """The tool of that public name or `server/tool`, if there is one."""
+        """The tool with that public name or `server/tool`, or None."""
         return self._by_name.get(name) or self._by_origin.get(name)
 
     def missing(self, name: str, down: Sequence[str] = (), likely: str | None = None) -> ToolNotFound:
-        """The error for a name that is not here: near misses, servers `down`, the `likely` reason."""
+        """The error for an unknown name: close matches, servers `down`, the `likely` reason."""
         known = list(self._by_origin if "/" in name else self._by_name)
-        # Most likely meant by who says `read_file` where the tool is `files_read_file`.
+        # A caller who asks for `read_file` most likely means `files_read_file`.
         alike = [spec.name for spec in self if spec.origin.tool == name]
         return ToolNotFound(name, known, alike=alike, down=down, likely=likely)
 
-    def since(self, before: "Catalog") -> Difference:
-        """What changed from `before` to this one."""
+    def changes_since(self, before: "Catalog") -> Difference:
+        """The changes from `before` to this one."""
         old, new = before._by_name, self._by_name
         if old == new:
             return Difference()

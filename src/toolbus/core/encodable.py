@@ -21,11 +21,11 @@ def encoding_problem(value: object) -> str | None:
         text = _encode(value)
         text.encode()
     except UnicodeEncodeError:
-        return "holds a lone surrogate, which is not text"
+        return "contains a lone surrogate, which is not text"
     except ValueError:
-        return "holds a number that JSON cannot express"
+        return "contains a number that JSON cannot express"
     except TypeError as error:
-        return f"holds what JSON cannot express: {error}"
+        return f"contains a value that JSON cannot express: {error}"
     except RecursionError:
         return _TOO_DEEP
     brackets = text.count("{") + text.count("[")

@@ -38,6 +38,8 @@ from toolbus.core.text import cleaned
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call"]
 """The step that failed: resolving values, starting the process, reaching the URL, and so on."""
+INTERNAL_ERROR = -32603
+"""The code of JSON-RPC for a failure inside a server."""
 
 
 def in_seconds(seconds: float) -> str:
@@ -46,7 +48,7 @@ def in_seconds(seconds: float) -> str:
 
 
 class ToolbusError(Exception):
-    """The base of every error toolbus raises."""
+    """The base of all errors that toolbus raises."""
 
 
 class ConfigError(ToolbusError, ValueError):
@@ -190,6 +192,11 @@ class ServerError(ToolbusError):
         super().__init__(f"server {server!r}: {self.problem}")
 
 
+def problem_of(error: Exception) -> str:
+    """The message of an error, without the server's name."""
+    return error.problem if isinstance(error, ServerError) else str(error)
+
+
 class ServerNotFound(ServerError, LookupError):
     """The bus has no server with that alias."""
 
@@ -290,6 +297,11 @@ class CallRejected(ServerError):
         self.status = status
         http = f"HTTP {status}: " if status and not message.startswith("HTTP") else ""
         super().__init__(server, f"{what} was rejected: {http}{message} (code {code})")
+
+
+def too_many_questions(server: str, what: str, limit: int) -> CallRejected:
+    """The error for a server that asks more often than `Interactions.rounds` allows."""
+    return CallRejected(server, what, INTERNAL_ERROR, f"it asked more than {limit} times in one call")
 
 
 class InputNeeded(ServerError):

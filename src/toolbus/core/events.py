@@ -1,7 +1,6 @@
-"""What happens on a bus, as typed events, and the hub that hands them to whoever listens.
+"""The events of a bus, and the hub that delivers them to callbacks and listeners.
 
-Listening costs nothing until someone does. A listener that does not keep up loses its oldest
-events, never the bus its speed.
+Without listeners, events cost nothing. A slow listener loses its oldest events; it never slows the bus.
 """
 
 import asyncio
@@ -29,18 +28,18 @@ Reason: TypeAlias = Literal[
     "cancelled",
     "timed_out",
 ]
-"""Why a call failed: refused by a hook, a guard or a person; arguments that do not fit, or that a model did
-not write as a JSON object; no such tool; a server that did not answer or refused; a tool that reported an
-error; a caller who gave up; a timeout."""
+"""Why a call failed: refused by a hook, a guard or a person; invalid arguments, or arguments that are not a
+JSON object; an unknown tool; a server that did not respond or rejected the call; a tool that reported an
+error; cancelled by the caller; a timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Happened:
+class _Event:
     at: float = field(default_factory=time.time)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateChanged(_Happened):
+class StateChanged(_Event):
     """A link entered another state."""
 
     server: str
@@ -50,8 +49,8 @@ class StateChanged(_Happened):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CatalogChanged(_Happened):
-    """The catalog was swapped; the public names that came, went, or have a new definition."""
+class CatalogChanged(_Event):
+    """The catalog was replaced; the public names that were added, removed, or redefined."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -59,21 +58,21 @@ class CatalogChanged(_Happened):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallStarted(_Happened):
-    """A call began, or another request of a server. For an unknown name, `server` is empty."""
+class CallStarted(_Event):
+    """A call, or another request to a server, began. For an unknown name, `server` is empty."""
 
     id: int
     name: str
     server: str
     tool: str
-    """The server's own name of the tool; the URI of a resource, the name of a prompt."""
+    """The server's own name for the tool; the URI of a resource; the name of a prompt."""
     route: str = "tools/call"
-    """What was asked for, by MCP method: `resources/read`, `prompts/get` and so on."""
+    """The MCP method: `resources/read`, `prompts/get` and so on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallEnded(_Happened):
-    """A call ended, with a result or without one; every `CallStarted` has one, with the same `id`."""
+class CallEnded(_Event):
+    """A call ended, with or without a result; every `CallStarted` is followed by one with the same `id`."""
 
     id: int
     name: str
@@ -82,15 +81,15 @@ class CallEnded(_Happened):
     elapsed_ms: float
     is_error: bool
     error: str | None = None
-    """What went wrong, without arguments and results; None if the tool itself reported an error."""
+    """The error message, without arguments and results; None if the tool itself reported an error."""
     reason: Reason | None = None
     """Why it failed; None if it did not."""
     route: str = "tools/call"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progressed(_Happened):
-    """A server told how far a call has come."""
+class Progressed(_Event):
+    """A server reported progress."""
 
     id: int
     name: str
@@ -100,7 +99,7 @@ class Progressed(_Happened):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Logged(_Happened):
+class Logged(_Event):
     """A server sent a log message."""
 
     server: str
@@ -108,33 +107,33 @@ class Logged(_Happened):
     data: JSON
     logger: str | None = None
     id: int | None = None
-    """The call that it is about, where that is known."""
+    """The call that it belongs to, if known."""
     tool: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceUpdated(_Happened):
-    """A resource that is subscribed to has changed."""
+class ResourceUpdated(_Event):
+    """A subscribed resource changed."""
 
     server: str
     uri: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputAsked(_Happened):
-    """A server asks: a person (elicitation), a model (sampling), or for folders (roots)."""
+class InputAsked(_Event):
+    """A server requests input: from a person (elicitation), a model (sampling), or folders (roots)."""
 
     server: str
     kind: Literal["elicitation", "sampling", "roots"]
     message: str
     id: int | None = None
-    """The call that it is about, where that is known."""
+    """The call that it belongs to, if known."""
     tool: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputAnswered(_Happened):
-    """What a server asked was answered: accept, decline or cancel."""
+class InputAnswered(_Event):
+    """A server's request was answered: accept, decline or cancel."""
 
     server: str
     kind: Literal["elicitation", "sampling", "roots"]
@@ -144,8 +143,8 @@ class InputAnswered(_Happened):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warned(_Happened):
-    """Something a person should know that broke nothing: a tool left out, an empty list, odd output."""
+class Warned(_Event):
+    """A problem that did not fail anything: a tool left out, an empty list, invalid output."""
 
     server: str
     message: str
@@ -166,13 +165,13 @@ Event: TypeAlias = (
 )
 Emit: TypeAlias = Callable[[Event], None]
 Filter: TypeAlias = Callable[[Event], Event | None]
-"""Passes an event on, changes it, or drops it by returning None."""
+"""Returns the event, a changed one, or None to drop it."""
 OnLog: TypeAlias = Callable[[Logged], Awaitable[None] | None]
-"""Told what a server logs during a call."""
+"""Receives the log messages of a server during a call."""
 
 
-class Listening:
-    """The events since it was made, for `async for`; ends when the bus stops."""
+class EventStream:
+    """The events since it was created, for `async for`; ends when the bus stops."""
 
     def __init__(self, only: Filter | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -181,7 +180,7 @@ class Listening:
         self._wake = asyncio.Event()
         self._ended = False
 
-    def __aiter__(self) -> "Listening":
+    def __aiter__(self) -> "EventStream":
         return self
 
     async def __anext__(self) -> Event:
@@ -192,68 +191,78 @@ class Listening:
             await self._wake.wait()
         return self._backlog.popleft()
 
-    def take(self, event: Event) -> None:
+    def put(self, event: Event) -> None:
         """Add an event, unless it is filtered out; from any thread."""
         wanted = event if self._only is None else self._only(event)
         if wanted is not None:
             self._backlog.append(wanted)
-            self._rouse()
+            self._wake_up()
 
     def end(self) -> None:
-        """Let the listener finish what it has, then stop; from any thread."""
+        """End after the events received so far; from any thread."""
         self._ended = True
-        self._rouse()
+        self._wake_up()
 
-    def _rouse(self) -> None:
+    def _wake_up(self) -> None:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._wake.set)
 
 
+Listening = EventStream
+"""The former name."""
+
+
+def warn(emit: Emit, server: str, message: str, tool: str | None = None) -> None:
+    """Log a problem of a server, or of one of its tools, and emit it as `Warned`."""
+    logger.warning("server %r: %s%s", server, f"tool {tool!r}: " if tool else "", message)
+    emit(Warned(server=server, message=message, tool=tool))
+
+
 class Hub:
-    """Where events are emitted, and heard by callbacks and listeners."""
+    """Delivers events to callbacks and listeners."""
 
     def __init__(self) -> None:
-        # Weak, so that a listener which is simply dropped costs nothing from then on.
-        self._listeners: weakref.WeakSet[Listening] = weakref.WeakSet()
+        # Weak, so that a dropped listener costs nothing.
+        self._listeners: weakref.WeakSet[EventStream] = weakref.WeakSet()
         self._callbacks: list[Emit] = []
         self._ended = False
 
     @property
-    def heard(self) -> bool:
-        """Whether anyone listens; the call path skips its events when nobody does."""
+    def has_listeners(self) -> bool:
+        """Whether there are callbacks or listeners; without them the call path emits no events."""
         return bool(self._callbacks or self._listeners)
 
     def on(self, callback: Emit, only: Filter | None = None) -> Callable[[], None]:
         """Call `callback` with events, all or filtered ones; returns a function that unsubscribes."""
-        # One of its own each time, because the same callback may be here twice.
+        # A new object each time, because the same callback may be registered twice.
         own = partial(callback) if only is None else partial(_filtered, callback, only)
         self._callbacks = [*self._callbacks, own]
         return lambda: self._off(own)
 
     def _off(self, callback: Emit) -> None:
-        # A new list: this may happen while the old one is gone through.
+        # A new list, because `emit` may be iterating over the old one.
         self._callbacks = [other for other in self._callbacks if other is not callback]
 
-    def listen(self, only: Filter | None = None) -> Listening:
-        """A new listener, which receives events from now on, all or filtered ones."""
-        listener = Listening(only)
+    def listen(self, only: Filter | None = None) -> EventStream:
+        """A new listener for all events from now on, or for filtered ones."""
+        listener = EventStream(only)
         if self._ended:
             listener.end()
         self._listeners.add(listener)
         return listener
 
     def emit(self, event: Event) -> None:
-        """Hand an event to everyone; a callback that raises is logged and hurts no one else."""
+        """Deliver an event; a callback that raises is logged and does not affect the others."""
         for callback in self._callbacks:
             try:
                 callback(event)
             except Exception:  # a user's callback: its failure must not reach the link that emitted
                 logger.exception("an event callback raised on %s", type(event).__name__)
         for listener in tuple(self._listeners):
-            listener.take(event)
+            listener.put(event)
 
     def end(self) -> None:
-        """End every listener, and those to come."""
+        """End all listeners, present and future."""
         self._ended = True
         for listener in tuple(self._listeners):
             listener.end()

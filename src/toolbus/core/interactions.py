@@ -5,7 +5,7 @@ without a handler are declined.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -55,7 +55,7 @@ class Interactions:
     """
 
     elicit: Elicit | None = None
-    sample: Sample | None = field(default=None)
+    sample: Sample | None = None
     roots: Sequence[str | Path] | None = None
     """Folders, or `file://` URIs."""
     rounds: int = ROUNDS

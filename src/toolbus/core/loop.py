@@ -22,22 +22,22 @@ class OwnerLoop:
         self._process = os.getpid()
 
     @property
-    def here(self) -> bool:
+    def is_current(self) -> bool:
         """Whether the caller runs on this loop."""
         return asyncio.get_running_loop() is self._loop
 
     @property
-    def alive(self) -> bool:
+    def is_running(self) -> bool:
         """Whether the loop is still running, in this process; otherwise a call would never return."""
         return self._loop.is_running() and self._process == os.getpid()
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the owner loop, from any loop; cancelling the caller cancels it there."""
-        if self.here:
+        if self.is_current:
             return await work
-        there = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return await asyncio.wrap_future(there)
+            return await asyncio.wrap_future(future)
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -61,11 +61,11 @@ class OwnerLoop:
                 "await the call (ainvoke, arun), run the agent in a thread (asyncio.to_thread), "
                 "or use SyncToolbus"
             )
-        there = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
-            return there.result()
+            return future.result()
         except BaseException:
-            there.cancel()
+            future.cancel()
             raise
 
     def _is_responsive(self) -> bool:

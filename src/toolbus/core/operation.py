@@ -1,8 +1,8 @@
-"""One operation: what it reaches, who asks for it, and what it passes on its way.
+"""One operation: its target, its caller, and the steps that it passes.
 
-Tool calls, resource reads, prompts, completions and task follow-ups are operations alike. Each passes, in
-order: observers, hooks, the check of its arguments, guards, and its route to a server. What a server asks
-of us meanwhile (elicitation, sampling, roots) passes observers and guards, too.
+Tool calls, resource reads, prompts, completions and task requests are all operations. Each passes, in
+order: observers, hooks, the argument check, guards, and its route to a server. A request that the server
+makes meanwhile (elicitation, sampling, roots) also passes observers and guards.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,10 +21,10 @@ _ids = count(1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who asks for an operation; all empty for a plain program."""
+    """The caller of an operation; all fields are empty for a plain program."""
 
     face: str = ""
-    """The way it came in: an adapter, the command line, the gateway."""
+    """The entry point: an adapter, the command line, the gateway."""
     user: str = ""
     session: str = ""
 
@@ -41,19 +41,19 @@ class Operation:
     arguments: Mapping[str, JSON] = field(repr=False)
     timeout: float | None = None
     longest: float | None = None
-    """As `timeouts.longest`: progress gives the call more time, up to this many seconds."""
+    """As `timeouts.longest`: progress extends the timeout, up to this many seconds."""
     recover: float | None = None
     """As `timeouts.recover`: how long to wait for a lost server, counted from its loss."""
     on_progress: Progress | None = None
     on_log: OnLog | None = None
     on_input: OnInput = "ask"
-    """What to do with a question of the server: ask it, or suspend the call until `resumed`."""
+    """How to handle a question of the server: ask the user, or suspend the call until `resumed`."""
     resumed: "Resumed | None" = None
     detached: bool = False
-    """Whether to return as soon as the server has made a task of the call."""
+    """Whether to return as soon as the server turns the call into a task."""
     caller: Caller = PROGRAM
     servers: frozenset[str] | None = None
-    """The servers that it may reach; None for all."""
+    """The servers that it may use; None for all."""
     id: int = field(default_factory=_ids.__next__)
     """The `id` of its events; unique in this process."""
     observed: "Observed | None" = field(default=None, repr=False, compare=False)
@@ -61,26 +61,26 @@ class Operation:
 
     @property
     def route(self) -> str:
-        """The MCP method that it asks for, such as `tools/call` or `resources/read`."""
+        """The MCP method, such as `tools/call` or `resources/read`."""
         return self.spec.route
 
     @property
     def server(self) -> str:
-        """The alias of the server that it reaches; `toolbus` if it reaches none."""
+        """The alias of its server; `toolbus` if it has none."""
         origin = self.spec.origin
         return self.arguments.get("server", OWN) if origin.server == OWN else origin.server
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
-    """A suspended call, and the answers that it waited for."""
+    """A suspended call, and the answers to its questions."""
 
     pending: Pending
     answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
 
     @classmethod
     def of(cls, pending: Pending, answers: Mapping[str, Answer] | Answer | None) -> "Resumed":
-        """With answers by the keys of the questions; ValueError if one is missing or does not fit."""
+        """With answers by the keys of the questions; ValueError if one is missing or invalid."""
         questions = pending.questions
         if isinstance(answers, Answer):
             answers = dict.fromkeys(questions, answers) if len(questions) == 1 else {}
@@ -88,7 +88,7 @@ class Resumed:
         for key, question in questions.items():
             if key not in given:
                 raise ValueError(f"there is no answer to {key!r}: {question.message}")
-            if not isinstance(given[key], Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # users pass what they like
+            if not isinstance(given[key], Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
                 kind = type(given[key]).__name__
                 raise TypeError(
                     f"the answer to {key!r} must be an Answer, as of question.accept(), not {kind}"
@@ -101,32 +101,31 @@ class Resumed:
 
 
 class ReportProgress(Protocol):
-    """Reports how far an operation has come."""
+    """Reports the progress of an operation."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class CallInFlight:
-    """An operation as its connection sees it: what the server asks or reports meanwhile belongs to it."""
+    """An operation on its connection; the server's requests and reports meanwhile belong to it."""
 
     tool: str | None
-    """The server's own name of the tool; None for a resource or a prompt."""
-    call: int | None = None
-    """The id of the operation."""
+    """The server's own name for the tool; None for a resource or a prompt."""
+    operation_id: int | None = None
     caller: Caller = PROGRAM
     on_progress: "ReportProgress | None" = None
     on_log: OnLog | None = None
     suspends: bool = False
     """Whether a question suspends the call, to be answered later."""
     longest: float | None = None
-    """Seconds that it may take if progress keeps it alive; without, progress changes nothing."""
+    """The most seconds to which progress extends the timeout; None if progress does not extend it."""
     asked: float = 0
     """How often the server has asked; a question that may belong to several calls is split among them."""
     unanswered: str | None = None
     """The question of the server that has no handler."""
-    ending: "tuple[Callable[[CallInFlight], None], ...]" = ()
-    """Called when it is over."""
+    on_end: "tuple[Callable[[CallInFlight], None], ...]" = ()
+    """Called when the operation ends."""
 
 
 class Failure(NamedTuple):
@@ -144,15 +143,15 @@ class Observation(Protocol):
         ...
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
-        """It is over: with a result, a failure, or both if the tool reported an error."""
+        """The operation ended: with a result, a failure, or both if the tool reported an error."""
         ...
 
 
 class Observer(Protocol):
-    """Follows every operation, refused ones as well. What it raises is logged, and changes nothing."""
+    """Follows every operation, including refused ones. Exceptions it raises are only logged."""
 
     def start(self, operation: Operation, /) -> Observation | None:
-        """An operation begins; None if this one is of no interest."""
+        """An operation begins; return None to ignore it."""
         ...
 
 
@@ -160,7 +159,7 @@ class Observed(Protocol):
     """All observations of one operation."""
 
     failure: Failure | None
-    """How the way to the server ended, inside the hooks, which may go it more than once."""
+    """The failure of the last try; a hook may try several times."""
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
@@ -168,20 +167,20 @@ class Observed(Protocol):
 Guard: TypeAlias = Callable[[Operation], Awaitable[None]]
 """Sees an operation exactly as it will be sent; raises `CallRefused` to stop it."""
 Route: TypeAlias = Callable[[Operation], Awaitable[ToolResult]]
-"""Takes an operation to what it reaches, and returns the result."""
+"""Carries out an operation and returns its result."""
 
 
 class Admit(Protocol):
-    """Takes a request of a server past observers and guards to the handler that answers it."""
+    """Passes a server's request through observers and guards to the handler that answers it."""
 
     async def __call__(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T: ...
 
 
 async def admit_all(operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
-    """Without observers and guards."""
+    """Answer without observers and guards."""
     return await answer()
 
 
 def request_spec(route: str, server: str, name: str) -> ToolSpec:
-    """What an operation that is not a tool call reaches, in the shape of a tool."""
+    """The target of an operation that is not a tool call, in the form of a tool."""
     return ToolSpec(name=name, origin=Origin(server, name), route=route, input_schema={})

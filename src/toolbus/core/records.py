@@ -1,4 +1,4 @@
-"""What travels between the stages: plain, frozen values that know neither SDK nor network."""
+"""The values passed between the stages: plain and frozen, independent of the SDK and the network."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from toolbus.core.display import mime_bundle, result_line
 from toolbus.core.elicitation import Pending
 from toolbus.core.errors import ToolFailed
-from toolbus.schema.values import JSON, JSONObject
+from toolbus.schema.values import JSON, JSONObject, entries_of
 
-NOTHING: JSONObject = {}
-"""The empty object of all records that have none; not to be changed."""
+EMPTY: JSONObject = {}
+"""Shared empty object; do not mutate."""
 Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
-"""Told how far a call has come: progress, total and message."""
+"""Receives progress, total and message."""
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 Era: TypeAlias = Literal["modern", "legacy"]
 State: TypeAlias = Literal["idle", "connecting", "ready", "retrying", "auth_required", "failed", "closed"]
@@ -39,7 +39,7 @@ RECEIVED = "received"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What a shaper did to a tool: the fields that were other before."""
+    """A change that a shaper made to a tool: the fields it changed."""
 
     shaper: str
     fields: tuple[str, ...]
@@ -47,32 +47,32 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentMap:
-    """How the arguments that a model gives become those that the server takes."""
+    """Maps the model's arguments to the server's."""
 
     renamed: Mapping[str, str] = field(default_factory=dict[str, str])
     """The model's name to the server's."""
-    defaults: JSONObject = field(default_factory=lambda: NOTHING)
-    """What is sent unless the model gives it, by the server's name."""
-    fixed: JSONObject = field(default_factory=lambda: NOTHING)
-    """What is always sent, whatever the model gives."""
+    defaults: JSONObject = field(default_factory=lambda: EMPTY)
+    """Sent unless the model sets them, by the server's name."""
+    fixed: JSONObject = field(default_factory=lambda: EMPTY)
+    """Always sent, whatever the model sets."""
     hidden: frozenset[str] = frozenset()
-    """What the model cannot give, by the server's name."""
+    """Arguments that the model cannot set, by the server's name."""
 
-    def sent(self, arguments: JSONObject) -> dict[str, JSON]:
+    def to_server(self, arguments: JSONObject) -> dict[str, JSON]:
         """The arguments for the server."""
         given = {
             self.renamed.get(name, name): value
             for name, value in arguments.items()
             if name in self.renamed or name not in self.hidden
         }
-        # A model says null for what it does not give.
+        # Models send null for omitted arguments.
         absent = {name: value for name, value in self.defaults.items() if given.get(name) is None}
         return {**given, **absent, **self.fixed}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
-    """One tool as a model should see it; `origin` says whom a call goes to."""
+    """One tool as a model should see it; calls go to its `origin`."""
 
     name: str
     origin: Origin
@@ -80,29 +80,32 @@ class ToolSpec:
     title: str | None = None
     input_schema: JSONObject = field(default_factory=lambda: {"type": "object"})
     output_schema: JSONObject | None = None
-    annotations: JSONObject = field(default_factory=lambda: NOTHING)
-    """The server's hints as sent: readOnlyHint, destructiveHint, idempotentHint, openWorldHint. Not trust."""
-    options: JSONObject = field(default_factory=lambda: NOTHING)
+    annotations: JSONObject = field(default_factory=lambda: EMPTY)
+    """The server's hints as sent: readOnlyHint, destructiveHint, idempotentHint, openWorldHint.
+
+    Hints, not guarantees.
+    """
+    options: JSONObject = field(default_factory=lambda: EMPTY)
     """Provider options, by provider."""
-    meta: JSONObject = field(default_factory=lambda: NOTHING)
+    meta: JSONObject = field(default_factory=lambda: EMPTY)
     maps: tuple[ArgumentMap, ...] = ()
     """How arguments are mapped back to the server's, the last one first."""
     server_schema: JSONObject | None = None
-    """What the server takes, if that is not `input_schema`."""
+    """The schema of the server, if it is not `input_schema`."""
     route: str = "tools/call"
-    """Where a call of it goes, by MCP method: resources and prompts may be tools, too."""
+    """The MCP method that a call sends; resources and prompts may be tools, too."""
     history: tuple[Change, ...] = ()
-    """What was done to it on the way from the server."""
+    """The changes made since the server listed it."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
-    """A memo of what this spec became in each dialect; kept by `toolbus.shape.dialects`."""
+    """A cache of its definition in each dialect; filled by `toolbus.shape.dialects`."""
 
-    def sent(self, arguments: JSONObject) -> JSONObject:
-        """The arguments as the server takes them."""
+    def to_server(self, arguments: JSONObject) -> JSONObject:
+        """The arguments for the server."""
         for step in reversed(self.maps):
-            arguments = step.sent(arguments)
+            arguments = step.to_server(arguments)
         return arguments
 
-    def under(self, name: str, *past: Change) -> "ToolSpec":
+    def renamed(self, name: str, *past: Change) -> "ToolSpec":
         """The same tool under another name; much faster than `dataclasses.replace`."""
         return ToolSpec(
             name=name,
@@ -123,7 +126,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """Something a server lets clients read, known by its URI."""
+    """Something that clients can read from a server, identified by its URI."""
 
     server: str
     uri: str
@@ -168,7 +171,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quarantined:
-    """A tool that was left out: its definition is invalid, or a shaper cannot take it."""
+    """A tool that was left out: its definition is invalid, or a shaper rejected it."""
 
     tool: str
     reason: str
@@ -176,7 +179,8 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What one server offers now. Tools carry the server's own names; `stale` marks a kept last good list."""
+    """What one server offers now. Tools have the server's own names; `stale` means that a list failed and the
+    last good one is kept."""
 
     tools: tuple[ToolSpec, ...] = ()
     resources: tuple[Resource, ...] = ()
@@ -220,7 +224,7 @@ class Audio:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLink:
-    """A pointer to a resource the client may read."""
+    """A link to a resource that the client can read."""
 
     uri: str
     name: str
@@ -234,7 +238,7 @@ class ResourceLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Embedded:
-    """A resource sent along: `text`, or `data` for a blob."""
+    """An embedded resource: `text`, or `data` for a blob."""
 
     uri: str
     text: str | None = None
@@ -249,7 +253,7 @@ Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ToolResult:
-    """What a tool said, nothing lost; a tool that failed says so in `is_error`."""
+    """The complete result of a tool; `is_error` marks a failure."""
 
     content: tuple[Block, ...] = ()
     structured: JSON = None
@@ -260,7 +264,7 @@ class ToolResult:
     tool: str | None = field(default=None, compare=False)
     """The public name of the tool, if the call failed."""
     value: object = field(default=None, compare=False)
-    """What a request other than a tool call returned: a `PromptResult`, a `Completion`, a `TaskState`."""
+    """The result of a request other than a tool call: a `PromptResult`, a `Completion`, a `TaskState`."""
 
     @property
     def text(self) -> str:
@@ -286,10 +290,10 @@ class ToolResult:
             text, repr(self), [(b.mime_type, b.data) for b in blocks if b.mime_type and b.data]
         )
 
-    def noting(self, **facts: JSON) -> "ToolResult":
-        """The same result with facts of ours in its meta, under `toolbus`."""
-        known = self.meta.get("toolbus")  # a server may send anything under this key
-        ours = {**(known if isinstance(known, dict) else {}), **facts}
+    def with_notes(self, **facts: JSON) -> "ToolResult":
+        """The same result with these facts in its meta, under `toolbus`."""
+        # A server may send anything under this key.
+        ours = {**entries_of(self.meta.get("toolbus")), **facts}
         return ToolResult(
             content=self.content,
             structured=self.structured,
@@ -301,25 +305,25 @@ class ToolResult:
         )
 
     @classmethod
-    def waiting(cls, pending: Pending) -> "ToolResult":
+    def from_pending(cls, pending: Pending) -> "ToolResult":
         """The result of a call that waits for an answer."""
         return cls(content=(Text(text=str(pending)),), pending=pending)
 
     @classmethod
     def failure(cls, message: str, tool: str | None = None) -> "ToolResult":
-        """The result that tells a model why there is none."""
+        """An error result."""
         return cls(content=(Text(text=f"MCP error: {message}"),), is_error=True, tool=tool)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How long the text of a result may be for a model; the smaller of both counts, None is no limit."""
+    """The length limits of a result's text for a model; the smaller one applies, None means no limit."""
 
     characters: int | None = None
     tokens: int | None = None
 
     SMALLEST: ClassVar[int] = 200
-    """In characters: room for the note that says what is missing."""
+    """In characters: room for the note about the omitted text."""
 
 
 # Claude Code refuses a result of more than 25,000 tokens and warns from 10,000 on (MAX_MCP_OUTPUT_TOKENS;
@@ -347,7 +351,7 @@ class PromptResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What an argument may be, as far as the server knows."""
+    """Suggested values for an argument."""
 
     values: tuple[str, ...] = ()
     total: int | None = None
@@ -356,22 +360,22 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskState:
-    """How a task is doing: a call that a server works on by itself."""
+    """The state of a task: a call that a server runs in the background."""
 
     id: str
     status: Literal["working", "input_required", "completed", "failed", "cancelled"]
     message: str | None = None
     poll_after: float = 1.0
-    """Seconds after which the server likes to be asked again."""
-    requests: JSONObject = field(default_factory=lambda: NOTHING)
-    """What it wants to know, by its own keys."""
+    """Seconds to wait between polls."""
+    requests: JSONObject = field(default_factory=lambda: EMPTY)
+    """Its requests for input, by its own keys."""
     result: ToolResult | None = None
     error: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerStatus:
-    """The truth about one link, now."""
+    """The current status of one link."""
 
     state: State
     era: Era | None = None
@@ -385,7 +389,7 @@ class ServerStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The answer of one live link to a probe."""
+    """The result of a health probe over one live link."""
 
     ok: bool
     latency_ms: float | None = None

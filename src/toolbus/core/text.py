@@ -8,10 +8,9 @@ emoji or flag for every bit or two.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias, TypeGuard, cast
+from typing import Any, TypeGuard, cast
 
-JSON: TypeAlias = Any
-JSONObject: TypeAlias = Mapping[str, JSON]
+from toolbus.schema.values import JSON, JSONObject
 
 _TEXTS = ("description", "title", "$comment")
 """The keys in a schema whose values are text for people."""

@@ -36,11 +36,11 @@ class Subscriptions:
         self._lock = asyncio.Lock()
 
     @property
-    def any(self) -> bool:
-        """Whether there are any, or one is being made: a link must not become idle under it."""
+    def active(self) -> bool:
+        """Whether there are subscriptions, or one is being made: the link must not become idle."""
         return bool(self._subscribers) or self._lock.locked()
 
-    def updated(self, uri: str) -> None:
+    def emit_updated(self, uri: str) -> None:
         """Emit that a resource changed, if it or a parent of it is subscribed to."""
         if any(f"{uri}/".startswith(f"{parent.removesuffix('/')}/") for parent in self._subscribers):
             self._emit(ResourceUpdated(server=self._server, uri=uri))
@@ -68,20 +68,20 @@ class Subscriptions:
                 return
             del self._subscribers[uri]
             if session.era == "legacy":
-                await requests.subscribe(session, uri, timeout, on=False)
+                await requests.unsubscribe(session, uri, timeout)
             elif self._subscribers:
                 await self._listen_to(session, set(self._subscribers), uri, timeout)
             else:
                 await self._stop_listening()
 
-    async def attend(self, session: Session) -> None:
+    async def run(self, session: Session) -> None:
         """Renew the subscriptions for a session and keep them; each renewed resource counts as changed."""
         known = list(self._subscribers)
         try:
             await self._renew(session, known)
             for uri in known:
                 # Changes are not replayed: it may have changed while the connection was down.
-                self.updated(uri)
+                self.emit_updated(uri)
             await session.gone.wait()
         finally:
             await self._stop_listening()
@@ -92,12 +92,12 @@ class Subscriptions:
         left = [known] if session.era == "modern" else [[uri] for uri in known]
         while left and not session.gone.is_set():
             async with self._lock:
-                left = [uris for uris in left if not await self._resubscribed(session, uris)]
+                left = [uris for uris in left if not await self._resubscribe(session, uris)]
             if left:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, MAX_RETRY_DELAY)
 
-    async def _resubscribed(self, session: Session, uris: list[str]) -> bool:
+    async def _resubscribe(self, session: Session, uris: list[str]) -> bool:
         """Subscribe again; returns False if it should be retried."""
         timeout = session.config.timeouts.list
         wanted = [uri for uri in uris if uri in self._subscribers]  # some may have been removed meanwhile
@@ -125,7 +125,7 @@ class Subscriptions:
             if isinstance(error, TimeoutError):
                 raise CallTimeout(self._server, f"subscribing to {uri!r}", timeout) from error
             if session.gone.is_set():
-                raise session.lost(f"subscribing to {uri!r}") from error
+                raise session.loss_error(f"subscribing to {uri!r}") from error
             if isinstance(error, MCPError):
                 status = error.status if isinstance(error, WireError) else None
                 raise self._rejected(uri, error.message, status) from error
@@ -144,7 +144,7 @@ class Subscriptions:
                         honored.set_result(frozenset(subscription.honored.resource_subscriptions or ()))
                     else:
                         for uri in uris:
-                            self.updated(uri)  # a change in the meantime was not reported
+                            self.emit_updated(uri)  # a change in the meantime was not reported
                     async for _ in subscription:
                         pass  # each event also arrives as a legacy notification
             except (SubscriptionLost, MCPError, TimeoutError) as error:

@@ -18,7 +18,7 @@ from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from toolbus.connect import Session, WireError, requests
 from toolbus.connect.transports.http import is_temporary
 from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
-from toolbus.core.events import Emit, Warned
+from toolbus.core.events import Emit, warn
 from toolbus.core.records import Inventory
 from toolbus.discover.listing import KINDS, ListKind, ListResult, list_kinds
 from toolbus.discover.subscriptions import Subscriptions
@@ -54,16 +54,20 @@ class Discovery:
         self._listing = False
         """Whether listing has begun: a change before the stream is open is found only by listing again."""
         self._listed = asyncio.Event()
+        self._problems: dict[ListKind, str | None] = dict.fromkeys(KINDS)
+        """Why each kind could not be listed the last time; None if it was."""
+        self._stale: set[ListKind] = set()
+        """The kinds of which the last good list is kept."""
         self._reported: set[str] = set()
         self.inventory = Inventory()
         self.subscriptions = Subscriptions(server, emit)
 
     @property
-    def needed(self) -> bool:
+    def keeps_link_open(self) -> bool:
         """Whether there are subscriptions to resources."""
-        return self.subscriptions.any
+        return self.subscriptions.active
 
-    async def opened(self, session: Session) -> None:
+    async def on_open(self, session: Session) -> None:
         """List everything and publish it."""
         # Listen first, then list: otherwise a change in between would be missed.
         with suppress(TimeoutError):
@@ -85,19 +89,19 @@ class Discovery:
             except (CallRejected, CallTimeout) as error:
                 self._warn(f"its log level could not be set: {error.problem}")
 
-    def noticed(self, method: str, uri: str | None = None) -> None:
-        """Handle a notification of the server; others than changes are ignored."""
+    def on_notification(self, method: str, uri: str | None = None) -> None:
+        """Handle a notification of the server; only changes matter."""
         if uri is not None:
-            self.subscriptions.updated(uri)
+            self.subscriptions.emit_updated(uri)
         if kinds := NOTIFICATIONS.get(method):
             self._dirty.update(kinds)
             self._noticed.set()
 
-    async def attend(self, session: Session) -> None:
+    async def run(self, session: Session) -> None:
         """Listen, and list again after changes, until cancelled."""
         tasks = [
             asyncio.create_task(work)
-            for work in (self._relist(session), self._listen(session), self.subscriptions.attend(session))
+            for work in (self._relist(session), self._listen(session), self.subscriptions.run(session))
         ]
         try:
             await asyncio.gather(*tasks)
@@ -171,9 +175,12 @@ class Discovery:
     def _update(self, results: dict[ListKind, ListResult], session: Session, *, keep: bool) -> None:
         before, now = self.inventory, self.inventory if keep else Inventory()
         self._dirty.update(kind for kind, result in results.items() if result.is_temporary)
-        problems = tuple(result.problem for result in results.values() if result.problem)
         for kind, result in results.items():
-            if not (keep and result.problem):
+            self._problems[kind] = result.problem
+            if keep and result.problem:
+                self._stale.add(kind)
+            else:
+                self._stale.discard(kind)
                 now = replace(now, **{kind: result.records})
         tools = results.get("tools")
         if tools is not None and not (keep and tools.problem):
@@ -181,13 +188,13 @@ class Discovery:
         self.inventory = replace(
             now,
             instructions=session.client.instructions,
-            notes=problems,
-            stale=keep and bool(problems),
+            notes=tuple(filter(None, self._problems.values())),
+            stale=bool(self._stale),
         )
-        self._warn_of_news(before, session.result_filter.dropped)
+        self._warn_changes(before, session.result_filter.dropped)
         self._publish()
 
-    def _warn_of_news(self, before: Inventory, dropped: list[str]) -> None:
+    def _warn_changes(self, before: Inventory, dropped: list[str]) -> None:
         now = self.inventory
         for message in dropped:
             if message not in self._reported:
@@ -211,8 +218,7 @@ class Discovery:
         return "its list is empty"
 
     def _warn(self, message: str, tool: str | None = None) -> None:
-        logger.warning("server %r: %s%s", self._server, f"tool {tool!r}: " if tool else "", message)
-        self._emit(Warned(server=self._server, message=message, tool=tool))
+        warn(self._emit, self._server, message, tool)
 
 
 def _is_temporary(error: MCPError) -> bool:

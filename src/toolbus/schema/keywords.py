@@ -110,11 +110,11 @@ _AMBIGUOUS = re.compile(r"\[\[|--|&&|~~|\|\|")
 
 def is_pattern(text: JSON) -> bool:
     """Whether a regular expression compiles; a provider rejects one that does not."""
-    return isinstance(text, str) and _compiles(text)
+    return isinstance(text, str) and _compiles_in_python(text)
 
 
 @lru_cache(maxsize=2048)
-def _compiles(text: str) -> bool:
+def _compiles_in_python(text: str) -> bool:
     if _AMBIGUOUS.search(text):
         return False
     try:
@@ -150,10 +150,6 @@ def _is_filled_list(value: JSON) -> bool:
     return is_array(value) and bool(value)  # pyright: ignore[reportUnknownArgumentType] # JSON
 
 
-def _is_map(value: JSON) -> bool:
-    return is_object(value)
-
-
 def _is_names(value: JSON) -> bool:
     return is_array(value) and all(map(_is_text, value)) and len(set(value)) == len(value)
 
@@ -179,10 +175,10 @@ CHECKS: Mapping[str, Callable[[JSON], bool]] = {
     "required": _is_names,
     "multipleOf": lambda value: _is_number(value) and value > 0,
     "examples": lambda value: is_array(value) and is_json(value),
-    "patternProperties": lambda value: _is_map(value) and all(map(is_pattern, value)),
-    "dependentRequired": lambda value: _is_map(value) and all(map(_is_names, value.values())),
-    "properties": _is_map,
-    "dependentSchemas": _is_map,
+    "patternProperties": lambda value: is_object(value) and all(map(is_pattern, value)),
+    "dependentRequired": lambda value: is_object(value) and all(map(_is_names, value.values())),
+    "properties": is_object,
+    "dependentSchemas": is_object,
     **dict.fromkeys(["const", "default"], is_json),
     **dict.fromkeys(words("title description format contentEncoding contentMediaType"), _is_text),
     **dict.fromkeys(words("minimum maximum exclusiveMinimum exclusiveMaximum"), _is_number),

@@ -36,9 +36,8 @@ def normalized(schema: Mapping[str, JSON], note: Note, path: str) -> Node:
     _required(node, note, path)
     if not _malformed(node) and _LEGACY.isdisjoint(node) and node.get("items") is not False:
         return node
-    for key, repair in _REPAIRS:
-        if key in node:
-            repair(node, note, path)
+    for repair in _REPAIRS:
+        repair(node, note, path)
     for key in _malformed(node):
         del node[key]
         note("widened", f"{path}/{key}", f"`{key}` is malformed and was left out")
@@ -164,15 +163,15 @@ def _patterns(node: Node, note: Note, path: str) -> None:
         note("widened", f"{path}/pattern", "`pattern` is not portable; it is in the description")
 
 
-_REPAIRS: tuple[tuple[str, Callable[[Node, Note, str], None]], ...] = (
-    ("type", _type),
-    *((key, _exclusive_bounds) for key in ("exclusiveMinimum", "exclusiveMaximum")),
-    *((key, _tuples) for key in ("items", "additionalItems")),
-    ("dependencies", _dependencies),
-    ("nullable", _nullable),
-    ("enum", _enum),
-    *((key, _counts) for key in _COUNTED),
-    ("pattern", _patterns),
+_REPAIRS: tuple[Callable[[Node, Note, str], None], ...] = (
+    _type,
+    _exclusive_bounds,
+    _tuples,
+    _dependencies,
+    _nullable,
+    _enum,
+    _counts,
+    _patterns,
 )
 
 

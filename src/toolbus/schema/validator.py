@@ -14,7 +14,7 @@ from typing import Any
 from toolbus.schema.bounds import Bounds
 from toolbus.schema.keywords import REFERENCES, subschemas
 from toolbus.schema.references import References
-from toolbus.schema.values import JSON, Node, is_array, is_object, items_of, json_copy
+from toolbus.schema.values import JSON, Node, is_array, is_object, items_of, json_copy, value_at
 
 _DEEPEST_SCHEMA = 80
 _MOST_FAULTS = 200
@@ -118,7 +118,7 @@ class Validator:
             keyword=keyword or None,
             limit=schema.get(keyword) if is_object(schema) else None,
             schema=schema,
-            value=kind.value.instance if is_name else _inside(value, error.instance_path),
+            value=kind.value.instance if is_name else value_at(value, error.instance_path),
             message=error.message.splitlines()[0],
             branches=tuple(tuple(self._fault(inner, value) for inner in branch) for branch in branches),
         )
@@ -127,7 +127,7 @@ class Validator:
         """The schema that a validation came to."""
         node = self.schema
         for step in steps:
-            node = _inside(node, [step])
+            node = value_at(node, [step])
             if step in REFERENCES and isinstance(node, str):
                 node = self._references.target(node)
         return node if is_object(node) or isinstance(node, bool) else {}
@@ -141,7 +141,7 @@ def _checkable(schema: JSON) -> JSON:
     for _, node in subschemas(copy):
         node.pop("contentEncoding", None)
         node.pop("contentMediaType", None)
-        if isinstance(pattern := node.get("pattern"), str) and not _compiles(pattern):
+        if isinstance(pattern := node.get("pattern"), str) and not _compiles_in_rust(pattern):
             del node["pattern"]
     package: Any = import_module("jsonschema_rs")
     if is_object(copy) and package.validator_cls_for(copy) is package.Draft202012Validator:
@@ -163,7 +163,7 @@ def _allow_null(node: Node) -> None:
 
 
 @lru_cache(maxsize=2048)
-def _compiles(pattern: str) -> bool:
+def _compiles_in_rust(pattern: str) -> bool:
     try:
         _compiled("validator_for", {"pattern": pattern})
     except ValueError:
@@ -200,15 +200,6 @@ _UNREADABLE_IGNORED = _UnreadableIgnored()
 
 def _pointer(steps: Sequence[str]) -> str:
     return "".join(["#", *(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in steps)])
-
-
-def _inside(value: JSON, path: Sequence[str | int]) -> JSON:
-    for step in path:
-        if is_array(value):
-            value = value[step] if isinstance(step, int) and step < len(value) else None
-        else:
-            value = value.get(str(step)) if is_object(value) else None
-    return value
 
 
 def _sortable(step: str | int) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, TypeGuard
 
 JSON: TypeAlias = Any
@@ -13,7 +13,7 @@ Node: TypeAlias = dict[str, JSON]
 """A schema that is an object."""
 _PLAIN = frozenset([str, bool, type(None)])
 _MOST_BITS = 14_000
-"""Of an integer that Python writes as text."""
+"""The limit of an integer that Python converts to text."""
 
 
 def is_object(value: JSON) -> TypeGuard[dict[str, JSON]]:
@@ -34,6 +34,16 @@ def entries_of(value: JSON) -> dict[str, JSON]:
 def items_of(value: JSON) -> list[JSON]:
     """A copy of the value if it is an array, else an empty one."""
     return list(value) if is_array(value) else []
+
+
+def value_at(value: JSON, path: Iterable[str | int]) -> JSON:
+    """The value at a path inside another; None if there is none."""
+    for step in path:
+        if is_array(value):
+            value = value[step] if isinstance(step, int) and step < len(value) else None
+        else:
+            value = entries_of(value).get(str(step))
+    return value
 
 
 def type_of(value: JSON) -> str:
@@ -70,7 +80,7 @@ def json_copy(value: JSON, deepest: int = 50) -> JSON:
 
 
 def _scalar_copy(value: JSON) -> JSON:
-    """The value without the class that a program may have given it."""
+    """The value as a plain type, even if a program uses a subclass."""
     match value:
         case str():
             return str.__str__(value)

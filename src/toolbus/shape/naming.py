@@ -70,7 +70,7 @@ def named(template: str, prefixes: Mapping[str, str | None], reserved: Collectio
                 name = _fitted(name, tool.origin, distinct=True)
             taken.add(name)
             names[tool.origin] = name
-        return [tool.under(names[tool.origin]) for tool in tools]
+        return [tool.renamed(names[tool.origin]) for tool in tools]
 
     return name_all
 
@@ -81,7 +81,7 @@ def prefixed(prefix: str) -> Shaper:
 
     def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
         bare = [
-            tool if tool.origin.server == OWN else tool.under(f"{start}{_own_name(tool)}") for tool in tools
+            tool if tool.origin.server == OWN else tool.renamed(f"{start}{_own_name(tool)}") for tool in tools
         ]
         return named("{tool}", {tool.origin.server: "" for tool in tools})(bare)
 

@@ -123,9 +123,9 @@ def _recorded(tool: ToolSpec, old: Mapping[Origin, ToolSpec], shaper: str) -> To
     changed = tuple(name for name in _RECORDED if before is None or _differ(tool, before, name))
     if not changed or before is None:
         return (
-            tool.under(tool.name, *tool.history, Change(shaper=shaper, fields=changed)) if changed else tool
+            tool.renamed(tool.name, *tool.history, Change(shaper=shaper, fields=changed)) if changed else tool
         )
-    recorded = tool.under(tool.name, *before.history, Change(shaper=shaper, fields=changed))
+    recorded = tool.renamed(tool.name, *before.history, Change(shaper=shaper, fields=changed))
     if "input_schema" not in changed or before.server_schema is not None:
         return recorded
     return replace(recorded, server_schema=before.input_schema)

@@ -7,7 +7,7 @@ from toolbus.call.arguments.examples import Examples
 from toolbus.schema.describe import either, expected, names, place_inside, purpose, shortened, shown
 from toolbus.schema.node import Schema
 from toolbus.schema.validator import Fault, Validator
-from toolbus.schema.values import JSON, entries_of, is_array, is_object
+from toolbus.schema.values import JSON, entries_of, is_object, value_at
 
 _MOST_LINES = 5
 
@@ -41,7 +41,7 @@ class _Lines:
         match fault.keyword:
             case "required" | "dependentRequired" | "dependencies" if is_object(fault.value):
                 self._add_missing(schema, self._schema_at(fault.path), fault.value, place)
-                self._add_unknown(schema, entries_of(_at(fault.path, self._given)), place)
+                self._add_unknown(schema, entries_of(value_at(self._given, fault.path)), place)
             case "additionalProperties" | "unevaluatedProperties" if is_object(fault.value):
                 self._add_unknown(schema, fault.value, place)
             case "anyOf" | "oneOf" if (branch := _meant_branch(fault)) is not None:
@@ -112,15 +112,6 @@ def _rules_out(fault: Fault, depth: int) -> bool:
     if len(fault.path) == depth:
         return fault.keyword in ("type", "enum", "const", None)
     return len(fault.path) == depth + 1 and fault.keyword in ("const", "enum")
-
-
-def _at(path: tuple[str | int, ...], value: JSON) -> JSON:
-    for step in path:
-        if isinstance(step, int):
-            value = value[step] if is_array(value) and step < len(value) else None
-        else:
-            value = entries_of(value).get(step)
-    return value
 
 
 _EXPECTED: dict[str, Callable[[Schema, JSON], str]] = {

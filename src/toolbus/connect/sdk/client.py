@@ -53,7 +53,7 @@ async def connected_client(
         # In the modern era a server sends its log only on request.
         log_level=log_level,
         extensions=[TasksExtension()],
-        **handler.callbacks,
+        **handler.client_options,
         # Our catalog is the cache; the client's would deep-copy every list, twice.
         cache=None,
     )

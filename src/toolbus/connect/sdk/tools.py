@@ -12,7 +12,7 @@ from pydantic_core import to_json
 
 from toolbus.connect.sdk.tool_schemas import arguments_schema
 from toolbus.core.encodable import DEEPEST, encoding_problem
-from toolbus.core.records import JSON, NOTHING, RECEIVED, Change, JSONObject, Origin, Quarantined, ToolSpec
+from toolbus.core.records import EMPTY, JSON, RECEIVED, Change, JSONObject, Origin, Quarantined, ToolSpec
 from toolbus.core.text import cleaned, cleaned_schema
 
 _SCHEMAS = ("inputSchema", "outputSchema")
@@ -41,10 +41,10 @@ def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
             problem = "is missing" if item.get(key) is None else "is not an object"
             return Quarantined(tool=_shown(name), reason=f"{key} {problem}")
     item = _typed(item, _OPTIONAL, ignored)
-    annotations: JSONObject = item.get("annotations") or NOTHING
+    annotations: JSONObject = item.get("annotations") or EMPTY
     if annotations:
         annotations = _typed(annotations, _HINTS, ignored, "annotations.")
-    meta: JSONObject = item.get("_meta") or NOTHING
+    meta: JSONObject = item.get("_meta") or EMPTY
     if not _is_plain(item):
         if (fault := encoding_problem(name)) is not None:
             return Quarantined(tool=_shown(name), reason=f"its name {fault}")

@@ -21,7 +21,7 @@ from toolbus.connect.attempt import Attempt
 from toolbus.connect.diagnostics import HttpActivity
 from toolbus.connect.transports.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.jsonrpc import WireError
-from toolbus.core.errors import ConnectFailed
+from toolbus.core.errors import INTERNAL_ERROR, ConnectFailed
 
 # Idle connections are kept for less time than common servers keep theirs (5 s), so that no request
 # is sent on a connection that is just being closed.
@@ -32,7 +32,7 @@ CHECK_INTERVAL = 5.0
 CHECK_INTERVAL_TLS = 30.0
 """Longer, because a TLS server may log a connection that ends before its handshake."""
 NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError, httpx2.UnsupportedProtocol)
-REFUSED = (401, 403)
+AUTH_STATUSES = (401, 403)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def response_error(response: httpx2.Response) -> WireError:
         message = f"HTTP {response.status_code} redirects to {shown}{origin}, which is not followed"
     else:
         message = status_text(response.status_code)
-    return WireError(message, sent=True, lost=False, status=response.status_code, code=-32603)
+    return WireError(message, sent=True, lost=False, status=response.status_code, code=INTERNAL_ERROR)
 
 
 def is_temporary(status: int) -> bool:
@@ -212,7 +212,7 @@ class SecretTransport(httpx2.AsyncBaseTransport):
         if real_url is None:  # not a URL of this server: it gets none of its secrets
             return await self._network.handle_async_request(request)
         response = await self._send(request, real_url)
-        if response.status_code in REFUSED and await self._credentials.refused(
+        if response.status_code in AUTH_STATUSES and await self._credentials.refused(
             response.status_code, dict(response.headers)
         ):
             await response.aclose()

@@ -6,6 +6,7 @@ connections, so it is never taken for gone.
 """
 
 import asyncio
+import logging
 import time
 from contextlib import suppress
 
@@ -14,14 +15,21 @@ from toolbus.connect.diagnostics import HttpActivity
 from toolbus.connect.session import Session
 from toolbus.core.errors import ToolbusError
 
+logger = logging.getLogger("toolbus")
+
 CONNECT_TIMEOUT = 5.0
 
 
 async def supervise(session: Session, observer: SessionObserver) -> None:
-    """Run the observer of a session and check its server, until cancelled."""
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(observer.attend(session))
-        tasks.create_task(_check_server(session))
+    """Run the observer of a session and check its server, until cancelled; a failure ends the session."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(observer.run(session))
+            tasks.create_task(_check_server(session))
+    except ExceptionGroup as group:  # a task's edge: a session that is not watched would miss changes
+        if not session.gone.is_set():
+            logger.error("server %r: its observer failed", session.server, exc_info=group)
+            session.end(f"its observer failed: {group.exceptions[0]}")
 
 
 async def _check_server(session: Session) -> None:
