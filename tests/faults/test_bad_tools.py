@@ -375,7 +375,7 @@ def test_the_command_line_shows_the_good_tools_and_what_is_wrong_with_the_bad(
     run = warm.run("python", words, tmp_path, {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}, "", 60)
     assert (run.returncode, run.stderr) == (0, "")
     if command == ["check"]:
-        assert "tool 'bad\\ud800': left out: its name holds a lone surrogate" in run.stdout
+        assert "tool 'bad\\ud800': left out: its name contains a lone surrogate" in run.stdout
         assert "tool 'bad': invalid parts of its definition were ignored: annotations.title" in run.stdout
     else:
         assert all(name in run.stdout for name in ("odd_good", "odd_bad", "fine_echo"))

@@ -53,7 +53,7 @@ class Engine:
         }
         self.path = CallPath(
             routes,
-            repairs=self.servers.repairs,
+            repairing=self.servers.repairing,
             observers=[EventObserver(self.hub), *extensions.observers],
             hooks=extensions.hooks,
             guards=extensions.guards,

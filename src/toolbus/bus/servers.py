@@ -58,6 +58,8 @@ class Servers:
         self._servers: dict[str, Server] = {}
         self.links: dict[str, Link] = {}
         self.requests: dict[str, ServerRequests] = {}
+        self.repairing: set[str] = set()
+        """The servers whose arguments are checked and repaired."""
         self._opening: set[Link] = set()
         """Links that are not installed yet."""
         self._outdated_roots: list[Server] = []
@@ -100,10 +102,6 @@ class Servers:
     async def connect(self, alias: str) -> None:
         """Connect to a server now."""
         await self._servers[self.check(alias)].requests.connect()
-
-    def repairs(self, alias: str) -> bool:
-        """Whether the arguments for a server are checked and repaired."""
-        return alias in self.links and self.links[alias].config.repair
 
     @property
     def inventories(self) -> dict[str, Inventory]:
@@ -164,6 +162,8 @@ class Servers:
         # Changed in place: the routes hold this dict.
         self.requests.clear()
         self.requests.update({alias: server.requests for alias, server in self._servers.items()})
+        self.repairing.clear()
+        self.repairing.update(alias for alias, server in config.servers.items() if server.repair)
         self.links = {alias: server.link for alias, server in self._servers.items()}
         before = self._interactions.roots
         self._interactions = with_roots(self._own_interactions, config.root_folders)

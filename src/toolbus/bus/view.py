@@ -139,8 +139,9 @@ class View:
         """
         loop = self._engine.lifecycle.loop
         check_call(on_input, timeout=timeout, longest=longest, recover=recover)
-        operation = self._operation(
-            self.catalog.get(name) or await self._find(name),
+        # Not by `_operation`: every call is here, and passing keywords on costs.
+        operation = Operation(
+            spec=self.catalog.get(name) or await self._find(name),
             arguments={} if arguments is None else arguments,
             timeout=timeout,
             longest=longest,
@@ -148,6 +149,8 @@ class View:
             on_progress=on_progress,
             on_log=on_log,
             on_input=on_input,
+            caller=self._scope.caller,
+            servers=self._scope.servers,
         )
         if loop.is_current:
             return await self._engine.path.run(operation)

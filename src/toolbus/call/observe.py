@@ -50,9 +50,16 @@ class Observations:
 
 def observe(observers: Sequence[Observer], operation: Operation) -> Observations | None:
     """Start observing an operation; None if no observer is interested."""
-    started = [_safely(lambda observer=observer: observer.start(operation)) for observer in observers]
-    interested = [observation for observation in started if observation is not None]
-    return Observations(interested) if interested else None
+    started: list[Observation] = []
+    for observer in observers:  # without `_safely`: every call is here
+        try:
+            observation = observer.start(operation)
+        except Exception:
+            logger.exception("an observer raised")
+        else:
+            if observation is not None:
+                started.append(observation)
+    return Observations(started) if started else None
 
 
 def _safely(notify: Callable[[], T]) -> T | None:

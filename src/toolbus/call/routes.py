@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 from toolbus.call.tasks import TaskPoller, TaskRequests
@@ -27,13 +27,13 @@ from toolbus.shape import prompt_name, resource_list
 class ServerRequests(TaskRequests, Protocol):
     """The requests to one server, over its link."""
 
-    async def call_tool(
+    def call_tool(
         self,
         operation: Operation,
         in_flight: CallInFlight,
         *,
         repeatable: bool,
-    ) -> ToolResult | TaskState: ...
+    ) -> Awaitable[ToolResult | TaskState]: ...
 
     async def read_resource(
         self, operation: Operation, uri: str, size: Callable[[], int | None]
@@ -81,12 +81,14 @@ class ServerRoutes:
     async def _call_tool(self, operation: Operation) -> ToolResult:
         """Call a tool; if the server runs it as a task, poll the task until it is done."""
         spec, resumed = operation.spec, operation.resumed
-        server = self._server(operation)
+        server = self._servers.get(spec.origin.server) or self._server(operation)
         in_flight = CallInFlight(
             tool=spec.origin.tool,
             operation_id=operation.id,
             caller=operation.caller,
-            on_progress=_reporter(operation.on_progress, operation.observed),
+            on_progress=None
+            if operation.on_progress is None and operation.observed is None
+            else _Reporter(operation.on_progress, operation.observed),
             on_log=operation.on_log,
             suspends=operation.on_input == "suspend",
             longest=server.longest if operation.longest is None else operation.longest,
@@ -164,10 +166,6 @@ def _prompt_blocks(prompt: PromptResult, *, roles: bool) -> tuple[Block, ...]:
 def _repeatable(spec: ToolSpec) -> bool:
     """Whether the server declares that repeating a call is safe."""
     return spec.annotations.get("readOnlyHint") is True or spec.annotations.get("idempotentHint") is True
-
-
-def _reporter(progress: Progress | None, observed: Observed | None) -> "_Reporter | None":
-    return None if progress is None and observed is None else _Reporter(progress, observed)
 
 
 class _Reporter:

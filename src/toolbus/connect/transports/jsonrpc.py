@@ -2,9 +2,7 @@
 
 `Peer` matches responses to requests with futures that the reading side resolves directly: no
 streams, no task per call. The transport calls `feed` with each message it reads and provides a `send`
-that writes one; over HTTP, `send` also feeds the response. An invalid message affects only itself:
-text that is not JSON is counted and skipped, a response to an unknown request is ignored, a response
-without a valid result fails its own request.
+that writes one; over HTTP, `send` also feeds the response. An invalid message affects only itself.
 """
 
 import asyncio
@@ -141,9 +139,13 @@ class Peer:
         response: ResponseFuture = asyncio.get_running_loop().create_future()
         self._pending[key] = _Pending(response, on_progress)
         try:
-            async with asyncio.timeout(opts.get("timeout")):
+            if (timeout := opts.get("timeout")) is None:  # a timeout block costs, and every call is here
                 await self._send(data, opts.get("headers"), response)
-                return await response
+            else:
+                async with asyncio.timeout(timeout):
+                    await self._send(data, opts.get("headers"), response)
+                    await response
+            return await response
         except TimeoutError:
             await self._notify_cancelled(request_id, opts, "timed out")
             raise MCPError(code=REQUEST_TIMEOUT, message=f"{method} timed out") from None
@@ -235,16 +237,16 @@ class Peer:
         pending = self._pending.get(coerce_request_id(request_id))
         if pending is None:
             logger.debug("ignored a response to unknown request %r", request_id)
-            return
-        match message:
-            case {"error": {"code": int() as code, "message": str() as text}}:
-                pending.fail(code, self._redacted(text), message["error"].get("data"))
-            case {"error": _}:
-                pending.fail(INTERNAL_ERROR, "the server sent a malformed error")
-            case {"result": dict()}:
-                pending.resolve(message["result"])
-            case _:
-                pending.fail(INTERNAL_ERROR, "the server's response is not a valid result")
+        elif "error" not in message and isinstance(message["result"], dict):
+            pending.resolve(cast(Message, message["result"]))
+        else:
+            match message:
+                case {"error": {"code": int() as code, "message": str() as text}}:
+                    pending.fail(code, self._redacted(text), message["error"].get("data"))
+                case {"error": _}:
+                    pending.fail(INTERNAL_ERROR, "the server sent a malformed error")
+                case _:
+                    pending.fail(INTERNAL_ERROR, "the server's response is not a valid result")
 
     def _handle_notification(self, method: str, params: Mapping[str, Any] | None) -> None:
         if self._handlers is None:
