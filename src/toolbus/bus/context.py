@@ -18,7 +18,14 @@ from toolbus.bus.view import View
 from toolbus.config import BusConfig, ContextSource
 from toolbus.config.context import context_budget, context_sources
 from toolbus.config.location import Location
-from toolbus.core.errors import CallRejected, ServerDown, ServerError, ServerNotFound, ToolbusError
+from toolbus.core.errors import (
+    CallRejected,
+    ServerDown,
+    ServerError,
+    ServerNotFound,
+    ToolbusError,
+    problem_of,
+)
 from toolbus.core.events import Event, ResourceUpdated, StateChanged
 from toolbus.core.records import Embedded, Resource, ServerStatus
 
@@ -187,7 +194,7 @@ class ContextProvider:
         status = self._bus.servers.get(server)
         if isinstance(error, TimeoutError) or (status is not None and status.state != "ready"):
             self._timed_out.add(server)
-        problem = error.problem if isinstance(error, ServerError) else str(error)
+        problem = problem_of(error)
         self._bus.warn(
             server,
             None,

@@ -9,7 +9,7 @@ from toolbus.call import READ_RESULT
 from toolbus.config import BusConfig
 from toolbus.core.catalog import Catalog
 from toolbus.core.errors import ShaperFailed
-from toolbus.core.events import CatalogChanged, Hub, Warned
+from toolbus.core.events import CatalogChanged, Hub, Warned, warn
 from toolbus.core.records import Inventory
 from toolbus.core.text import cleaned
 from toolbus.shape import Shaper
@@ -79,5 +79,4 @@ class LiveCatalog:
         """Log a warning and emit it as an event, once."""
         if (server, tool, message) not in self._warned:
             self._warned.add((server, tool, message))
-            logger.warning("server %r: %s%s", server, f"tool {tool!r}: " if tool else "", message)
-            self._hub.emit(Warned(server=server, tool=tool, message=message))
+            warn(self._hub.emit, server, message, tool)

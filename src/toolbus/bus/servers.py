@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from toolbus.call import ServerRequests
 from toolbus.config import BusConfig, Secrets
-from toolbus.core.errors import ServerDown, ServerError, ServerNotFound, ToolbusError
+from toolbus.core.errors import ServerDown, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.events import Emit
 from toolbus.core.interactions import Interactions, with_roots
 from toolbus.core.operation import Admit, Operation, Route
@@ -125,7 +125,7 @@ class Servers:
             return None
         error = down[alias].error
         # The message already names the server.
-        reason = f": {error.problem if isinstance(error, ServerError) else error}" if error else ""
+        reason = f": {problem_of(error)}" if error else ""
         return f"server {alias!r} is not connected ({down[alias].state}){reason}"
 
     def status(self, tools: Mapping[str, int]) -> dict[str, ServerStatus]:
