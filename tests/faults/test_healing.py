@@ -124,6 +124,18 @@ async def changed(events: EventStream) -> CatalogChanged:
     raise AssertionError("the bus ended without a change")
 
 
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_call_to_a_process_that_is_dead_already_was_not_sent_and_is_made_once(era: str) -> None:
+    """Before the loop could see the end of the process: only the broken pipe tells."""
+    config = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"], "era": era}
+    async with Toolbus({"servers": {"a": config}}) as bus:
+        pid = int((await bus.call("a_process")).text)
+        os.kill(pid, signal.SIGKILL)
+        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - the loop must not run meanwhile
+        assert (await bus.call("a_echo", {"text": "back"})).text == "back"
+        assert bus.servers["a"].restarts == 1
+
+
 BODIES = [b"", b'{"jsonrpc":"2.0","id":null,"error":{"code":-32001,"message":"Session not found"}}']
 
 

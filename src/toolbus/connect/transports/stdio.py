@@ -23,7 +23,7 @@ from toolbus.config.secrets.redact import PROXIES
 from toolbus.connect.attempt import Attempt
 from toolbus.connect.diagnostics import STDERR_WIDTH
 from toolbus.connect.process_hints import misplaced_file
-from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture, WireError
 from toolbus.connect.transports.reaper import reaper
 from toolbus.core.errors import ConnectFailed
 
@@ -250,6 +250,8 @@ class _Child(asyncio.SubprocessProtocol):
             self._flush_scheduled = True
             asyncio.get_running_loop().call_soon(self._flush)
             self._stdin.write(data + b"\n")
+            if self._stdin.is_closing():  # the pipe is broken: nothing was written
+                raise WireError("the server closed its input", sent=False)
         if not self._writable.is_set():
             await self._writable.wait()
 
