@@ -39,6 +39,7 @@ async def kill_a_server(peer: Peer) -> str:
         pid = int(await connected.call("one", "pid", ""))
         os.kill(pid, signal.SIGKILL)
         await _wait_for_the_end(pid, PATIENCE)
+        await asyncio.sleep(0.1)  # its threads end after it, and the client's loop gets a chance to notice
         failures: list[str] = []
         for _ in range(CALLS):
             try:
