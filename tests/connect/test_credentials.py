@@ -56,6 +56,19 @@ async def connected(url: str, tokens: Tokens) -> AsyncGenerator[tuple[Peer, Atte
         yield peer, attempt
 
 
+async def test_credentials_with_a_line_break_are_not_sent_and_not_quoted(record: Recording) -> None:
+    class Injecting(Tokens):
+        async def headers(self) -> Mapping[str, str]:
+            return {"X-Key": "s3cret\r\nX-Evil: 1"}
+
+    async with connected(record.url, Injecting(retries=False)) as (peer, _):
+        with pytest.raises(WireError, match="a header contains a line break") as caught:
+            await peer.send_raw_request("tools/call", LOOK)
+    assert not caught.value.sent
+    assert "s3cret" not in str(caught.value)
+    assert record.requests == []
+
+
 def sent_tokens(record: Recording) -> list[str]:
     return [headers["authorization"].removeprefix("Bearer ") for _, _, headers, _ in record.requests]
 

@@ -16,6 +16,8 @@ import pytest
 from tests.conftest import SERVERS
 from tests.servers.recording import recording
 from toolbus import Toolbus
+from toolbus.connect.http.proxy import Proxy
+from toolbus.connect.http.url import parse_url
 from toolbus.connect.transports import http
 
 pytestmark = pytest.mark.anyio
@@ -109,5 +111,5 @@ async def test_a_server_that_is_busy_for_long_stays_ready(tmp_path: Path) -> Non
 def test_where_and_how_often_a_server_is_checked(
     url: str, proxy: str | None, expected: tuple[str, int, float | None]
 ) -> None:
-    activity = http.http_activity(url, proxy)
+    activity = http.http_activity(parse_url(url), Proxy(parse_url(proxy)) if proxy else None)
     assert (activity.host, activity.port, activity.check_interval) == expected

@@ -1,21 +1,16 @@
 """HTTP in particular: headers, secrets, redirects, statuses, certificates."""
 
 import asyncio
-import datetime
 import ssl
 from collections.abc import Iterator
-from ipaddress import ip_address
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from opentelemetry.context import attach, detach
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
+from tests.servers.certificates import self_signed
 from tests.servers.recording import Recording, recording
 from toolbus import (
     Answer,
@@ -177,27 +172,7 @@ async def test_a_server_that_is_gone_fails_the_call_with_its_reason() -> None:
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """A certificate for 127.0.0.1 that signs itself, with its key, in one file."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "toolbus test")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    file = tmp_path / "cert.pem"
-    file.write_bytes(private + made.public_bytes(pem))
-    return file
+    return self_signed(tmp_path)
 
 
 async def test_a_certificate_is_checked_against_the_ca_bundle_of_the_config(certificate: Path) -> None:

@@ -166,8 +166,9 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
         _normalize_transport(fields, location, draft.written.get("transport", "transport"))
     with mistakes.collected():
         fields["timeouts"] = _merged_timeouts(defaults.timeouts, fields.pop("timeouts", {}), location)
-    if isinstance(verify := fields.get("verify"), str):
-        fields["verify"] = os.path.join(defaults.folder or "", os.path.expanduser(verify))
+    for key in ("verify", "client_cert", "client_key"):
+        if isinstance(path := fields.get(key), str):
+            fields[key] = os.path.join(defaults.folder or "", os.path.expanduser(path))
     try:
         return ServerConfig(**fields)
     except ConfigError as error:
@@ -196,7 +197,7 @@ def is_server(entry: JSON) -> bool:
     """Whether the value is clearly a server: a URL, an object, or a mapping with a command or a URL."""
     entry = unwrapped(entry)
     if isinstance(entry, str):
-        return entry.lower().startswith(("http://", "https://", "${"))
+        return entry.lower().startswith(("http://", "https://", "http+unix://", "${"))
     if is_mapping(entry):
         return not _SERVER_KEYS.isdisjoint(entry)
     return isinstance(entry, ServerConfig) or is_server_object(entry)

@@ -95,6 +95,10 @@ class ServerConfig(ConfigModel):
     """A credential sent with every HTTP request; in a file, also the token itself."""
     verify: bool | str = True
     """Whether to verify the server's certificate, or the path of a CA bundle to verify it with."""
+    client_cert: str | None = None
+    """The path of the certificate to present to the server: a PEM file, with its key or `client_key`."""
+    client_key: str | None = None
+    """The path of the key of `client_cert`, not encrypted."""
     enabled: bool = True
     """Whether the server is used."""
     required: bool = False
@@ -156,7 +160,7 @@ class ServerConfig(ConfigModel):
             check_alias(self.prefix, "prefix", self.alias)
         self._check_source()
         location = Location(server=self.alias)
-        if self.url is not None and not re.match(r"https?://.|\$\{", self.url, re.IGNORECASE):
+        if self.url is not None and not re.match(r"https?://.|http\+unix://.|\$\{", self.url, re.IGNORECASE):
             raise location.error("expected a URL that starts with http:// or https://", "url")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")

@@ -54,8 +54,9 @@ def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
                     yield part.body
         if (path := env_file_path(server, folder)) is not None:
             yield path
-        if isinstance(server.verify, str):
-            yield server.verify
+        yield from (
+            path for path in (server.verify, server.client_cert, server.client_key) if isinstance(path, str)
+        )
 
 
 def _content(path: str) -> bytes | None:

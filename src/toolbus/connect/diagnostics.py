@@ -29,6 +29,8 @@ class HttpActivity:
     port: int
     check_interval: float | None
     """Seconds of inactivity after which it is checked; None if a check would only reach a proxy."""
+    socket_path: str | None = None
+    """The Unix socket of a server that has no port."""
     open_requests: int = 0
     """How many requests and streams are open."""
     last_used: float = field(default_factory=time.monotonic)

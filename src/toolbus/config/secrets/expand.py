@@ -125,6 +125,6 @@ def _refuse_unusable(config: ServerConfig, values: Mapping[str, str]) -> None:
             raise ConfigError(problem, server=config.alias, key=name)
         if name in ("command", "url", "auth.token") and not value.strip():
             raise ConfigError("is empty once its references are filled in", server=config.alias, key=name)
-        if name == "url" and not re.match(r"https?://.", value, re.IGNORECASE):
+        if name == "url" and not re.match(r"https?://.|http\+unix://.", value, re.IGNORECASE):
             problem = "does not start with http:// or https:// once its references are filled in"
             raise ConfigError(problem, server=config.alias, key=name)

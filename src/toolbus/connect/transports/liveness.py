@@ -52,7 +52,11 @@ async def _accepts_connections(activity: HttpActivity) -> bool:
     """Whether the server accepts a connection; also True if it does not respond in time."""
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            _, writer = await asyncio.open_connection(activity.host, activity.port)
+            _, writer = await (
+                asyncio.open_connection(activity.host, activity.port)
+                if activity.socket_path is None
+                else asyncio.open_unix_connection(activity.socket_path)
+            )
     except TimeoutError:
         return True
     except OSError:

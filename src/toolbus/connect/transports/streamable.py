@@ -6,20 +6,20 @@ another status that names the session, means so, and that the request was not st
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, cast
 
-import httpx2
 from mcp.shared.dispatcher import CallOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
 from toolbus.connect.attempt import Attempt
+from toolbus.connect.http.events import Event, events
+from toolbus.connect.http.response import HttpFailure, Response
 from toolbus.connect.transports.http import (
     HttpClient,
-    content_type,
     http_client,
     invalid_response,
     is_temporary,
@@ -60,7 +60,7 @@ class _StreamablePeer(Peer):
         redacted = attempt.values.redacted
         super().__init__("streamable-http", self._post, redacted=redacted, on_invalid=warn_invalid)
         self._client = client
-        self._url = client.transport.url
+        self._target = client.target
         self._diagnostics = attempt.diagnostics
         self._session: dict[str, str] = {}
         """The headers of every request once they are known: session ID and protocol version."""
@@ -80,17 +80,17 @@ class _StreamablePeer(Peer):
             await asyncio.wait({self._listening})
         if SESSION in self._session and not self._diagnostics.lost_by_server:
             with suppress(WireError):
-                async with self._client.stream("DELETE", self._url, self._session):
+                async with self._client.request("DELETE", self._target, self._session):
                     pass
 
     async def _post(
         self, data: bytes, headers: Mapping[str, str] | None = None, response: ResponseFuture | None = None
     ) -> None:
         sent = {**ACCEPT, **self._session, **(headers or {})}
-        async with self._client.stream("POST", self._url, sent, data) as reply:
-            if reply.status_code >= 300:
+        async with self._client.request("POST", self._target, sent, data) as reply:
+            if reply.status >= 300:
                 if response is not None:
-                    raise await self._refusal(reply, sent)
+                    raise self._refusal(reply, sent)
                 return
             if session := reply.headers.get(SESSION):
                 self._session[SESSION] = session
@@ -108,28 +108,28 @@ class _StreamablePeer(Peer):
             self.notifies_cancel = version not in MODERN_PROTOCOL_VERSIONS
             self._session[VERSION] = version
 
-    async def _receive(self, reply: httpx2.Response, response: ResponseFuture) -> None:
-        kind = content_type(reply)
-        if kind == "application/json":
-            self.feed(await reply.aread())
-        elif kind == "text/event-stream":
+    async def _receive(self, reply: Response, response: ResponseFuture) -> None:
+        if reply.is_stream:
             position = _StreamPosition()
             await self._read_until(response, reply, position)
             if self.notifies_cancel:
                 await self._resume(position, response)
+        elif reply.media_type == "application/json":
+            self.feed(reply.body)
         if not response.done():
             raise WireError(invalid_response(reply), sent=True, lost=False)
 
     async def _read_until(
-        self, response: ResponseFuture, stream: httpx2.Response, position: "_StreamPosition"
+        self, response: ResponseFuture, stream: Response, position: "_StreamPosition"
     ) -> None:
         """Feed the events of a stream up to the response."""
-        with suppress(httpx2.TransportError):  # the stream broke: the events so far count
-            async for event in _events(stream):
+        with suppress(HttpFailure):  # the stream broke: the events so far count
+            async for event in events(stream):
                 position.update(event)
                 if event.data:
-                    self.feed(event.data.encode())
+                    self.feed(event.data)
                 if response.done():
+                    stream.release()
                     break
 
     async def _resume(self, position: "_StreamPosition", response: ResponseFuture) -> None:
@@ -138,14 +138,14 @@ class _StreamablePeer(Peer):
         while not response.done() and position.last_id and empty < MAX_EMPTY_RESUMES:
             await asyncio.sleep(position.delay)
             before = position.last_id
-            async with self._client.stream("GET", self._url, self._listen_headers(position)) as stream:
-                if stream.status_code < 300:
+            async with self._client.request("GET", self._target, self._listen_headers(position)) as stream:
+                if stream.status < 300:
                     await self._read_until(response, stream, position)
             empty = 0 if position.last_id != before else empty + 1
 
-    async def _refusal(self, reply: httpx2.Response, sent: Mapping[str, str]) -> WireError:
+    def _refusal(self, reply: Response, sent: Mapping[str, str]) -> WireError:
         """The error for a refused request, from the status and the body of the response."""
-        body, status = await reply.aread(), reply.status_code
+        body, status = reply.body, reply.status
         is_modern = sent.get(VERSION) in MODERN_PROTOCOL_VERSIONS
         if not is_modern and SESSION in sent and _is_session_unknown(status, body):
             self._diagnostics.lost_by_server = True
@@ -159,30 +159,32 @@ class _StreamablePeer(Peer):
                     return WireError(text, sent=True, lost=False, status=status, code=code, data=data)
                 case _:
                     pass
-        return response_error(reply)
+        return response_error(self._target, reply)
 
     async def _listen(self) -> None:
         """Read the legacy era's stream of messages that belong to no request; some servers have none."""
         delay, position = RECONNECT_DELAY, _StreamPosition()
         while True:
             try:
-                async with self._client.stream("GET", self._url, self._listen_headers(position)) as stream:
-                    if stream.status_code in (404, 410):
+                async with self._client.request(
+                    "GET", self._target, self._listen_headers(position)
+                ) as stream:
+                    if stream.status in (404, 410):
                         self._mark_lost("the server no longer knows the session")
                         return
-                    if stream.status_code < 300:
-                        async for event in _events(stream):
+                    if stream.status < 300:
+                        async for event in events(stream):
                             position.update(event)
                             delay = max(RECONNECT_DELAY, position.delay)
                             if event.data:
-                                self.feed(event.data.encode())
-                    elif not is_temporary(stream.status_code):
+                                self.feed(event.data)
+                    elif not is_temporary(stream.status):
                         return
             except WireError as error:
                 if not error.sent:
                     self._mark_lost(error.message)
                     return
-            except httpx2.HTTPError:
+            except HttpFailure:
                 pass
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_RECONNECT_DELAY)
@@ -203,15 +205,10 @@ class _StreamPosition:
     last_id: str | None = None
     delay: float = RESUME_DELAY
 
-    def update(self, event: httpx2.ServerSentEvent) -> None:
+    def update(self, event: Event) -> None:
         self.last_id = event.id or self.last_id
         if event.retry is not None:
             self.delay = min(event.retry / 1000, MAX_RECONNECT_DELAY)
-
-
-def _events(stream: httpx2.Response) -> AsyncIterator[httpx2.ServerSentEvent]:
-    # No size limit: a large result is the user's choice, and the timeout bounds it.
-    return aiter(httpx2.EventSource(stream, max_event_size=None))
 
 
 def _is_session_unknown(status: int, body: bytes) -> bool:

@@ -1,0 +1,217 @@
+"""One HTTP/1.1 connection: a request is written in one piece, and callbacks read its response.
+
+No task and no timer per request. Nothing is written to a connection that the server is closing.
+"""
+
+import asyncio
+import select
+import zlib
+from collections.abc import Callable
+from typing import cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+from toolbus.connect.http.body import ENCODINGS, Inflater
+from toolbus.connect.http.response import HttpFailure, Response
+
+MAX_HEAD = 256 * 1024
+"""The most bytes before the body of a response."""
+DRAIN_TIME = 2.0
+"""Seconds in which the unread rest of a response may arrive."""
+
+
+class Connection(asyncio.Protocol):
+    """A connection to the server; one request at a time."""
+
+    def __init__(self, on_idle: "Callback", on_end: "Callback") -> None:
+        """`on_idle` is called when a response is complete, `on_end` when the connection has ended."""
+        self._on_idle = on_idle
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._poll: select.poll | None = None
+        self._parser = HttpResponseParser(self)
+        self._response: Response | None = None
+        """The response that is awaited or arriving."""
+        self._received: asyncio.Future[Response] | None = None
+        """Resolves when the response is complete; for an event stream, when its head is."""
+        self._head_size = 0
+        self._inflater: Inflater | None = None
+        self._draining: asyncio.TimerHandle | None = None
+        self._paused = False
+        self.idle_since = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request may be written: no side is closing, and the server sent nothing unasked."""
+        if self._transport is None or self._transport.is_closing():
+            return False
+        # Asks the system, because the event loop may not have seen yet what the server did.
+        if self._poll is None:
+            return not select.select([self._fileno(self._transport)], [], [], 0)[0]
+        return not self._poll.poll(0)
+
+    def request(self, data: bytes) -> asyncio.Future[Response]:
+        """Write a request; returns the future of its response, which may fail with `HttpFailure`."""
+        assert self._transport is not None
+        assert self._response is None
+        self._response, self._received = Response(self), self._loop.create_future()
+        self._head_size, self._inflater = 0, None
+        self._transport.write(data)
+        return self._received
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._fail("the connection was closed")
+
+    def drain(self) -> None:
+        """Ignore the rest of the response; close the connection if it takes long."""
+        self.resume_reading()
+        self._draining = self._loop.call_later(DRAIN_TIME, self.abort)
+
+    def pause_reading(self) -> None:
+        """Let the server wait."""
+        if not self._paused and self._draining is None and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """End the pause."""
+        if self._paused and self._transport is not None:
+            self._paused = False
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    # From the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        if hasattr(select, "poll"):
+            self._poll = select.poll()
+            self._poll.register(self._fileno(transport), select.POLLIN)
+
+    def data_received(self, data: bytes) -> None:
+        if self._response is None:
+            self.abort()  # nothing was asked
+            return
+        try:
+            self._parser.feed_data(data)
+        except (HttpParserError, HttpParserUpgrade) as error:
+            # The parser wraps what its callbacks raise.
+            cause = error.__context__ or error
+            reason = (
+                str(cause) if isinstance(cause, HttpFailure) else f"the response is not valid HTTP: {cause}"
+            )
+            self._fail(reason)
+            self.abort()
+        else:
+            self._check_head(len(data))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        response = self._response
+        if response is not None and response.status and exc is None and _ends_with_connection(response):
+            self._complete(response)
+        self._fail(f"the connection failed: {exc}" if exc else "the server closed the connection")
+        self._transport = None
+        self._on_end(self)
+
+    # From the parser
+
+    def on_message_begin(self) -> None:
+        if self._response is None:
+            raise HttpFailure("a second response was sent", sent=True)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        response = cast(Response, self._response)
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key == "set-cookie":
+            response.cookies.append(text)
+        else:
+            known = response.headers.get(key)
+            response.headers[key] = text if known is None else f"{known}, {text}"
+
+    def on_headers_complete(self) -> None:
+        response, status = cast(Response, self._response), self._parser.get_status_code()
+        if status < 200:  # another head follows
+            response.headers.clear()
+            return
+        response.status = status
+        if encoding := response.headers.get("content-encoding", "").strip().lower():
+            if encoding in ENCODINGS:
+                self._inflater = Inflater()
+            elif encoding != "identity":
+                raise HttpFailure(f"the response has the content encoding {encoding!r}", sent=True)
+        if response.is_stream:
+            self._resolve(response)
+
+    def on_body(self, data: bytes) -> None:
+        response = cast(Response, self._response)
+        if self._draining is not None:
+            return
+        if self._inflater is None:
+            response.add(data)
+            return
+        try:
+            for piece in self._inflater.pieces(data):
+                response.add(piece)
+        except zlib.error as error:
+            raise HttpFailure(f"the response cannot be decompressed: {error}", sent=True) from error
+
+    def on_message_complete(self) -> None:
+        response = cast(Response, self._response)
+        if response.status:
+            self._complete(response)
+
+    # Internal
+
+    def _complete(self, response: Response) -> None:
+        response.end()
+        self._resolve(response)
+        self._response = None
+        if self._draining is not None:
+            self._draining.cancel()
+            self._draining = None
+        self.resume_reading()
+        if self._parser.should_keep_alive():
+            self._on_idle(self)
+        elif self._transport is not None:
+            self._transport.close()
+
+    def _resolve(self, response: Response) -> None:
+        if self._received is not None and not self._received.done():
+            self._received.set_result(response)
+
+    def _fail(self, reason: str) -> None:
+        """Fail the request, if there is one."""
+        response, self._response = self._response, None
+        if response is None:
+            return
+        failure = HttpFailure(reason, sent=True)
+        response.end(failure)
+        if self._draining is not None:
+            self._draining.cancel()
+            self._draining = None
+        if self._received is not None and not self._received.done():
+            self._received.set_exception(failure)
+
+    def _check_head(self, size: int) -> None:
+        response = self._response
+        if response is not None and not response.status:
+            self._head_size += size
+            if self._head_size > MAX_HEAD:
+                self._fail(f"the head of the response is larger than {MAX_HEAD // 1024} KiB")
+                self.abort()
+
+    @staticmethod
+    def _fileno(transport: asyncio.BaseTransport) -> int:
+        return transport.get_extra_info("socket").fileno()
+
+
+Callback = Callable[[Connection], None]
+
+
+def _ends_with_connection(response: Response) -> bool:
+    """Whether the end of the connection ends the body: nothing else does."""
+    return "content-length" not in response.headers and "transfer-encoding" not in response.headers

@@ -1,0 +1,46 @@
+"""The cookies of one server: a load balancer may use them to find the server's session."""
+
+import http.cookiejar
+import urllib.request
+from collections.abc import Sequence
+from email.message import Message
+from typing import Any, cast
+
+from toolbus.connect.http.url import Url
+
+
+class Cookies:
+    """Keeps what the server sets, and returns it with later requests."""
+
+    def __init__(self) -> None:
+        self._jar = http.cookiejar.CookieJar()
+        self._has_some = False
+
+    def keep(self, url: Url, cookies: Sequence[str]) -> None:
+        """Keep the values of `set-cookie` headers."""
+        self._has_some = True
+        self._jar.extract_cookies(cast(Any, _Headers(cookies)), urllib.request.Request(_for_jar(url)))
+
+    def header(self, url: Url) -> str | None:
+        """The `cookie` header of a request."""
+        if not self._has_some:
+            return None
+        request = urllib.request.Request(_for_jar(url))
+        self._jar.add_cookie_header(request)
+        return request.get_header("Cookie")
+
+
+def _for_jar(url: Url) -> str:
+    return url.text if url.socket_path is None else f"http://localhost{url.target}"
+
+
+class _Headers:
+    """What the jar reads from a response."""
+
+    def __init__(self, cookies: Sequence[str]) -> None:
+        self._message = Message()
+        for cookie in cookies:
+            self._message["Set-Cookie"] = cookie
+
+    def info(self) -> Message:
+        return self._message

@@ -1,0 +1,86 @@
+"""The events of an event stream, as its bytes arrive."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from toolbus.connect.http.response import MAX_BODY, HttpFailure, Response
+
+_LINE_ENDS = b"\r\n"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_MAX_DIGITS = 9
+
+
+@dataclass(slots=True)
+class Event:
+    """One event."""
+
+    kind: str = "message"
+    data: bytes = b""
+    id: str | None = None
+    retry: int | None = None
+    """Milliseconds to wait before the stream is resumed."""
+
+
+class EventParser:
+    """Finds the events in the chunks of a stream."""
+
+    def __init__(self) -> None:
+        self._event: Event | None = None
+        """The event whose lines are being read."""
+        self._data: list[bytes] = []
+        self._partial: list[bytes] = []
+        """The chunks of a line that has not ended."""
+        self._size = 0
+        self._after_cr = False
+        self._is_first = True
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that end in this chunk; `HttpFailure` if one is too large."""
+        if self._is_first:
+            chunk, self._is_first = chunk.removeprefix(_BYTE_ORDER_MARK), False
+        if self._after_cr:
+            chunk = chunk.removeprefix(b"\n")  # the second half of a line end
+        self._after_cr = chunk.endswith(b"\r")
+        events: list[Event] = []
+        for line in chunk.splitlines(keepends=True):
+            self._size += len(line)
+            if self._size > MAX_BODY:
+                raise HttpFailure(f"an event is larger than {MAX_BODY // 2**20} MiB", sent=True)
+            if line[-1] not in _LINE_ENDS:
+                self._partial.append(line)
+                continue
+            if self._partial:
+                line = b"".join((*self._partial, line))
+                self._partial.clear()
+            if field := line.rstrip(_LINE_ENDS):
+                self._read(field)
+            elif self._event is not None:
+                self._event.data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+                events.append(self._event)
+                self._event, self._data, self._size = None, [], 0
+        return events
+
+    def _read(self, line: bytes) -> None:
+        name, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        event = self._event or Event()
+        match name:
+            case b"data":
+                self._data.append(value)
+            case b"event":
+                event.kind = value.decode(errors="replace")
+            case b"id" if b"\0" not in value:
+                event.id = value.decode(errors="replace")
+            case b"retry" if value.isdigit() and len(value) <= _MAX_DIGITS:
+                event.retry = int(value)
+            case _:
+                return  # a comment, or a field of the future
+        self._event = event
+
+
+async def events(response: Response) -> AsyncIterator[Event]:
+    """The events of a response; raises `HttpFailure` if it breaks off."""
+    parser = EventParser()
+    async for chunk in response.chunks():
+        for event in parser.feed(chunk):
+            yield event

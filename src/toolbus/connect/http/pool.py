@@ -1,0 +1,127 @@
+"""The connections to one server: opened when needed, kept while the server surely keeps them."""
+
+import asyncio
+import ssl
+from contextlib import suppress
+from typing import Any
+
+from toolbus.connect.http.connection import Connection
+from toolbus.connect.http.proxy import Proxy, as_transport, open_tunnel
+from toolbus.connect.http.response import HttpFailure
+from toolbus.connect.http.url import Url
+
+KEEP_ALIVE = 4.0
+"""Seconds that an idle connection is kept: less than common servers keep theirs (5 s)."""
+ADDRESS_DELAY = 0.25
+"""Seconds before the next address of a host is tried as well (RFC 8305)."""
+CLOSE_TIME = 1.0
+
+
+class Pool:
+    """Connections to one origin, directly or through a proxy."""
+
+    def __init__(
+        self, url: Url, *, tls: ssl.SSLContext | None, proxy: Proxy | None, connect_timeout: float
+    ) -> None:
+        """`tls` is for a server or a proxy that needs it."""
+        self._url = url
+        self._tls = tls
+        self._proxy = proxy
+        self._connect_timeout = connect_timeout
+        self._loop = asyncio.get_running_loop()
+        self._open: set[Connection] = set()
+        self._idle: list[Connection] = []
+        """The most recently used last."""
+        self._expiry: asyncio.TimerHandle | None = None
+        self._empty = asyncio.Event()
+
+    async def connection(self) -> Connection:
+        """An idle connection, or a new one; `HttpFailure` if there is none."""
+        while self._idle:
+            connection = self._idle.pop()
+            # The timer may be late if the event loop was busy.
+            if connection.usable and self._loop.time() - connection.idle_since < KEEP_ALIVE:
+                return connection
+            connection.abort()
+        return await self._connect()
+
+    async def close(self) -> None:
+        """Close all connections."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._idle.clear()
+        for connection in tuple(self._open):
+            connection.abort()
+        self._empty.clear()
+        if self._open:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIME):
+                    await self._empty.wait()
+
+    async def _connect(self) -> Connection:
+        connection = Connection(self._keep, self._forget)
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                await self._establish(connection)
+        except TimeoutError:
+            connection.abort()
+            raise HttpFailure(f"timed out after {self._connect_timeout:g} s", sent=False) from None
+        except NotImplementedError:
+            raise HttpFailure("this system has no Unix sockets", sent=False) from None
+        except (OSError, ValueError) as error:  # ValueError: a host that is not a valid name
+            raise HttpFailure(str(error) or type(error).__name__, sent=False) from error
+        self._open.add(connection)
+        return connection
+
+    async def _establish(self, connection: Connection) -> None:
+        loop, url, tls = self._loop, self._url, self._tls if self._url.is_tls else None
+        if url.socket_path is not None:
+            await loop.create_unix_connection(lambda: connection, url.socket_path)
+            return
+        if self._proxy is None:
+            await self._reach(connection, url, tls)
+            return
+        proxy = self._proxy
+        transport = await self._reach(
+            asyncio.Protocol() if tls else connection, proxy.url, self._tls if proxy.url.is_tls else None
+        )
+        if tls is None:
+            return
+        try:
+            await open_tunnel(transport, proxy, url)
+            secured = await loop.start_tls(transport, connection, tls, server_hostname=url.host)
+            connection.connection_made(as_transport(secured))
+        except BaseException:
+            transport.abort()
+            raise
+
+    async def _reach(
+        self, protocol: asyncio.Protocol, url: Url, tls: ssl.SSLContext | None
+    ) -> asyncio.Transport:
+        options: dict[str, Any] = {"ssl": tls}
+        if isinstance(self._loop, asyncio.BaseEventLoop):
+            # Other loops, such as uvloop, only try the addresses of a host one after another.
+            options["happy_eyeballs_delay"] = ADDRESS_DELAY
+        transport, _ = await self._loop.create_connection(lambda: protocol, url.host, url.port, **options)
+        return transport
+
+    def _keep(self, connection: Connection) -> None:
+        connection.idle_since = self._loop.time()
+        self._idle.append(connection)
+        if self._expiry is None:
+            self._expiry = self._loop.call_later(KEEP_ALIVE, self._close_expired)
+
+    def _forget(self, connection: Connection) -> None:
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if not self._open:
+            self._empty.set()
+
+    def _close_expired(self) -> None:
+        self._expiry = None
+        oldest = self._loop.time() - KEEP_ALIVE
+        while self._idle and self._idle[0].idle_since <= oldest:
+            self._idle.pop(0).abort()
+        if self._idle:
+            self._expiry = self._loop.call_at(self._idle[0].idle_since + KEEP_ALIVE, self._close_expired)

@@ -1,0 +1,124 @@
+"""A response: complete when its caller gets it, or an event stream that is read as it arrives."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+MAX_BODY = 256 * 1024 * 1024
+"""The most bytes of a body, or of the unread part of a stream, once they are decompressed."""
+PAUSE_AT = 1024 * 1024
+"""How many unread bytes of a stream make the server wait."""
+
+
+class HttpFailure(Exception):
+    """There is no valid response; `sent` says whether the request may have reached the server."""
+
+    def __init__(self, reason: str, *, sent: bool) -> None:
+        super().__init__(reason)
+        self.sent = sent
+
+
+class Source(Protocol):
+    """The connection that a response arrives on."""
+
+    def abort(self) -> None: ...
+    def drain(self) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+
+class Response:
+    """The head and the body of a response."""
+
+    __slots__ = (
+        "_chunks",
+        "_failure",
+        "_released",
+        "_source",
+        "_unread",
+        "_waiter",
+        "cookies",
+        "ended",
+        "headers",
+        "status",
+    )
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        """By name in lower case."""
+        self.cookies: list[str] = []
+        """The `set-cookie` headers."""
+        self.ended = False
+        """Whether the whole body has arrived."""
+        self._released = False
+        self._chunks: deque[bytes] = deque()
+        self._unread = 0
+        self._failure: HttpFailure | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    @property
+    def media_type(self) -> str:
+        """The content type, without its parameters."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the body is an event stream."""
+        return self.media_type == "text/event-stream"
+
+    @property
+    def body(self) -> bytes:
+        """The body so far: all of it, unless it is an event stream."""
+        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """The body as it arrives; raises `HttpFailure` if it breaks off."""
+        while True:
+            while self._chunks:
+                chunk = self._chunks.popleft()
+                self._unread -= len(chunk)
+                if self._unread <= PAUSE_AT:
+                    self._source.resume_reading()
+                yield chunk
+            if self._failure is not None:
+                raise self._failure
+            if self.ended:
+                return
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+
+    def close(self) -> None:
+        """Hang up, unless the body has ended; to a modern server that is a cancellation."""
+        if not self.ended and not self._released:
+            self._source.abort()
+
+    def release(self) -> None:
+        """Stop reading; the connection can be reused if the rest of the body is short."""
+        if not self.ended:
+            self._released = True
+            self._source.drain()
+
+    # For the connection
+
+    def add(self, chunk: bytes) -> None:
+        """Add a part of the body."""
+        self._chunks.append(chunk)
+        self._unread += len(chunk)
+        if self._unread > MAX_BODY:
+            raise HttpFailure(f"the response is larger than {MAX_BODY // 2**20} MiB", sent=True)
+        if self._waiter is not None:
+            self._wake()
+        if self._unread > PAUSE_AT and self.is_stream:
+            self._source.pause_reading()
+
+    def end(self, failure: HttpFailure | None = None) -> None:
+        """The body is complete, or has broken off."""
+        self.ended, self._failure = True, failure
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

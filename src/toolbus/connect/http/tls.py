@@ -1,0 +1,53 @@
+"""The TLS settings of a server: whom to trust, and the client's own certificate."""
+
+import ssl
+from functools import cache
+
+from toolbus.config import ServerConfig
+from toolbus.core.errors import ConnectFailed
+
+
+def tls_context(config: ServerConfig) -> ssl.SSLContext:
+    """The TLS context of a server; `ConnectFailed` if one of its files cannot be read."""
+    if config.verify is True and config.client_cert is None:
+        return _default_context()
+    context = _trusting(config)
+    if config.client_cert is not None:
+        try:
+            # Without a password: OpenSSL would ask for it on the terminal.
+            context.load_cert_chain(config.client_cert, config.client_key, password="")
+        except (OSError, ssl.SSLError) as error:
+            raise ConnectFailed(
+                config.alias,
+                "configure",
+                f"the client certificate {config.client_cert!r} (client_cert) cannot be read",
+                hint="it must be a PEM file with its key, not encrypted; or name the key in client_key",
+            ) from error
+    return context
+
+
+def _trusting(config: ServerConfig) -> ssl.SSLContext:
+    if config.verify is True:
+        return _system_context()
+    if config.verify is False:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        return context
+    try:
+        return ssl.create_default_context(cafile=config.verify)
+    except (OSError, ssl.SSLError) as error:
+        raise ConnectFailed(
+            config.alias, "configure", f"the CA bundle {config.verify!r} (verify) cannot be read"
+        ) from error
+
+
+def _system_context() -> ssl.SSLContext:
+    import httpx2  # knows where each system keeps its certificates; the SDK has loaded it
+
+    return httpx2.create_ssl_context()
+
+
+@cache
+def _default_context() -> ssl.SSLContext:
+    # Shared, because loading the certificates takes 50 ms.
+    return _system_context()
