@@ -1,6 +1,8 @@
 """The connections to one server: opened when needed, kept while the server surely keeps them."""
 
 import asyncio
+import os
+import socket
 import ssl
 from contextlib import suppress
 from typing import Any
@@ -69,7 +71,7 @@ class Pool:
         except NotImplementedError:
             raise HttpFailure("this system has no Unix sockets", sent=False) from None
         except (OSError, ValueError) as error:  # ValueError: a host that is not a valid name
-            raise HttpFailure(str(error) or type(error).__name__, sent=False) from error
+            raise HttpFailure(_reason(error), sent=False) from error
         self._open.add(connection)
         return connection
 
@@ -125,3 +127,14 @@ class Pool:
             self._idle.pop(0).abort()
         if self._idle:
             self._expiry = self._loop.call_at(self._idle[0].idle_since + KEEP_ALIVE, self._close_expired)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    """Why there is no connection, without the address that asyncio adds."""
+    if isinstance(error, OSError) and error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):
+        return os.strerror(error.errno).lower()
+    if isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    # Several addresses failed in several ways.
+    several = str(error).startswith("Multiple exceptions")
+    return "all connection attempts failed" if several else str(error) or type(error).__name__
