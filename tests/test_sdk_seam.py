@@ -7,7 +7,7 @@ import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.dispatcher import CallOptions
-from mcp_types import CallToolResult
+from mcp_types import CallToolResult, ListToolsResult
 
 from toolbus.connect.sdk.client import memory_connector
 
@@ -58,4 +58,30 @@ async def test_a_clients_call_goes_through_the_sessions_call_tool() -> None:
         await client.call_tool("x")
     assert asked == ["x"], (
         "Client.call_tool no longer calls session.call_tool; see toolbus/connect/sdk/fast_call.py"
+    )
+
+
+async def test_the_stamp_of_a_call_does_not_depend_on_its_arguments() -> None:
+    async with Client(MCPServer("seam"), cache=None) as client:
+        stamps: list[Any] = []
+        for arguments in ({}, {"text": "x"}):
+            params: dict[str, Any] = {"name": "x", "arguments": arguments}
+            options: CallOptions = {}
+            client.session._stamp({"method": "tools/call", "params": params}, options)  # pyright: ignore[reportPrivateUsage]  # the seam under test
+            stamps.append((params["_meta"], options))
+    assert stamps[0] == stamps[1], "the stamp cannot be kept; see toolbus/connect/sdk/fast_call.py"
+
+
+async def test_a_clients_list_goes_through_the_sessions_list_tools() -> None:
+    async with Client(MCPServer("seam"), cache=None) as client:
+        asked: list[str] = []
+
+        async def list_tools(**_: Any) -> Any:
+            asked.append("tools")
+            return ListToolsResult(tools=[])
+
+        client.session.list_tools = list_tools
+        await client.list_tools()
+    assert asked == ["tools"], (
+        "Client.list_tools no longer calls session.list_tools; see toolbus/connect/sdk/fast_call.py"
     )

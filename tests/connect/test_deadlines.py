@@ -18,7 +18,8 @@ def anyio_backend() -> tuple[str, dict[str, Any]]:
 
 async def limited(deadlines: Deadlines, limit: float, seconds: float) -> str:
     try:
-        await deadlines.run(asyncio.timeout(limit), asyncio.sleep(seconds))
+        with deadlines.limit(limit):
+            await asyncio.sleep(seconds)
     except TimeoutError:
         return "too late"
     return "in time"
@@ -51,12 +52,37 @@ async def test_an_expired_request_ends_although_an_answer_is_in_progress() -> No
 
 async def test_an_extension_ends_at_its_limit() -> None:
     deadlines, loop = Deadlines(), asyncio.get_running_loop()
-    timeout = asyncio.timeout(1)
+    deadline = deadlines.limit(1)
     began = loop.time()
-    waiting = asyncio.create_task(deadlines.run(timeout, asyncio.sleep(60)))
+
+    async def wait() -> None:
+        with deadline:
+            await asyncio.sleep(60)
+
+    waiting = asyncio.create_task(wait())
     for _ in range(2):
         await asyncio.sleep(0.1)
-        deadlines.extend(timeout, 30, began + 1.2)
+        deadlines.extend(deadline, 30, began + 1.2)
     with pytest.raises(TimeoutError):
         await waiting
     assert 1.1 < loop.time() - began < 15
+
+
+async def test_a_short_request_ends_before_a_long_one_that_began_first() -> None:
+    deadlines = Deadlines()
+    long, short = (asyncio.create_task(limited(deadlines, limit, 120)) for limit in (60, 1))
+    assert await short == "too late"
+    assert not long.done()
+    assert await limited(deadlines, 1, 0.5) == "in time"
+    assert await long == "too late"
+
+
+async def test_a_caller_who_cancels_a_request_that_times_out_is_cancelled() -> None:
+    deadlines = Deadlines()
+    waiting = asyncio.create_task(limited(deadlines, 1, 60))
+    await asyncio.sleep(0)
+    deadlines.expire(0)
+    asyncio.get_running_loop().call_soon(waiting.cancel)
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert not deadlines.busy

@@ -1,23 +1,70 @@
-"""The deadlines of the requests in flight on one connection; they pause while the user answers the server."""
+"""The deadlines of the requests in flight on one connection; they pause while the user answers the server.
+
+All of them share one timer, set to the earliest: a request that ends in time costs the loop no timer.
+"""
 
 import asyncio
-from collections.abc import Awaitable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TypeVar
+from math import inf
 
-T = TypeVar("T")
 ANSWERING: ContextVar[bool] = ContextVar("toolbus_answering", default=False)
 """Set in a handler that answers the server: the requests that it makes itself do not pause."""
 
 
+class Deadline:
+    """A time limit for the current task, in a `with` block; TimeoutError if it is exceeded."""
+
+    __slots__ = ("_cancelling", "_deadlines", "_task", "end", "is_expired", "left", "seconds")
+
+    def __init__(self, deadlines: "Deadlines", seconds: float) -> None:
+        self._deadlines = deadlines
+        self.seconds = seconds
+        self.end = inf
+        """When it ends, by the clock of the loop; never while it is paused, or once it has expired."""
+        self.left: float | None = None
+        """The seconds that it had left when it was paused."""
+        self.is_expired = False
+
+    def __enter__(self) -> "Deadline":
+        self.start()
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if self.stop(error):
+            raise TimeoutError from error
+
+    def start(self) -> float:
+        """Begin; returns the time, by the clock of the loop."""
+        task = asyncio.current_task()
+        assert task is not None, "a request is made in a task"
+        self._task, self._cancelling = task, task.cancelling()
+        return self._deadlines.add(self)
+
+    def stop(self, error: BaseException | None) -> bool:
+        """End; returns whether it is the deadline that interrupted the task, with this error."""
+        self._deadlines.remove(self)
+        # As in `asyncio.timeout`: if the caller cancelled the task as well, that counts.
+        return (
+            self.is_expired
+            and self._task.uncancel() <= self._cancelling
+            and isinstance(error, asyncio.CancelledError)
+        )
+
+    def expire(self) -> None:
+        """Interrupt the task."""
+        self.end, self.is_expired = inf, True
+        self._task.cancel()
+
+
 class Deadlines:
-    """A timeout for each request."""
+    """A deadline for each request."""
 
     def __init__(self) -> None:
-        self._running: set[asyncio.Timeout] = set()
-        self._paused: dict[asyncio.Timeout, float] = {}
-        """The seconds that each had left when it was paused."""
+        self._running: set[Deadline] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_end = inf
         self._pauses = 0
         """How many answers are in progress."""
         self._paused_at = 0.0
@@ -34,24 +81,30 @@ class Deadlines:
         """How long the deadlines have been paused so far."""
         return self._paused_before + (_now() - self._paused_at if self._pauses else 0.0)
 
-    async def run(self, timeout: asyncio.Timeout, work: Awaitable[T]) -> T:
-        """Wait for the work within the timeout."""
-        self._running.add(timeout)
-        try:
-            async with timeout:
-                if self._pauses and not ANSWERING.get():
-                    self._pause(timeout)
-                return await work
-        finally:
-            self._running.discard(timeout)
-            self._paused.pop(timeout, None)
+    def limit(self, seconds: float) -> Deadline:
+        """A limit for a request, to be used in a `with` block."""
+        return Deadline(self, seconds)
 
-    def extend(self, timeout: asyncio.Timeout, seconds: float, latest: float) -> None:
+    def add(self, deadline: Deadline) -> float:
+        """Let a deadline begin; returns the time, by the clock of the loop."""
+        now = _now()
+        self._running.add(deadline)
+        if self._pauses and not ANSWERING.get():
+            deadline.left = deadline.seconds
+        else:
+            self._set_end(deadline, now + deadline.seconds)
+        return now
+
+    def remove(self, deadline: Deadline) -> None:
+        """Forget a deadline; its request has ended."""
+        self._running.discard(deadline)
+
+    def extend(self, deadline: Deadline, seconds: float, latest: float) -> None:
         """Give a request that many seconds from now, until `latest` (loop time) at most."""
-        if timeout in self._paused:
-            self._paused[timeout] = min(seconds, max(0.0, latest - _now()))
-        elif timeout in self._running and not timeout.expired() and not self._expiring:
-            timeout.reschedule(min(_now() + seconds, latest))
+        if deadline.left is not None:
+            deadline.left = min(seconds, max(0.0, latest - _now()))
+        elif deadline in self._running and not deadline.is_expired and not self._expiring:
+            self._set_end(deadline, min(_now() + seconds, latest))
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -59,8 +112,9 @@ class Deadlines:
         if self._pauses == 0:
             self._paused_at = _now()
         self._pauses += 1
-        for timeout in self._running:
-            self._pause(timeout)
+        for deadline in self._running:
+            if deadline.end != inf and not self._expiring:
+                deadline.left, deadline.end = deadline.end - _now(), inf
         token = ANSWERING.set(True)
         try:
             yield
@@ -69,23 +123,35 @@ class Deadlines:
             self._pauses -= 1
             if self._pauses == 0:
                 self._paused_before += _now() - self._paused_at
-                for timeout, left in self._paused.items():
-                    if not timeout.expired() and not self._expiring:
-                        timeout.reschedule(_now() + left)
-                self._paused.clear()
-
-    def _pause(self, timeout: asyncio.Timeout) -> None:
-        end = timeout.when()
-        if timeout not in self._paused and end is not None and not timeout.expired() and not self._expiring:
-            self._paused[timeout] = end - _now()
-            timeout.reschedule(None)
+                for deadline in self._running:
+                    if deadline.left is not None:
+                        self._set_end(deadline, _now() + deadline.left)
 
     def expire(self, seconds: float) -> None:
         """Let every request in flight time out in that many seconds, paused or not."""
         self._expiring = True
-        for timeout in self._running:
-            if not timeout.expired():
-                timeout.reschedule(_now() + seconds)
+        for deadline in self._running:
+            if not deadline.is_expired:
+                self._set_end(deadline, _now() + seconds)
+
+    def _set_end(self, deadline: Deadline, end: float) -> None:
+        deadline.end, deadline.left = end, None
+        if end < self._timer_end:
+            self._set_timer(end)
+
+    def _set_timer(self, end: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_end = asyncio.get_running_loop().call_at(end, self._check), end
+
+    def _check(self) -> None:
+        """Interrupt the requests whose time is over; wait for the next one."""
+        now, self._timer, self._timer_end = max(_now(), self._timer_end), None, inf
+        for deadline in self._running:
+            if deadline.end <= now:
+                deadline.expire()
+        if (end := min((deadline.end for deadline in self._running), default=inf)) != inf:
+            self._set_timer(end)
 
 
 def _now() -> float:

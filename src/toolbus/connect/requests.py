@@ -12,6 +12,7 @@ from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import send_raw
 from toolbus.connect.session import Session
+from toolbus.connect.tool_call import call_tool
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import CallTimeout, ResourceTooLarge
 from toolbus.core.operation import CallInFlight, Operation
@@ -75,7 +76,7 @@ class LinkRequests:
         """Call a tool, or resume a suspended call; the server may turn it into a task."""
 
         def send(session: Session, timeout: float) -> Awaitable[ToolResult | TaskState]:
-            return session.call_tool(in_flight, operation.arguments, timeout, operation.resumed)
+            return call_tool(session, in_flight, operation.arguments, timeout, operation.resumed)
 
         timeout = self._link.config.timeouts.call if operation.timeout is None else operation.timeout
         return self._link.request(send, timeout, repeatable=repeatable, recover=operation.recover)

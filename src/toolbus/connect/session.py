@@ -6,32 +6,30 @@ flight fail at once.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from functools import partial
 from typing import TypeVar
 
 import anyio
 import mcp_types as types
 from mcp import Client
 from mcp.client import InputRequiredRoundsExceededError
-from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, CallToolResult
 from pydantic import ValidationError
 
 from toolbus.config import ServerConfig
-from toolbus.connect.deadlines import Deadlines
+from toolbus.connect.deadlines import Deadline, Deadlines
 from toolbus.connect.diagnostics import Diagnostics, HttpActivity
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.in_flight import CURRENT, CallsInFlight
 from toolbus.connect.sdk import wire
-from toolbus.connect.sdk.fast_call import send_raw, use_fast_calls
-from toolbus.connect.sdk.input_required import HandlerMissing, Suspended, TaskStarted, missing_input
+from toolbus.connect.sdk.fast_call import CallSender, send_raw
+from toolbus.connect.sdk.input_required import HandlerMissing, missing_input
 from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.transports.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.http import AUTH_STATUSES
 from toolbus.connect.transports.jsonrpc import WireError
-from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.elicitation import Answer
 from toolbus.core.errors import (
     INTERNAL_ERROR,
     ArgumentsError,
@@ -43,8 +41,7 @@ from toolbus.core.errors import (
     ToolbusError,
     too_many_questions,
 )
-from toolbus.core.operation import CallInFlight, Resumed
-from toolbus.core.records import JSON, Era, JSONObject, TaskState, ToolResult
+from toolbus.core.records import JSON, Era, JSONObject, TaskState
 from toolbus.core.stderr import error_line
 
 T = TypeVar("T")
@@ -68,6 +65,8 @@ class Session:
     ) -> None:
         self.config = config
         self.client = client
+        self.inner = client.session
+        """The SDK's session; once the link is lost, the client has none, which would hide why."""
         self.result_filter = result_filter
         self._diagnostics = diagnostics
         self._redacted = redacted
@@ -75,7 +74,7 @@ class Session:
         self.handler = handler
         self.calls_in_flight = CallsInFlight()
         self.deadlines = Deadlines()
-        self._slots = asyncio.Semaphore(config.max_concurrency) if config.max_concurrency else None
+        self.slots = asyncio.Semaphore(config.max_concurrency) if config.max_concurrency else None
         self.refused: AuthRequired | None = None
         """Set when the server no longer accepts the credentials."""
         self.outputs: dict[str, OutputCheck] = {}
@@ -84,8 +83,8 @@ class Session:
         """The tools that a legacy server runs only as tasks."""
         self.used = asyncio.get_running_loop().time()
         """When the last request was sent, by the clock of the loop."""
-        use_fast_calls(
-            client, result_filter, self._check_output, config.alias, handler.handled, self.tasks_only
+        self.sender = CallSender(
+            client, result_filter, self._check_sdk_output, config.alias, handler.handled, self.tasks_only
         )
         handler.serve(client.session, self.calls_in_flight, self.deadlines)
 
@@ -117,84 +116,12 @@ class Session:
         """Whether a request is in flight."""
         return self.deadlines.busy or self.calls_in_flight.busy
 
-    async def call_tool(
-        self,
-        in_flight: CallInFlight,
-        arguments: Mapping[str, JSON],
-        timeout: float,
-        resumed: Resumed | None = None,
-    ) -> ToolResult | TaskState:
-        """Call a tool, or resume a suspended call; the server may turn it into a task."""
-        tool = in_flight.tool
-        assert tool is not None, "only tools are called"
-        # Taken now: once the link is lost, the client has none and would hide why the request failed.
-        inner = self.client.session
-        with self.calls_in_flight.track(in_flight):
-            pending = None if resumed is None else resumed.pending
-            responses = await self.responses(resumed.pending.requests, resumed.answers) if resumed else None
-            clock = asyncio.timeout(timeout)
-            extends = in_flight.longest is not None
-            progress = self._extending(in_flight, clock, timeout) if extends else in_flight.on_progress
-
-            async def send(client: Client) -> CallToolResult:
-                call = partial(
-                    client.call_tool,
-                    tool,
-                    dict(arguments),
-                    progress_callback=progress,
-                    input_responses=responses,
-                    request_state=pending.state if pending else None,
-                )
-                try:
-                    return await call()
-                except MCPError as error:
-                    if not await self.handler.ask_to_visit(inner, error):
-                        raise
-                    return await call()
-
-            what = f"tool {tool!r}"
-            limited = send if self._slots is None else _with_slot(self._slots, send)
-            try:
-                return wire.tool_result(await self.request(what, limited, timeout, clock))
-            except Suspended as asked:
-                rounds = 1 + (pending.rounds if pending else 0)
-                return self._suspended(tool, arguments, asked, rounds)
-            except TaskStarted as started:
-                return self.task_state(what, started.task)
-
-    def _extending(self, in_flight: CallInFlight, clock: asyncio.Timeout, timeout: float) -> ProgressFnT:
-        """A progress callback that extends the timeout of the call."""
-        last = asyncio.get_running_loop().time() + max(in_flight.longest or 0, timeout)
-        paused_before, report = self.deadlines.paused_seconds, in_flight.on_progress
-
-        async def extend_and_report(progress: float, total: float | None, message: str | None) -> None:
-            self.deadlines.extend(clock, timeout, last + self.deadlines.paused_seconds - paused_before)
-            if report is not None:
-                await report(progress, total, message)
-
-        return extend_and_report
-
-    def _suspended(
-        self, tool: str, arguments: Mapping[str, JSON], asked: Suspended, rounds: int
-    ) -> ToolResult:
-        if rounds > self.handler.question_limit:
-            raise too_many_questions(self.server, f"tool {tool!r}", self.handler.question_limit)
-        pending = Pending(
-            server=self.server,
-            tool=tool,
-            arguments=dict(arguments),
-            requests=asked.requests,
-            state=asked.state,
-            rounds=rounds,
-        )
-        return ToolResult.from_pending(pending)
-
     def task_state(self, what: str, raw: dict[str, JSON]) -> TaskState:
         """The state of a task, from the server's response."""
         try:
             return wire.task_state(raw)
         except (ValidationError, ValueError) as error:
-            failed = self._to_error(error, what)
+            failed = self.to_error(error, what)
             assert failed is not None, "an invalid response is a failure"
             raise failed from error
 
@@ -202,7 +129,7 @@ class Session:
         self, requests: JSONObject, answers: Mapping[str, Answer]
     ) -> dict[str, types.InputResponse]:
         """The person's answers to the server's requests, and the handlers' answers to the rest."""
-        return await self.handler.responses(self.client.session, requests, answers)
+        return await self.handler.responses(self.inner, requests, answers)
 
     async def tools_page(self, cursor: str | None, timeout: float) -> dict[str, JSON]:
         """One page of the list of tools, as the server sent it."""
@@ -229,37 +156,16 @@ class Session:
             if error.status is not None:
                 raise
 
-    async def request(
-        self,
-        what: str,
-        send: Callable[[Client], Awaitable[T]],
-        timeout: float,
-        clock: asyncio.Timeout | None = None,
-    ) -> T:
+    async def request(self, what: str, send: Callable[[Client], Awaitable[T]], timeout: float) -> T:
         """Send through the SDK's client; raises `ToolbusError` for every failure."""
-        if self._diagnostics.lost is not None:
-            raise self.loss_error(what, sent=False)
-        clock, stderr_before = clock or asyncio.timeout(timeout), self._diagnostics.stderr_count
-        self.used = asyncio.get_running_loop().time()
-        delivery = Delivery()
-        token = DELIVERY.set(delivery)
-        try:
-            return await self.deadlines.run(clock, send(self.client))
-        except TimeoutError as error:
-            if self._diagnostics.lost is not None:
-                raise self.loss_error(what, sent=delivery.may_have_arrived) from None
-            raise CallTimeout(
-                self.server, what, timeout, self._diagnostics.stderr_tail(stderr_before)
-            ) from error
-        except Exception as error:
-            failed = self._to_error(error, what)
-            if failed is None:
-                raise
-            raise failed from error
-        finally:
-            DELIVERY.reset(token)
+        with self.exchange(what, timeout):
+            return await send(self.client)
 
-    def _to_error(self, error: Exception, what: str) -> ToolbusError | None:
+    def exchange(self, what: str, timeout: float) -> "Exchange":
+        """A context manager: a request within it has a deadline, and fails with a `ToolbusError`."""
+        return Exchange(self, self._diagnostics, what, timeout)
+
+    def to_error(self, error: Exception, what: str) -> ToolbusError | None:
         """The failure as a `ToolbusError`; None if it is not a failure of a request."""
         match error:
             case MCPError():
@@ -292,11 +198,14 @@ class Session:
         # A moment later, because most transports first report which of them were sent.
         self.deadlines.expire(RELEASE)
 
-    async def _check_output(self, name: str, result: CallToolResult) -> None:
-        check = self.outputs.get(name)
-        if check is not None and (fault := check.fault(result.structured_content)):
-            # The SDK would discard the result; the data is still useful.
-            self._warn(f"the output does not match its schema: {fault}", name)
+    def check_output(self, tool: str, output: JSON) -> None:
+        """Warn about structured output that does not match the tool's schema; the data is still useful."""
+        check = self.outputs.get(tool)
+        if check is not None and (fault := check.fault(output)):
+            self._warn(f"the output does not match its schema: {fault}", tool)
+
+    async def _check_sdk_output(self, name: str, result: CallToolResult) -> None:
+        self.check_output(name, result.structured_content)
 
     def loss_error(self, what: str | None = None, *, sent: bool = True) -> LinkLost:
         """The error that explains why the session ended, and which request it interrupted."""
@@ -327,14 +236,43 @@ class Session:
         return CallRejected(self.server, what, error.code, text, status)
 
 
-def _with_slot(
-    slots: asyncio.Semaphore, send: Callable[[Client], Awaitable[T]]
-) -> Callable[[Client], Awaitable[T]]:
-    async def send_with_slot(client: Client) -> T:
-        async with slots:
-            return await send(client)
+class Exchange:
+    """One request: within its deadline, and every failure is a `ToolbusError`."""
 
-    return send_with_slot
+    __slots__ = ("_delivery", "_diagnostics", "_session", "_stderr_before", "_token", "_what", "deadline")
+
+    def __init__(self, session: Session, diagnostics: Diagnostics, what: str, timeout: float) -> None:
+        self._session = session
+        self._diagnostics = diagnostics
+        self._what = what
+        self.deadline = session.deadlines.limit(timeout)
+
+    def __enter__(self) -> Deadline:
+        if self._diagnostics.lost is not None:
+            raise self._session.loss_error(self._what, sent=False)
+        self._stderr_before = self._diagnostics.stderr_count
+        self._delivery = Delivery()
+        self._token = DELIVERY.set(self._delivery)
+        self._session.used = self.deadline.start()
+        return self.deadline
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        DELIVERY.reset(self._token)
+        if self.deadline.stop(error):
+            error = TimeoutError()
+        if error is None or not isinstance(error, Exception):
+            return
+        failed = self._failure(error)
+        if failed is not None:
+            raise failed from error
+
+    def _failure(self, error: Exception) -> ToolbusError | None:
+        if not isinstance(error, TimeoutError):
+            return self._session.to_error(error, self._what)
+        if self._diagnostics.lost is not None:
+            return self._session.loss_error(self._what, sent=self._delivery.may_have_arrived)
+        tail = self._diagnostics.stderr_tail(self._stderr_before)
+        return CallTimeout(self._session.server, self._what, self.deadline.seconds, tail)
 
 
 def _first_problem(error: ValidationError) -> str:

@@ -1,28 +1,36 @@
-"""The SDK's two most frequent requests, `tools/call` and `tools/list`, with each response validated once.
+"""Requests that skip the SDK's models: `tools/call` and the pages of `tools/list`.
 
 The SDK builds two models to send a call, validates the response against the schema of the protocol
-version, dumps it again, and validates it a second time. This replaces the session's `call_tool` for plain
-first calls; everything else goes to the SDK's own. `Client.call_tool`, which drives multi-round-trip
-requests and header mismatches, is not changed. A page of tools is returned as it was received: our records
-are built from it directly.
+version, dumps it again, and validates it a second time. `CallSender` sends a call itself; only the SDK's
+stamp (protocol version, capabilities, headers) is needed, and it is the same for every call until the SDK
+has listed tools. A response that is not a plain result goes back to the SDK: `Client.call_tool`, which
+drives multi-round-trip requests and header mismatches, gets it as the outcome of its first request.
 """
 
-from collections.abc import Awaitable, Callable, Set
+from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import Any, Protocol, cast
 
 import mcp_types as types
 from mcp import Client
 from mcp.shared.dispatcher import CallOptions, ProgressFnT
+from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_NAME_HEADER, encode_header_value
 from pydantic import TypeAdapter
+from pydantic_core import to_json
 
 from toolbus.connect.in_flight import CURRENT
 from toolbus.connect.sdk.input_required import SUSPENDING, TaskResult, TaskStarted, check_input_required
-from toolbus.connect.sdk.result_filter import ResultFilter
+from toolbus.connect.sdk.result_filter import ResultFilter, keep_unknown_blocks
+from toolbus.connect.transports.jsonrpc import Peer
+from toolbus.core.operation import CallInFlight
+from toolbus.core.records import JSON
 
 _call_response: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult
 )
+Params = dict[str, Any]
+Outcome = dict[str, Any] | MCPError
+"""What a server sent in response to a call."""
 
 
 class CheckOutput(Protocol):
@@ -31,24 +39,83 @@ class CheckOutput(Protocol):
     async def __call__(self, name: str, result: types.CallToolResult) -> None: ...
 
 
-def use_fast_calls(
-    client: Client,
-    result_filter: ResultFilter,
-    check_output: CheckOutput,
-    server: str,
-    handled: frozenset[str],
-    tasks_only: Set[str],
-) -> None:
-    """Make the client's calls fast; `check_output` checks every result that is not an error.
+class CallSender:
+    """Sends the tool calls of one session."""
 
-    `handled` names the server's requests that have a handler, `tasks_only` the tools that a legacy server
-    runs only as tasks.
-    """
-    session = client.session
-    sdk_call_tool = cast("Callable[..., Awaitable[Any]]", session.call_tool)
-    stamp = _install_stamp(client)
+    def __init__(
+        self,
+        client: Client,
+        result_filter: ResultFilter,
+        check_output: CheckOutput,
+        server: str,
+        handled: frozenset[str],
+        tasks_only: Set[str],
+    ) -> None:
+        """`check_output` checks every result of the SDK's that is not an error.
 
-    async def call_tool(
+        `handled` names the server's requests that have a handler, `tasks_only` the tools that a legacy server
+        runs only as tasks.
+        """
+        self._dispatcher = result_filter.inner
+        self._check_output = check_output
+        self._server = server
+        self._handled = handled
+        self._tasks_only = tasks_only
+        self.received: dict[CallInFlight, Outcome] = {}
+        """Outcomes of calls: the SDK's next `call_tool` of a call takes it instead of sending one."""
+        self._stamps: dict[str, tuple[bytes, dict[str, str]]] | None = {}
+        """The `_meta` and the headers of the calls of a tool; None if they depend on its arguments."""
+        self._install(client)
+
+    # A plain function: a coroutine less on the way of every call.
+    def send(
+        self, in_flight: CallInFlight, arguments: Mapping[str, JSON], on_progress: ProgressFnT | None
+    ) -> Awaitable[dict[str, Any]]:
+        """Send a call; returns the result as the server sent it."""
+        tool = in_flight.tool
+        assert tool is not None, "only tools are called"
+        params: Params = {
+            "name": tool,
+            "arguments": arguments if type(arguments) is dict else dict(arguments),
+        }
+        if tool in self._tasks_only:
+            params["task"] = {}
+        peer = self._dispatcher
+        if isinstance(peer, Peer) and self._stamps is not None and not in_flight.suspends:
+            meta, headers = self._stamps.get(tool) or self._keep_stamp(self._stamps, tool)
+            return peer.send_encoded("tools/call", to_json(params), meta, headers, on_progress)
+        options: CallOptions = {}
+        self._stamp({"method": "tools/call", "params": params}, options)
+        if on_progress is not None:
+            options["on_progress"] = on_progress
+        return self._dispatcher.send_raw_request("tools/call", params, options)
+
+    def _keep_stamp(self, stamps: dict[str, tuple[bytes, dict[str, str]]], tool: str) -> tuple[bytes, Any]:
+        params: Params = {"name": tool}
+        options: CallOptions = {}
+        self._stamp({"method": "tools/call", "params": params}, options)
+        stamps[tool] = to_json(params.get("_meta", {})), options.get("headers", {})
+        return stamps[tool]
+
+    def _install(self, client: Client) -> None:
+        session = client.session
+        self._stamp = _install_stamp(client)
+        self._sdk_call_tool = cast("Callable[..., Awaitable[Any]]", session.call_tool)
+        self._sdk_list_tools = session.list_tools
+        session.call_tool = self._call_tool
+        session.list_tools = self._list_tools
+        session.validate_tool_result = self._check_output
+        session.get_prompt = _checking_input(session.get_prompt, self._server, self._handled)
+        session.read_resource = _checking_input(session.read_resource, self._server, self._handled)
+
+    async def _list_tools(
+        self, *, params: types.PaginatedRequestParams | None = None
+    ) -> types.ListToolsResult:
+        self._stamps = None  # the SDK may learn of arguments that go into headers
+        return await self._sdk_list_tools(params=params)
+
+    async def _call_tool(
+        self,
         name: str,
         arguments: dict[str, Any] | None = None,
         read_timeout_seconds: float | None = None,
@@ -58,8 +125,15 @@ def use_fast_calls(
         request_state: str | None = None,
         **more: Any,
     ) -> Any:
-        if input_responses is not None or request_state is not None or more.get("meta") is not None:
-            result = await sdk_call_tool(
+        """The SDK's `call_tool`: a round of a call, or its first one if that is not a plain call."""
+        in_flight = CURRENT.get()
+        outcome = None if in_flight is None else self.received.pop(in_flight, None)
+        if isinstance(outcome, MCPError):
+            raise outcome
+        if outcome is None and (
+            in_flight is None or input_responses is not None or request_state is not None
+        ):
+            result = await self._sdk_call_tool(
                 name,
                 arguments,
                 read_timeout_seconds,
@@ -69,28 +143,17 @@ def use_fast_calls(
                 **more,
             )
         else:
-            request: dict[str, Any] = {
-                "method": "tools/call",
-                "params": {"name": name, "arguments": arguments},
-            }
-            if name in tasks_only:
-                request["params"]["task"] = {}
-            options: CallOptions = {}
-            stamp(request, options)
-            if progress_callback is not None:
-                options["on_progress"] = progress_callback
-            raw = await result_filter.send_raw_request("tools/call", request["params"], options)
-            result = _parse_result(raw, as_task=name in tasks_only)
+            assert in_flight is not None, "only a call in flight has an outcome"
+            raw = (
+                await self.send(in_flight, arguments or {}, progress_callback) if outcome is None else outcome
+            )
+            keep_unknown_blocks(raw)
+            result = _parse_result(raw, as_task=name in self._tasks_only)
             if isinstance(result, types.CallToolResult) and not result.is_error:
-                await check_output(name, result)
+                await self._check_output(name, result)
         if isinstance(result, types.InputRequiredResult):
-            check_input_required(result, server, CURRENT.get(), handled)
+            check_input_required(result, self._server, in_flight, self._handled)
         return result
-
-    session.call_tool = call_tool
-    session.validate_tool_result = check_output
-    session.get_prompt = _checking_input(session.get_prompt, server, handled)
-    session.read_resource = _checking_input(session.read_resource, server, handled)
 
 
 def _parse_result(raw: dict[str, Any], *, as_task: bool) -> Any:

@@ -34,7 +34,7 @@ class ResultFilter:
     """A dispatcher that wraps another; with `drops_invalid` it drops invalid items from lists."""
 
     def __init__(self, inner: Dispatcher[Any]) -> None:
-        self._inner = inner
+        self.inner = inner
         self.version: str | None = None
         self.drops_invalid = False
         self.dropped: list[str] = []
@@ -58,17 +58,17 @@ class ResultFilter:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+        await self.inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        await self._inner.notify(method, params, opts)
+        await self.inner.notify(method, params, opts)
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        result = await self._inner.send_raw_request(method, params, opts)
+        result = await self.inner.send_raw_request(method, params, opts)
         if method == "tools/call":
             keep_unknown_blocks(result)
         elif method in self._lists:

@@ -3,7 +3,7 @@
 import base64
 import binascii
 from collections.abc import Iterable, Mapping
-from typing import Literal, assert_never
+from typing import Literal, assert_never, cast
 
 import mcp_types as types
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
@@ -92,6 +92,45 @@ def tool_result(result: types.CallToolResult) -> ToolResult:
         is_error=result.is_error,
         meta=result.meta or {},
     )
+
+
+def plain_result(raw: dict[str, JSON]) -> ToolResult | None:
+    """The result of a tool as the server sent it, if it has only texts and they are valid; else None.
+
+    As `tool_result`, without the SDK's models. None means that these decide, not that it is invalid.
+    """
+    content, is_error, meta = raw.get("content"), raw.get("isError", False), raw.get("_meta")
+    if type(content) is not list or type(is_error) is not bool or raw.get("resultType", _DONE) != _DONE:
+        return None
+    if meta is not None and type(meta) is not dict:
+        return None
+    blocks: list[Text] = []
+    for item in cast("list[JSON]", content):
+        match item:
+            case {"type": "text", "text": str(text), **more} if not more and is_unicode(text):
+                blocks.append(Text(text=text))
+            case _:
+                return None
+    return ToolResult(
+        content=tuple(blocks),
+        structured=raw.get("structuredContent"),
+        is_error=is_error,
+        meta=cast("JSONObject", meta) or {},
+    )
+
+
+_DONE = "complete"
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be encoded: it has no lone surrogates, which JSON can escape."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def prompt_result(result: types.GetPromptResult) -> PromptResult:

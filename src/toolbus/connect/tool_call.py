@@ -1,0 +1,167 @@
+"""A tool call over one session. The whole trip of a plain call, in order:
+
+1. `View.call` finds the tool in the catalog and makes an `Operation`.
+2. `CallPath.run` passes it through observers, hooks, the argument check and guards, if there are any.
+3. `ServerRoutes` picks the server, `Link.request` its live session; after a loss it calls again.
+4. `call_tool`, here: the call is tracked, so that messages from the server find it, and its deadline begins.
+5. `CallSender.send` encodes it, with the stamp that it keeps for each tool.
+6. `Peer.send_encoded` writes it, and waits for the future that the response resolves. The transport joins
+   the writes of one loop iteration.
+7. `plain_result` reads the records directly from the response, and the output is checked.
+
+A response that is not a plain result (input required, a task, other content than text, anything invalid)
+and an error that can be solved go on from there with the SDK, without being sent again.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mcp.shared.dispatcher import ProgressFnT
+from mcp.shared.exceptions import MCPError
+from mcp_types import HEADER_MISMATCH, InputResponses
+
+from toolbus.connect.deadlines import Deadline
+from toolbus.connect.sdk import wire
+from toolbus.connect.sdk.fast_call import Outcome
+from toolbus.connect.sdk.input_required import Suspended, TaskStarted
+from toolbus.connect.session import Session
+from toolbus.core.elicitation import Pending
+from toolbus.core.errors import too_many_questions
+from toolbus.core.operation import CallInFlight, Resumed
+from toolbus.core.records import JSON, TaskState, ToolResult
+
+
+async def call_tool(
+    session: Session,
+    in_flight: CallInFlight,
+    arguments: Mapping[str, JSON],
+    timeout: float,
+    resumed: Resumed | None = None,
+) -> ToolResult | TaskState:
+    """Call a tool, or resume a suspended call; the server may turn it into a task."""
+    tool = in_flight.tool
+    assert tool is not None, "only tools are called"
+    what = f"tool {tool!r}"
+    with session.calls_in_flight.track(in_flight):
+        answered = None if resumed is None else await _answered(session, resumed)
+        try:
+            with session.exchange(what, timeout) as deadline:
+                progress = (
+                    in_flight.on_progress
+                    if in_flight.longest is None
+                    else _extending(session, in_flight, in_flight.longest, deadline)
+                )
+                if session.slots is None:
+                    return await _call(session, tool, in_flight, arguments, progress, answered)
+                async with session.slots:
+                    return await _call(session, tool, in_flight, arguments, progress, answered)
+        except Suspended as asked:
+            return _suspended(session, tool, arguments, asked, resumed)
+        except TaskStarted as started:
+            return session.task_state(what, started.task)
+
+
+async def _call(
+    session: Session,
+    tool: str,
+    in_flight: CallInFlight,
+    arguments: Mapping[str, JSON],
+    progress: ProgressFnT | None,
+    answered: "_Answered | None",
+) -> ToolResult:
+    outcome: Outcome | None = None
+    if answered is None:
+        try:
+            outcome = await session.sender.send(in_flight, arguments, progress)
+        except MCPError as error:
+            outcome = error
+        else:
+            result = wire.plain_result(outcome)
+            if result is not None and tool not in session.tasks_only:
+                if session.outputs and not result.is_error:
+                    session.check_output(tool, result.structured)
+                return result
+    try:
+        return await _go_on(session, tool, in_flight, arguments, progress, answered, outcome)
+    except MCPError as error:
+        if not await session.handler.ask_to_visit(session.inner, error):
+            raise
+        return await _go_on(session, tool, in_flight, arguments, progress, answered, None)
+
+
+async def _go_on(
+    session: Session,
+    tool: str,
+    in_flight: CallInFlight,
+    arguments: Mapping[str, JSON],
+    progress: ProgressFnT | None,
+    answered: "_Answered | None",
+    outcome: Outcome | None,
+) -> ToolResult:
+    """Let the SDK go on with the outcome of a call, or make the call if there is none."""
+    received = session.sender.received
+    if isinstance(outcome, MCPError) and outcome.code != HEADER_MISMATCH:
+        raise outcome
+    if outcome is not None:
+        received[in_flight] = outcome
+    try:
+        result = await session.client.call_tool(
+            tool,
+            dict(arguments),
+            progress_callback=progress,
+            input_responses=answered.responses if answered else None,
+            request_state=answered.state if answered else None,
+        )
+    finally:
+        received.pop(in_flight, None)
+    return wire.tool_result(result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    """A call that is resumed: the answers to its questions, and the server's state."""
+
+    responses: InputResponses
+    state: str | None
+
+
+async def _answered(session: Session, resumed: Resumed) -> _Answered:
+    pending = resumed.pending
+    return _Answered(await session.responses(pending.requests, resumed.answers), pending.state)
+
+
+def _extending(session: Session, in_flight: CallInFlight, longest: float, deadline: Deadline) -> ProgressFnT:
+    """A progress callback that extends the timeout of the call."""
+    deadlines, seconds, report = session.deadlines, deadline.seconds, in_flight.on_progress
+    last = asyncio.get_running_loop().time() + max(longest, seconds)
+    paused_before = deadlines.paused_seconds
+
+    async def extend_and_report(progress: float, total: float | None, message: str | None) -> None:
+        deadlines.extend(deadline, seconds, last + deadlines.paused_seconds - paused_before)
+        if report is not None:
+            await report(progress, total, message)
+
+    return extend_and_report
+
+
+def _suspended(
+    session: Session,
+    tool: str,
+    arguments: Mapping[str, JSON],
+    asked: Suspended,
+    resumed: Resumed | None,
+) -> ToolResult:
+    limit = session.handler.question_limit
+    rounds = 1 + (resumed.pending.rounds if resumed else 0)
+    if rounds > limit:
+        raise too_many_questions(session.server, f"tool {tool!r}", limit)
+    pending = Pending(
+        server=session.server,
+        tool=tool,
+        arguments=dict(arguments),
+        requests=asked.requests,
+        state=asked.state,
+        rounds=rounds,
+    )
+    return ToolResult.from_pending(pending)
