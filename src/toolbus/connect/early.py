@@ -57,6 +57,8 @@ class EarlyStart:
     async def close(self) -> None:
         """Stop resolving, and end the process; any number of times."""
         self._resolving.cancel()
-        await asyncio.gather(self._resolving, return_exceptions=True)
-        if self.process is not None:
-            await self.process.end()
+        try:
+            await asyncio.gather(self._resolving, return_exceptions=True)
+        finally:
+            if self.process is not None:
+                await self.process.end()

@@ -124,12 +124,19 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._on_lost(reason)
 
     async def end(self, grace: Grace = SHORT_GRACE) -> None:
-        """End its whole group in bounded time, even if the caller is cancelled; any number of times."""
+        """End its whole group in bounded time, at once if the caller is cancelled; any number of times."""
         if self._spawning is None:
             return
         if self._ending is None:
             self._ending = asyncio.get_running_loop().create_task(self._end(self._spawning, grace))
-        await asyncio.shield(self._ending)
+        try:
+            await asyncio.wait({self._ending})
+        except asyncio.CancelledError:
+            self._ending.cancel()
+            await asyncio.wait({self._ending})
+            raise
+        if not self._ending.cancelled():
+            self._ending.result()
 
     async def _end(self, spawning: "asyncio.Task[asyncio.SubprocessTransport]", grace: Grace) -> None:
         with suppress(ConnectFailed):
@@ -260,7 +267,7 @@ async def _terminate(transport: asyncio.SubprocessTransport, exited: asyncio.Eve
                 await _wait_at_most(seconds, _wait_group_gone(pid))
         await _wait_at_most(REAP_GRACE, exited.wait())
     except asyncio.CancelledError:
-        # The event loop itself is ending: kill at once.
+        # Nobody waits any longer, or the event loop itself is ending: kill at once.
         if sys.platform != "win32":
             _signal_group(pid, signal.SIGKILL)
         raise
