@@ -10,7 +10,8 @@ import pytest
 from tests.conftest import plain
 from tests.servers.recording import recording
 from toolbus.config import Secrets, load_server
-from toolbus.connect import Link, Session
+from toolbus.connect.link import Link
+from toolbus.connect.session import Session
 from toolbus.discover import Discovery
 
 pytestmark = pytest.mark.anyio

@@ -43,15 +43,23 @@ class Lifecycle:
                 return
             self._loop = OwnerLoop()
             try:
-                self._servers.install(
-                    self._servers.build(self.config, self._secrets(self.config)), self.config
-                )
-                await self._servers.open()
+                await self._connect(self._secrets(self.config))
                 if self._catalog.failed is not None:
                     raise self._catalog.failed
             except BaseException:
                 await self.stop()
                 raise
+
+    async def _connect(self, secrets: Secrets) -> None:
+        try:
+            await self._servers.start_early(self.config, secrets)
+            self._servers.install(self._servers.build(self.config, secrets), self.config)
+            if self.closed:  # in the meantime, when there were no links to close
+                await self._servers.close()
+            else:
+                await self._servers.open()
+        finally:
+            await self._servers.close_early()
 
     async def stop(self) -> None:
         """Disconnect from all servers; any number of times, from anywhere."""

@@ -8,8 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from toolbus.bus.sdk_import import import_stages
 from toolbus.call import ServerRequests
 from toolbus.config import BusConfig, Secrets
+from toolbus.connect.early import EarlyStart
 from toolbus.core.errors import ServerDown, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.events import Emit
 from toolbus.core.interactions import Interactions, with_roots
@@ -17,7 +19,8 @@ from toolbus.core.operation import Admit, Operation, Route
 from toolbus.core.records import Health, Inventory, ServerStatus, ToolResult
 
 if TYPE_CHECKING:  # a bus can show its servers without the SDK, which comes with the first link
-    from toolbus.connect import Link, LinkRequests
+    from toolbus.connect.link import Link
+    from toolbus.connect.requests import LinkRequests
     from toolbus.discover import Discovery
 
 logger = logging.getLogger("toolbus")
@@ -25,6 +28,8 @@ logger = logging.getLogger("toolbus")
 INACTIVE_AFTER = 1.0
 """Seconds without activity after which a start no longer waits for a server."""
 POLL_INTERVAL = 0.1
+SPAWN_FIRST = 0.05
+"""Seconds in which processes may start undisturbed, before the import of the SDK takes the CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,8 @@ class Servers:
         self.requests: dict[str, ServerRequests] = {}
         self.repairing: set[str] = set()
         """The servers whose arguments are checked and repaired."""
+        self._early: dict[str, EarlyStart] = {}
+        """Servers that were started before their links were built."""
         self._opening: set[Link] = set()
         """Links that are not installed yet."""
         self._outdated_roots: list[Server] = []
@@ -137,9 +144,27 @@ class Servers:
             for alias in self._aliases
         }
 
+    async def start_early(self, config: BusConfig, secrets: Secrets) -> None:
+        """Start the processes of servers that will be connected, and meanwhile import the SDK."""
+        self._early = {
+            alias: EarlyStart(server, secrets)
+            for alias, server in config.servers.items()
+            if server.transport == "stdio" and not server.lazy
+        }
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SPAWN_FIRST):
+                await asyncio.gather(*(early.wait_spawned() for early in self._early.values()))
+        await import_stages()
+
+    async def close_early(self) -> None:
+        """End what was started early and no link has taken."""
+        await asyncio.gather(*(early.close() for early in self._early.values() if not early.taken))
+        self._early = {}
+
     def build(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
         """Build the servers of a config that are new or changed, not installed or connected yet."""
-        from toolbus.connect import Link, LinkRequests
+        from toolbus.connect.link import Link
+        from toolbus.connect.requests import LinkRequests
         from toolbus.discover import Discovery
 
         interactions = with_roots(self._own_interactions, config.root_folders)
@@ -149,7 +174,8 @@ class Servers:
         for alias, server in config.servers.items():
             if redeclared or alias not in self.links or self.links[alias].config != server:
                 discovery = Discovery(alias, self._changed, self._emit)
-                link = Link(server, secrets, discovery, self._emit, interactions, self._admit)
+                early = self._early.get(alias)
+                link = Link(server, secrets, discovery, self._emit, interactions, self._admit, early)
                 servers[alias] = Server(link, discovery, LinkRequests(link))
         return servers
 
@@ -208,7 +234,7 @@ class Servers:
 
     async def close(self) -> None:
         """Disconnect from all servers, including those that are being connected."""
-        await close_links([*self.links.values(), *self._opening])
+        await asyncio.gather(self.close_early(), close_links([*self.links.values(), *self._opening]))
 
     async def health(self, aliases: Collection[str] | None) -> dict[str, Health]:
         """Probe the links of all servers, or of some."""

@@ -1,9 +1,1 @@
-"""Stage 2, a live link per server."""
-
-from toolbus.connect.callbacks import SessionObserver
-from toolbus.connect.link import Link
-from toolbus.connect.requests import LinkRequests
-from toolbus.connect.session import Session
-from toolbus.connect.transports.jsonrpc import WireError
-
-__all__ = ["Link", "LinkRequests", "Session", "SessionObserver", "WireError"]
+"""Stage 2, a live link per server. Without imports, because some modules have to load without the SDK."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from toolbus.config import Resolved, ServerConfig
 from toolbus.connect.auth.credentials import Credentials
 from toolbus.connect.diagnostics import Diagnostics
+from toolbus.connect.transports.process import ServerProcess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,3 +18,5 @@ class Attempt:
     credentials: Credentials
     diagnostics: Diagnostics
     warn: Callable[[str], None]
+    process: ServerProcess | None = None
+    """The process, if it was started before the attempt; the attempt ends it."""

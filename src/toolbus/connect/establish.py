@@ -15,17 +15,18 @@ import mcp_types as types
 from mcp.client.session import LoggingFnT
 from pydantic_core import from_json, to_json
 
-from toolbus.config import Resolved, Secrets, ServerConfig, Transport, resolved
+from toolbus.config import Resolved, Secrets, ServerConfig, Transport
 from toolbus.connect.attempt import Attempt
 from toolbus.connect.auth.static import config_credentials
 from toolbus.connect.callbacks import Callbacks
 from toolbus.connect.diagnostics import Diagnostics
+from toolbus.connect.early import EarlyStart, resolve
 from toolbus.connect.failure import connect_failure, timeout_failure
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk.client import connected_client
 from toolbus.connect.session import Session
 from toolbus.connect.transports.table import connector
-from toolbus.core.errors import ConnectFailed, ToolbusError, in_seconds
+from toolbus.core.errors import ConnectFailed, ToolbusError
 
 NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
 """The statuses with which an SSE server may refuse a streamable HTTP request."""
@@ -40,6 +41,8 @@ class ConnectHints:
     diagnostics: Diagnostics | None = None
     warned: bool = False
     """Whether the warnings about the config were reported."""
+    early: EarlyStart | None = None
+    """What was started before the first attempt."""
 
 
 async def open_session(
@@ -51,11 +54,10 @@ async def open_session(
     hints: ConnectHints,
 ) -> Session:
     """A live session that the stack closes; raises `ToolbusError` with the phase that failed."""
-    if not hints.warned:
-        hints.warned = True
-        for warning in config.warnings:
-            callbacks.warn(warning, None)
-    values = await _resolve(config, secrets)
+    _report_warnings(config, callbacks, hints)
+    early = _take_early(stack, hints)
+    values = await (early.values() if early else resolve(config, secrets))
+    diagnostics, process = (early.diagnostics, early.process) if early else (Diagnostics(), None)
     transport = hints.transport or config.transport
     mode = hints.mode or ("legacy" if config.era == "legacy" else "auto")
     # Dropped unless this attempt confirms them: the server may have been updated.
@@ -63,13 +65,14 @@ async def open_session(
     hints.transport = hints.mode = None
     first: ConnectFailed | None = None
     while True:
-        hints.diagnostics = diagnostics = Diagnostics()
+        hints.diagnostics = diagnostics
         attempt = Attempt(
             config=config.model_copy(update={"transport": transport}),
             values=values,
             credentials=config_credentials(values),
             diagnostics=diagnostics,
             warn=lambda message: callbacks.warn(message, None),
+            process=process,
         )
         try:
             session = await _connect(stack, attempt, mode, callbacks, handler)
@@ -83,19 +86,26 @@ async def open_session(
             else:
                 raise
             first = failure
+            diagnostics, process = Diagnostics(), None
         else:
             if first is not None or hinted:
                 hints.transport, hints.mode = transport, mode
             return session
 
 
-async def _resolve(config: ServerConfig, secrets: Secrets) -> Resolved:
-    try:
-        async with asyncio.timeout(config.timeouts.connect):
-            return await resolved(config, secrets)
-    except TimeoutError as error:
-        cause = f"its secrets were not resolved within {in_seconds(config.timeouts.connect)}"
-        raise ConnectFailed(config.alias, "configure", cause) from error
+def _report_warnings(config: ServerConfig, callbacks: Callbacks, hints: ConnectHints) -> None:
+    if not hints.warned:
+        hints.warned = True
+        for warning in config.warnings:
+            callbacks.warn(warning, None)
+
+
+def _take_early(stack: AsyncExitStack, hints: ConnectHints) -> EarlyStart | None:
+    """What was started before the first attempt; the stack closes it, unless the attempt did."""
+    early, hints.early = hints.early, None
+    if early is not None:
+        stack.push_async_callback(early.take().close)
+    return early
 
 
 async def _connect(

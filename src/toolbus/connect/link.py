@@ -27,6 +27,7 @@ from typing import TypeVar
 from toolbus.config import Secrets, ServerConfig
 from toolbus.connect.backoff import Backoff
 from toolbus.connect.callbacks import Callbacks, SessionObserver
+from toolbus.connect.early import EarlyStart
 from toolbus.connect.establish import ConnectHints, open_session, root_cause
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.session import Session
@@ -73,6 +74,7 @@ class Link:
         emit: Emit,
         interactions: Interactions = NO_HANDLERS,
         admit: Admit = admit_all,
+        early: EarlyStart | None = None,
     ) -> None:
         self.config = config
         self.handler = RequestHandler(config.alias, interactions, emit, admit)
@@ -98,7 +100,7 @@ class Link:
         self._lost_at: float | None = None
         """When the link was lost; None while it is up, or if it never was."""
         self._backoff = Backoff()
-        self._hints = ConnectHints()
+        self._hints = ConnectHints(early=early)
         self._demanded = asyncio.Event()
         self._changed = asyncio.Event()
         """Set, and replaced, at every change of state and end of an attempt."""

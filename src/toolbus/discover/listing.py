@@ -15,10 +15,10 @@ from mcp_types import INTERNAL_ERROR
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from toolbus.connect import Session
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.sdk.tools import tool_spec
+from toolbus.connect.session import Session
 from toolbus.connect.transports.http import is_temporary
 from toolbus.core.errors import CallRejected, CallTimeout
 from toolbus.core.records import Quarantined, ToolSpec

@@ -1,0 +1,300 @@
+"""A server as a child process: how it is started and ended. Imported without the SDK.
+
+The process gets its own session, so that its whole group can be ended, in bounded time: stdin is
+closed, then the group gets SIGTERM, then SIGKILL, also if only children of the server are left.
+Standard error goes to the diagnostics and the log, never to the terminal. Standard output goes to the
+reader that is attached; what comes before that is kept for it.
+"""
+
+import asyncio
+import logging
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from toolbus.config import Resolved, ServerConfig
+from toolbus.config.secrets.redact import PROXIES
+from toolbus.connect.diagnostics import STDERR_WIDTH, Diagnostics
+from toolbus.connect.process_hints import misplaced_file
+from toolbus.connect.transports.reaper import reaper
+from toolbus.core.errors import ConnectFailed
+
+logger = logging.getLogger("toolbus")
+
+REAP_GRACE = 0.5
+DRAIN_TIMEOUT = 0.2
+"""Seconds in which the last output of a process that ended has to arrive."""
+POLL_INTERVAL = 0.01
+SAFE_VARIABLES = (
+    (
+        "APPDATA",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATH",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",
+        "TEMP",
+        "USERNAME",
+        "USERPROFILE",
+    )
+    if sys.platform == "win32"
+    else ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+)
+"""The variables that the SDK, too, passes to every server."""
+CA_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
+"""Paths, not secrets; behind a company's CA, `npx` and `uvx` cannot download anything without them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grace:
+    """How much time a process gets to end."""
+
+    exit: float
+    """Seconds for the server to exit after its stdin is closed."""
+    term: float
+    """Seconds for the group to end after SIGTERM."""
+
+
+NORMAL_GRACE = Grace(exit=1.5, term=1.0)
+SHORT_GRACE = Grace(exit=0.3, term=0.3)
+"""For a server that was never used."""
+
+
+class ServerProcess(asyncio.SubprocessProtocol):
+    """One process of a server. Whoever starts it also ends it, or hands it to someone who does."""
+
+    def __init__(self, config: ServerConfig, values: Resolved, diagnostics: Diagnostics) -> None:
+        self._config = config
+        self._values = values
+        self._diagnostics = diagnostics
+        self._log = logger.getChild(f"stderr.{config.alias}")
+        self._spawning: asyncio.Task[asyncio.SubprocessTransport] | None = None
+        self._ending: asyncio.Task[None] | None = None
+        self._exited = asyncio.Event()
+        self._stdout_ended = False
+        self._unread: list[bytes] = []
+        self._on_output: Callable[[bytes], None] = self._unread.append
+        self._on_lost: Callable[[str], None] | None = None
+        self._stderr_partial = b""
+        self.stdin: asyncio.WriteTransport | None = None
+        self.writable = asyncio.Event()
+        """Cleared while its input takes no more."""
+        self.writable.set()
+
+    # For its owner
+
+    def begin(self) -> None:
+        """Begin to start it, if that has not begun yet; failures are reported by `start`."""
+        if self._spawning is None:
+            self._spawning = asyncio.get_running_loop().create_task(self._spawn())
+
+    async def start(self) -> None:
+        """Wait until it is started; raises `ConnectFailed`."""
+        self.begin()
+        assert self._spawning is not None
+        # Shielded: a caller who is cancelled must not leave a process behind; `end` waits for it.
+        await asyncio.shield(self._spawning)
+
+    async def wait_spawned(self) -> None:
+        """Wait until it is started or has failed to start; never raises."""
+        if self._spawning is not None:
+            await asyncio.wait({self._spawning})
+
+    def attach(self, on_output: Callable[[bytes], None], on_lost: Callable[[str], None]) -> None:
+        """Pass on its output, from the first byte, and the reason why its output ended."""
+        self._on_output, self._on_lost = on_output, on_lost
+        unread, self._unread = self._unread, []
+        for data in unread:
+            on_output(data)
+        if self._diagnostics.lost is not None:
+            on_lost(self._diagnostics.lost)
+
+    def disconnect(self, reason: str) -> None:
+        """Record that it can no longer be used; the first reason counts."""
+        self._diagnostics.mark_lost(reason)
+        if self._on_lost is not None:
+            self._on_lost(reason)
+
+    async def end(self, grace: Grace = SHORT_GRACE) -> None:
+        """End its whole group in bounded time, at once if the caller is cancelled; any number of times."""
+        if self._spawning is None:
+            return
+        if self._ending is None:
+            self._ending = asyncio.get_running_loop().create_task(self._end(self._spawning, grace))
+        try:
+            await asyncio.wait({self._ending})
+        except asyncio.CancelledError:
+            self._ending.cancel()
+            await asyncio.wait({self._ending})
+            raise
+        if not self._ending.cancelled():
+            self._ending.result()
+
+    async def _end(self, spawning: "asyncio.Task[asyncio.SubprocessTransport]", grace: Grace) -> None:
+        with suppress(ConnectFailed):
+            await _terminate(await spawning, self._exited, grace)
+
+    async def _spawn(self) -> asyncio.SubprocessTransport:
+        config, values, diagnostics = self._config, self._values, self._diagnostics
+        env = _environment(config, values)
+        diagnostics.withheld = os.environ.keys() - env.keys()
+        program = _find_program(config.alias, values, env)
+        try:
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: self, program, *values.args, env=env, cwd=values.cwd, start_new_session=True
+            )
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise ConnectFailed(
+                config.alias,
+                "spawn",
+                f"{values.command!r} cannot be started: {reason}",
+                hint="check that it is executable",
+            ) from error
+        diagnostics.pid = transport.get_pid()
+        reaper.watch(diagnostics.pid)
+        return transport
+
+    # For the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._process = cast(asyncio.SubprocessTransport, transport)
+        self.stdin = cast(asyncio.WriteTransport, self._process.get_pipe_transport(0))
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._diagnostics.mark_active()
+        if fd == 1:
+            self._on_output(data)
+        else:
+            *lines, self._stderr_partial = (self._stderr_partial + data).split(b"\n")
+            self._stderr_partial = self._stderr_partial[-STDERR_WIDTH:]
+            for line in lines:
+                self._handle_stderr(line)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self._stdout_ended = True
+            self.disconnect("the server closed its output")
+        elif fd == 2 and self._stderr_partial:
+            self._handle_stderr(self._stderr_partial)
+        elif fd == 0:
+            self.writable.set()
+
+    def process_exited(self) -> None:
+        self._diagnostics.exit_code = self._process.get_returncode()
+        self._exited.set()
+        if not self._stdout_ended:
+            # Output may still be in the pipe, which a grandchild may keep open forever.
+            asyncio.get_running_loop().call_later(DRAIN_TIMEOUT, self.disconnect, "the server process ended")
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+    def _handle_stderr(self, line: bytes) -> None:
+        text = self._values.redacted(line.decode(errors="replace").rstrip()[:STDERR_WIDTH])
+        self._diagnostics.add_stderr(text)
+        self._log.debug("%s", text)
+
+
+def _environment(config: ServerConfig, values: Resolved) -> dict[str, str]:
+    match config.inherit_env:
+        case "safe":
+            base = safe_environment()
+        case "all":
+            base = dict(os.environ)
+        case "none":
+            base = dict[str, str]()
+        case names:
+            base = safe_environment() | {n: os.environ[n] for n in names if n in os.environ}
+    return base | dict(values.env)
+
+
+def safe_environment() -> dict[str, str]:
+    """The variables of our environment that every server gets."""
+    names = (*SAFE_VARIABLES, *CA_VARIABLES, *PROXIES)
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    # An exported shell function would be run by the server's shell.
+    return {name: value for name, value in found.items() if not value.startswith("()")}
+
+
+def _find_program(server: str, values: Resolved, env: dict[str, str]) -> str:
+    assert values.command is not None
+    if values.cwd is not None and not os.path.isdir(values.cwd):
+        raise ConnectFailed(server, "spawn", f"the folder {values.cwd!r} (cwd) does not exist")
+    command = os.path.expanduser(values.command)
+    # Also next to our own interpreter, to find `uvx` in a virtual environment that is not activated.
+    path = os.pathsep.join([env.get("PATH", os.defpath), os.path.dirname(sys.executable)])
+    # A path is relative to the server's working directory; a bare name is searched on the PATH.
+    located = (
+        os.path.abspath(os.path.join(values.cwd or "", command)) if os.path.dirname(command) else command
+    )
+    if found := shutil.which(located, path=path):
+        return found
+    if os.path.isfile(located):
+        raise ConnectFailed(server, "spawn", f"{command!r} is not executable", hint="run chmod +x on it")
+    hint = misplaced_file(values) or "install it, or give its full path"
+    if " " in command.strip():
+        hint = "put the arguments into args, not command"
+    raise ConnectFailed(server, "spawn", f"command {command!r} not found", hint=hint)
+
+
+async def _terminate(transport: asyncio.SubprocessTransport, exited: asyncio.Event, grace: Grace) -> None:
+    """End the process and its whole group in bounded time."""
+    if stdin := transport.get_pipe_transport(0):
+        stdin.close()
+    pid = transport.get_pid()
+    try:
+        await _wait_at_most(grace.exit, exited.wait())
+        if sys.platform == "win32":
+            if not exited.is_set():
+                transport.kill()
+        else:
+            # Also after a clean exit: the server's own children are in the group.
+            for sign, seconds in ((signal.SIGTERM, grace.term), (signal.SIGKILL, REAP_GRACE)):
+                if not _signal_group(pid, sign):
+                    break
+                await _wait_at_most(seconds, _wait_group_gone(pid))
+        await _wait_at_most(REAP_GRACE, exited.wait())
+    except asyncio.CancelledError:
+        # Nobody waits any longer, or the event loop itself is ending: kill at once.
+        if sys.platform != "win32":
+            _signal_group(pid, signal.SIGKILL)
+        raise
+    finally:
+        if sys.platform != "win32" and not _signal_group(pid, 0):
+            reaper.forget(pid)
+        transport.close()
+
+
+def _signal_group(pgid: int, sign: signal.Signals | Literal[0]) -> bool:
+    """Signal the group; returns whether it has members left."""
+    try:
+        os.killpg(pgid, sign)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True  # a process is left that we may not signal
+    return True
+
+
+async def _wait_group_gone(pgid: int) -> None:
+    # Polled, because the system does not report the end of a process group.
+    while _signal_group(pgid, 0):  # noqa: ASYNC110
+        await asyncio.sleep(POLL_INTERVAL)
+
+
+async def _wait_at_most(seconds: float, wait: Coroutine[Any, Any, Any]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await wait
