@@ -11,7 +11,7 @@ from bench.measure import Outcome
 
 TITLE = "Time of a tool call, relative to the SDK's own client (shorter is better)"
 STYLE = """\
-text { font: 12px system-ui, -apple-system, 'Segoe UI', sans-serif; fill: #1f2328 }
+text { font-family: system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif; font-size: 12px; fill: #1f2328 }
 .title { font-size: 15px; font-weight: 600 }
 .panel { font-size: 13px; font-weight: 600 }
 .small { font-size: 10px; fill: #59636e }
@@ -55,7 +55,7 @@ class Bar:
 
     @property
     def figures(self) -> str:
-        return f"{self.ratio:.2f}   {1 / self.seconds:,.0f}/s"
+        return f"{self.ratio:.2f} ({1 / self.seconds:,.0f}/s)"
 
 
 def bars(outcome: Outcome) -> list[Bar]:

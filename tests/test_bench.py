@@ -99,7 +99,7 @@ def test_the_chart_has_a_bar_for_every_client_on_every_line() -> None:
     kinds = [found.get("class") for found in drawn.iter(f"{SVG}rect")]
     assert kinds == ["page", "toolbus", "raw", "peer", "peer", "limit", "toolbus", "raw"]
     texts = [found.text for found in drawn.iter(f"{SVG}text")]
-    assert {"today & <here>", "a <b> & c", "FastMCP client", "1.50   1,667/s"} <= set(texts)
+    assert {"today & <here>", "a <b> & c", "FastMCP client", "1.50 (1,667/s)"} <= set(texts)
     light, dark = STYLE.split("@media (prefers-color-scheme: dark)")
     for kind in ("page", "toolbus", "raw", "peer", "limit"):
         assert f".{kind} {{" in light
