@@ -1,32 +1,29 @@
-"""Compare toolbus with the raw SDK client: `python -m bench [--quick] [--json]`.
+"""Compare toolbus with the raw SDK client and with other clients: `python -m bench [--quick] [--json]`.
 
 Exits 1 if a bar is missed. A line that misses is measured once more with more rounds before it
-counts, because machines are shared; the table says so.
+counts, because machines are shared; the table says so. A full run writes its report into
+docs/performance.md and draws docs/performance.svg.
 """
 
 import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
+from importlib.util import find_spec
+from typing import Any
 
-from bench.lines import Line, Outcome, lines, measured
+from bench.lines import lines, selected
+from bench.measure import Line, Loop, Outcome, measured
+from bench.page import write
+from bench.report import caption, report, versions
 from bench.sides import http_server
 
 QUICK = 4
 """How many times fewer rounds `--quick` takes."""
 AGAIN = 3
 """How many times more rounds a second try takes."""
-
-NOTES = """\
-p50 per call, per start or per import; ratio = toolbus / raw, smaller is better, and at most the bar.
-limit = what a client by hand without any validation takes / raw: nobody can go much below it.
-* until tools, resources, templates and prompts are listed, on both sides; raw: that many clients at once.
-  Tools are listed over HTTP from a server that is up; in memory each side is alone in an interpreter.
-** a run of an agent with one call; raw: the framework's own MCP integration, its connection held and its
-  tools cached."""
-HEAD = f"{'':<30}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>6}{'limit':>7}"
 
 
 async def judged(line: Line, rounds: int) -> Outcome:
@@ -37,55 +34,83 @@ async def judged(line: Line, rounds: int) -> Outcome:
     return replace(await measured(line, rounds * AGAIN), retried=True)
 
 
-def row(outcome: Outcome) -> str:
-    """One line of the table."""
-    raw, toolbus = (f"{shown(outcome, value):>13}" for value in (outcome.raw, outcome.toolbus))
-    limit = "" if outcome.limit_ratio is None else f"{outcome.limit_ratio:.3f}"
-    rates = f"; {1 / outcome.raw:,.0f} -> {1 / outcome.toolbus:,.0f} calls/s" if outcome.per_second else ""
-    again = f"; second try, {outcome.rounds} rounds" if outcome.retried else ""
-    verdict = "ok" if outcome.met else "MISSED"
-    return (
-        f"{outcome.name:<30}{raw}{toolbus}{outcome.ratio:8.3f}{outcome.bar:6.2f}{limit:>7}"
-        f"  {verdict}{rates}{again}"
-    )
+def loop_factory(loop: Loop) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes such an event loop; None for asyncio's own."""
+    if loop == "asyncio":
+        return None
+    import uvloop
+
+    return uvloop.new_event_loop
 
 
-def shown(outcome: Outcome, value: float) -> str:
-    """A value with its unit."""
-    return f"{value * 1000:,.3f} ms" if outcome.unit == "s" else f"{value:,.0f} KiB"
-
-
-def outcomes(quick: bool) -> Iterator[Outcome]:
+def outcomes(chosen: Sequence[Line], *, quick: bool) -> Iterator[Outcome]:
     """Every outcome, as soon as it is there."""
-    with http_server() as url:
-        for line in lines(url):
-            rounds = max(1, line.rounds // QUICK) if quick else line.rounds
-            yield asyncio.run(judged(line, rounds))
+    for line in chosen:
+        rounds = max(1, line.rounds // QUICK) if quick else line.rounds
+        with asyncio.Runner(loop_factory=loop_factory(line.loop)) as runner:
+            yield runner.run(judged(line, rounds))
 
 
-def main() -> int:
-    """Run every line; 1 if a bar was missed."""
+def runnable(chosen: Sequence[Line]) -> tuple[list[Line], list[str]]:
+    """The lines that can be measured here, and a sentence about the others."""
+    if find_spec("uvloop"):
+        return list(chosen), []
+    possible = [line for line in chosen if line.loop != "uvloop"]
+    missing = len(chosen) - len(possible)
+    return possible, ["left out: the lines on uvloop, which is not installed"] if missing else []
+
+
+def as_json(done: Sequence[Outcome], skipped: Sequence[str]) -> str:
+    """Everything about a run."""
+    rows: list[dict[str, Any]] = [
+        asdict(outcome)
+        | {
+            "ratio": outcome.ratio,
+            "limit_ratio": outcome.limit_ratio,
+            "peer_ratios": outcome.peer_ratios,
+            "met": outcome.met,
+        }
+        for outcome in done
+    ]
+    met = all(outcome.met for outcome in done)
+    document = {"met": met, "made": caption(), "versions": versions(), "skipped": skipped, "lines": rows}
+    return json.dumps(document, indent=2)
+
+
+def kept(found: Iterable[Outcome], done: list[Outcome]) -> Iterator[Outcome]:
+    """The same outcomes, each also put into the list."""
+    for outcome in found:
+        done.append(outcome)
+        yield outcome
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the lines; 1 if a bar was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a proof")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
-    options = parser.parse_args()
-    if not options.json:
-        print(HEAD, flush=True)
+    parser.add_argument(
+        "--lines", nargs="+", default=[], metavar="PATTERN", help='only these lines, such as "HTTP*"'
+    )
+    options = parser.parse_args(arguments)
     done: list[Outcome] = []
-    for outcome in outcomes(options.quick):
-        done.append(outcome)
+    text = [caption()]
+    with http_server() as url:
+        known = lines(url)
+        chosen, skipped = runnable(selected(known, options.lines))
+        if not chosen:
+            parser.error("no such line; there are:\n" + "\n".join(f"  {line.name}" for line in known))
         if not options.json:
-            print(row(outcome), flush=True)
-    met = all(outcome.met for outcome in done)
+            print(text[0], flush=True)
+        for printed in report(kept(outcomes(chosen, quick=options.quick), done), skipped):
+            text.append(printed)
+            if not options.json:
+                print(printed, flush=True)
     if options.json:
-        rows = [
-            asdict(outcome) | {"ratio": outcome.ratio, "limit_ratio": outcome.limit_ratio, "met": outcome.met}
-            for outcome in done
-        ]
-        print(json.dumps({"met": met, "lines": rows}, indent=2))
-    else:
-        print(NOTES)
-    return 0 if met else 1
+        print(as_json(done, skipped))
+    if not options.quick and not options.lines:
+        write(done, "\n".join(text), caption())
+    return 0 if all(outcome.met for outcome in done) else 1
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 It costs as little as a server in Python can, so that what is measured is the client. Over HTTP it
 prints its port once it listens, and ends when its input does: it outlives nobody. `echo` gives back
-its text, `big` a text of a given size.
+its text, `big` a text of a given size. Over stdio, a call of `hold` is answered only after one of
+`release`, and a call of `held` as soon as as many calls are held as its text says.
 """
 
 import asyncio
@@ -18,11 +19,12 @@ TEXT: Message = {"type": "object", "properties": {"text": {"type": "string"}}}
 # Lists that may be kept for a minute: without that, the SDK's client leaves its cache empty.
 FRESH = {"resultType": "complete", "ttlMs": 60_000, "cacheScope": "public"}
 CAPABILITIES: Message = {"tools": {}, "resources": {}, "prompts": {}}
+NAMES = ["echo", "big", "hold", "held", "release"]
 
 
 def tools(count: int) -> list[Message]:
-    """`echo` and `big`, and as many more as are asked for."""
-    named = ["echo", "big", *(f"tool_{number}" for number in range(count - 2))]
+    """The five that do something, and as many more as are asked for."""
+    named = [*NAMES, *(f"tool_{number}" for number in range(count - len(NAMES)))]
     return [{"name": name, "description": f"The tool {name}.", "inputSchema": TEXT} for name in named]
 
 
@@ -73,10 +75,45 @@ def said(params: Message) -> str:
     return "x" * int(arguments["text"]) if params["name"] == "big" else str(arguments.get("text"))
 
 
+class Holding:
+    """Keeps calls of `hold` back until one of `release`; passes on all other messages."""
+
+    def __init__(self, answer: Callable[[bytes], bytes | None]) -> None:
+        self._answer = answer
+        self._held: list[bytes] = []
+        self._awaited: tuple[int, bytes] | None = None
+        """How many calls `held` waits for, and the call itself."""
+
+    def answers(self, data: bytes) -> list[bytes]:
+        """The replies that a message sets free."""
+        ready = [data]
+        if any(b'"%b"' % name in data for name in (b"hold", b"held", b"release")):
+            ready = self._ready(data, json.loads(data))
+        return [reply for message in ready if (reply := self._answer(message))]
+
+    def _ready(self, data: bytes, message: Message) -> list[bytes]:
+        params: Message = message.get("params") or {}
+        match params.get("name"):
+            case "hold":
+                self._held.append(data)
+            case "held":
+                self._awaited = (int(params["arguments"]["text"]), data)
+            case "release":
+                released, self._held = self._held, []
+                return [*released, data]
+            case _:
+                return [data]
+        if self._awaited is None or len(self._held) < self._awaited[0]:
+            return []
+        (_, awaiting), self._awaited = self._awaited, None
+        return [awaiting]
+
+
 def serve_stdio(server: Server) -> None:
     """Serve until the input ends."""
+    holding = Holding(server.answer)
     for line in sys.stdin.buffer:
-        if reply := server.answer(line):
+        for reply in holding.answers(line):
             sys.stdout.buffer.write(reply + b"\n")
             sys.stdout.buffer.flush()
 
@@ -109,5 +146,5 @@ async def serve_http(server: Server, port: int = 0) -> None:
 
 if __name__ == "__main__":
     kind, *more = sys.argv[1:]
-    bare = Server(tools(int(more[0]) if more else 2), said)
+    bare = Server(tools(int(more[0]) if more else len(NAMES)), said)
     serve_stdio(bare) if kind == "stdio" else asyncio.run(serve_http(bare))

@@ -18,15 +18,14 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from toolbus import Toolbus
 
 Era: TypeAlias = Literal["modern", "legacy"]
-Side: TypeAlias = Literal["raw", "toolbus"]
 Call: TypeAlias = Callable[[str, str], Awaitable[object]]
 """Calls a tool, by the server's name for it, with a text."""
 
 ROOT = Path(__file__).parent.parent
 SERVER = [str(Path(__file__).with_name("server.py"))]
 STDIO: dict[str, Any] = {"command": sys.executable, "args": [*SERVER, "stdio"]}
-TOOLS = 2
-"""What the server offers unless told otherwise."""
+TOOLS = 5
+"""How many tools the server has unless told otherwise."""
 STOPPING = 10.0
 
 
@@ -138,21 +137,3 @@ async def bus_started(count: int) -> float:
     finally:
         await bus.stop()
     return elapsed
-
-
-async def imported(module: str) -> float:
-    """Seconds of a whole interpreter that imports a module and ends."""
-    began = perf_counter()
-    process = await asyncio.create_subprocess_exec(sys.executable, "-c", f"import {module}")
-    assert await process.wait() == 0
-    return perf_counter() - began
-
-
-async def kept(side: Side, url: str) -> float:
-    """KiB that a side holds once it has listed, in an interpreter of its own."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.memory", side, url, cwd=ROOT, stdout=subprocess.PIPE
-    )
-    said, _ = await process.communicate()
-    assert process.returncode == 0
-    return int(said) / 1024

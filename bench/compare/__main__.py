@@ -18,8 +18,9 @@ from typing import Any, TypeAlias
 
 from bench.compare.peers import PEERS, Entry
 from bench.compare.trials import TRIALS
-from bench.lines import Work, in_flight, sequential
-from bench.sides import ROOT, STDIO, http_server, imported
+from bench.fresh import imported
+from bench.sides import ROOT, STDIO, http_server
+from bench.work import Work, in_flight, sequential
 
 TRIAL_SECONDS = 60
 ROUNDS = 6

@@ -1,4 +1,4 @@
-"""Four clients behind one face, each used the way its own documentation shows.
+"""Six clients behind one face, each used the way its own documentation shows.
 
 | peer | one server | several servers |
 |---|---|---|
@@ -6,8 +6,11 @@
 | SDK | `mcp.Client(server)` | `ClientSessionGroup`, with the name hook of its docstring |
 | FastMCP | `fastmcp.Client(transport)` | `fastmcp.Client({"mcpServers": ...})` |
 | langchain.mcp | `MCPAdapter(transport)`, calls by the tools it lists | `MCPAdapter({"mcpServers": ...})` |
+| Pydantic AI | `MCPToolset(transport)`, `call_tool` as an agent's run calls it | not compared |
+| OpenAI Agents | `MCPServerStdio` or `MCPServerStreamableHttp`, `call_tool` | not compared |
 
-Each is imported when it is opened, so that the interpreter of a trial holds one of them.
+The first four are the columns of the table in README; `python -m bench` compares toolbus and the SDK's client
+with the other four. Each is imported when it is opened, so that the interpreter of a trial holds one of them.
 """
 
 import warnings
@@ -46,6 +49,8 @@ class Peer:
     module: str
     """What a program imports to use it."""
     open: Opening
+    legacy: bool = False
+    """Whether it speaks the protocols before 2026-07-28 only."""
 
     @property
     def title(self) -> str:
@@ -149,6 +154,48 @@ async def open_langchain(servers: Servers) -> AsyncGenerator[Connected]:
         yield Connected(call=call, list_tools=list_tools)
 
 
+@asynccontextmanager
+async def open_pydantic_ai(servers: Servers) -> AsyncGenerator[Connected]:
+    """Connect one server with Pydantic AI's toolset."""
+    from pydantic_ai import RunContext
+    from pydantic_ai.mcp import MCPToolset
+    from pydantic_ai.models.test import TestModel
+    from pydantic_ai.usage import RunUsage
+
+    context = RunContext[Any](deps=None, model=TestModel(), usage=RunUsage())
+    async with MCPToolset[Any](_fastmcp_target(servers)) as toolset:
+        tools = await toolset.get_tools(context)
+
+        async def call(server: str, tool: str, text: str) -> str:
+            return await toolset.call_tool(tool, {"text": text}, context, tools[tool])
+
+        async def list_tools() -> list[str]:
+            return list(await toolset.get_tools(context))
+
+        yield Connected(call=call, list_tools=list_tools)
+
+
+@asynccontextmanager
+async def open_openai_agents(servers: Servers) -> AsyncGenerator[Connected]:
+    """Connect one server with the server class of the OpenAI Agents SDK."""
+    from agents.mcp import MCPServerStdio, MCPServerStreamableHttp
+
+    [entry] = servers.values()
+    params: Any = entry
+    kind: Any = MCPServerStreamableHttp if "url" in entry else MCPServerStdio
+    async with kind(params, cache_tools_list=True) as server:
+        await server.list_tools()
+
+        async def call(server_name: str, tool: str, text: str) -> str:
+            result = await server.call_tool(tool, {"text": text})
+            return joined_text(result.content)
+
+        async def list_tools() -> list[str]:
+            return [tool.name for tool in await server.list_tools()]
+
+        yield Connected(call=call, list_tools=list_tools)
+
+
 def _fastmcp_target(servers: Servers) -> Any:
     from fastmcp.client.transports import StdioTransport
 
@@ -167,12 +214,24 @@ def joined_text(content: list[Any]) -> str:
     return "".join(block.text for block in content)
 
 
-PEERS = {
+ALL = {
     peer.name: peer
     for peer in (
         Peer(name="toolbus", package="toolbus", module="toolbus", open=open_toolbus),
         Peer(name="SDK client", package="mcp", module="mcp", open=open_sdk),
-        Peer(name="FastMCP client", package="fastmcp", module="fastmcp", open=open_fastmcp),
+        Peer(name="FastMCP client", package="fastmcp-slim", module="fastmcp", open=open_fastmcp),
         Peer(name="langchain.mcp", package="langchain", module="langchain.mcp", open=open_langchain),
+        Peer(name="pydantic-ai", package="pydantic-ai-slim", module="pydantic_ai.mcp", open=open_pydantic_ai),
+        Peer(
+            name="OpenAI Agents",
+            package="openai-agents",
+            module="agents.mcp",
+            open=open_openai_agents,
+            legacy=True,
+        ),
     )
 }
+PEERS = {name: ALL[name] for name in ("toolbus", "SDK client", "FastMCP client", "langchain.mcp")}
+"""The columns of the table in README."""
+OTHERS = {name: ALL[name] for name in ("FastMCP client", "langchain.mcp", "pydantic-ai", "OpenAI Agents")}
+"""What `python -m bench` measures beside toolbus and the SDK's client."""

@@ -1,0 +1,104 @@
+"""The report of a run as text: the table, the other clients, and the notes."""
+
+import os
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
+
+from bench.compare.peers import OTHERS
+from bench.measure import Outcome
+
+NOTES = """\
+p50 per call, listing, start, import or turn; ratio = toolbus / raw, smaller is better, and at most the bar.
+limit = the time of a client written by hand, without any validation / raw: no client can go much below it.
+memory = bytes that Python holds for each, each side alone in an interpreter; calls over stdio, all in flight.
+* until tools, resources, templates and prompts are listed, on both sides; raw: that many clients at once.
+  Tools are listed over HTTP from a server that is up.
+** a whole interpreter that imports toolbus, starts a stdio server, prints its tools and ends; raw: the slower
+  of a whole interpreter that imports mcp, and the start of the server until its first answer.
+*** a run of an agent with one call; raw: the framework's own MCP integration, its connection held and its
+  tools cached."""
+NAME = 30
+HEAD = f"{'':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
+UVLOOP = "on uvloop instead of asyncio's own loop, without bars:"
+PACKAGES = {"toolbus": "toolbus", "mcp": "mcp", "uvloop": "uvloop"} | {
+    peer.name: peer.package for peer in OTHERS.values()
+}
+
+
+def versions() -> dict[str, str]:
+    """The versions of everything that is compared and installed."""
+    found = {"Python": platform.python_version()}
+    for name, package in PACKAGES.items():
+        try:
+            found[name] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def caption() -> str:
+    """When and with what a run was made, on one line."""
+    shown = ", ".join(f"{name} {number}" for name, number in versions().items())
+    return f"{date.today().isoformat()}, {os.cpu_count()} cores: {shown}"
+
+
+def report(outcomes: Iterable[Outcome], skipped: Sequence[str]) -> Iterator[str]:
+    """The lines of the report, each as soon as its outcome is there; `skipped` says what is not measured."""
+    yield HEAD
+    done: list[Outcome] = []
+    for outcome in outcomes:
+        if outcome.loop == "uvloop" and not any(before.loop == "uvloop" for before in done):
+            yield UVLOOP
+        done.append(outcome)
+        yield row(outcome)
+    yield from skipped
+    yield from peer_rows([outcome for outcome in done if outcome.with_peers])
+    yield from NOTES.splitlines()
+
+
+def row(outcome: Outcome) -> str:
+    """One line of the table."""
+    name = f"{outcome.name} {outcome.note}".rstrip()
+    raw, toolbus = (f"{shown(outcome, value):>13}" for value in (outcome.raw, outcome.toolbus))
+    bar = "" if outcome.bar is None else f"{outcome.bar:.3f}"
+    limit = "" if outcome.limit_ratio is None else f"{outcome.limit_ratio:.3f}"
+    return f"{name:<{NAME}}{raw}{toolbus}{outcome.ratio:8.3f}{bar:>7}{limit:>7}  {remarks(outcome)}".rstrip()
+
+
+def shown(outcome: Outcome, value: float) -> str:
+    """A value with its unit."""
+    return f"{value * 1000:,.3f} ms" if outcome.unit == "s" else f"{value:,.0f} B"
+
+
+def remarks(outcome: Outcome) -> str:
+    """The verdict of a line, and what else there is to say about it."""
+    verdict = "" if outcome.bar is None else "ok" if outcome.met else "MISSED"
+    rates = f"{1 / outcome.raw:,.0f} -> {1 / outcome.toolbus:,.0f} calls/s" if outcome.per_second else ""
+    again = f"second try, {outcome.rounds} rounds" if outcome.retried else ""
+    return "; ".join(remark for remark in (verdict, rates, again) if remark)
+
+
+def peer_rows(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """The other clients on the lines where they were measured, and the reasons of those left out."""
+    names = [name for name in OTHERS if any(name in outcome.peers for outcome in outcomes)]
+    if names:
+        columns = ["toolbus", *names, "limit"]
+        yield "the same calls by other clients, time / raw:"
+        yield f"{'':<{NAME}}" + "".join(f"{column:>{len(column) + 2}}" for column in columns)
+        for outcome in outcomes:
+            ratios = {"toolbus": outcome.ratio, **outcome.peer_ratios, "limit": outcome.limit_ratio}
+            cells = (f"{number(ratios.get(column)):>{len(column) + 2}}" for column in columns)
+            yield f"{outcome.name:<{NAME}}" + "".join(cells)
+        for peer in OTHERS.values():
+            if peer.legacy and peer.name in names:
+                yield f"{peer.name} has only the protocols before 2026-07-28; the others use it."
+    for outcome in outcomes:
+        for name, why in outcome.left_out.items():
+            yield f"left out of {outcome.name!r}: {name} ({why})"
+
+
+def number(ratio: float | None) -> str:
+    """A ratio, or a dash if there is none."""
+    return "-" if ratio is None else f"{ratio:.3f}"

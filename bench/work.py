@@ -1,0 +1,48 @@
+"""The work of a round on the lines about calls."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from time import perf_counter
+from typing import TypeAlias
+
+from bench.sides import Call
+
+Work: TypeAlias = Callable[[Call], Awaitable[list[float]]]
+"""Makes some calls; returns the seconds of each."""
+
+IN_FLIGHT = 64
+SEQUENTIAL_CALLS = 50
+EACH_IN_FLIGHT = 8
+
+
+async def sequential(call: Call) -> list[float]:
+    """Seconds of each of some calls, one after another."""
+    times: list[float] = []
+    for _ in range(SEQUENTIAL_CALLS):
+        began = perf_counter()
+        await call("echo", "hello")
+        times.append(perf_counter() - began)
+    return times
+
+
+async def in_flight(call: Call) -> list[float]:
+    """Seconds per call when 64 are under way at all times."""
+
+    async def one_lane() -> None:
+        for _ in range(EACH_IN_FLIGHT):
+            await call("echo", "hello")
+
+    began = perf_counter()
+    await asyncio.gather(*(one_lane() for _ in range(IN_FLIGHT)))
+    return [(perf_counter() - began) / (IN_FLIGHT * EACH_IN_FLIGHT)]
+
+
+def big(size: int) -> Work:
+    """Seconds of one call whose result is a text of that many characters."""
+
+    async def one(call: Call) -> list[float]:
+        began = perf_counter()
+        await call("big", str(size))
+        return [perf_counter() - began]
+
+    return one
