@@ -137,7 +137,7 @@ class Connection(asyncio.Protocol):
         if status < 200:  # another head follows
             response.headers.clear()
             return
-        response.status = status
+        response.begin(status)
         if encoding := response.headers.get("content-encoding", "").strip().lower():
             if encoding in ENCODINGS:
                 self._inflater = Inflater()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import unquote_to_bytes
 
-from toolbus.connect.http.url import Url, parse_url
+from toolbus.connect.http.url import Url, bracketed, parse_url
 
 MAX_REPLY = 64 * 1024
 
@@ -43,7 +43,7 @@ def _bypasses(url: Url) -> bool:
 
 async def open_tunnel(transport: asyncio.Transport, proxy: Proxy, url: Url) -> None:
     """Ask the proxy for a tunnel; OSError if it refuses."""
-    host = f"[{url.host}]" if ":" in url.host else url.host
+    host = bracketed(url.host)
     lines = [f"CONNECT {host}:{url.port} HTTP/1.1", f"host: {host}:{url.port}"]
     if proxy.authorization is not None:
         lines.append(f"proxy-authorization: {proxy.authorization}")

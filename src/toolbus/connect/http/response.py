@@ -41,12 +41,19 @@ class Response:
         "cookies",
         "ended",
         "headers",
+        "is_stream",
+        "media_type",
         "status",
     )
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self.status = 0
+        """0 until the whole head has arrived."""
+        self.media_type = ""
+        """The content type, without its parameters."""
+        self.is_stream = False
+        """Whether the body is an event stream."""
         self.headers: dict[str, str] = {}
         """By name in lower case."""
         self.cookies: list[str] = []
@@ -58,16 +65,6 @@ class Response:
         self._unread = 0
         self._failure: HttpFailure | None = None
         self._waiter: asyncio.Future[None] | None = None
-
-    @property
-    def media_type(self) -> str:
-        """The content type, without its parameters."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-    @property
-    def is_stream(self) -> bool:
-        """Whether the body is an event stream."""
-        return self.media_type == "text/event-stream"
 
     @property
     def body(self) -> bytes:
@@ -102,6 +99,12 @@ class Response:
             self._source.drain()
 
     # For the connection
+
+    def begin(self, status: int) -> None:
+        """The head is complete."""
+        self.status = status
+        self.media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        self.is_stream = self.media_type == "text/event-stream"
 
     def add(self, chunk: bytes) -> None:
         """Add a part of the body."""

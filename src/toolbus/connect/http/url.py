@@ -19,6 +19,8 @@ class Url:
     port: int
     target: str
     """Path and query, as they go into the request line."""
+    authority: str
+    """The value of the `host` header."""
 
     @property
     def origin(self) -> tuple[str, str, int]:
@@ -33,14 +35,6 @@ class Url:
     def socket_path(self) -> str | None:
         """The Unix socket to connect to, if it is one."""
         return self.host if self.scheme == "http+unix" else None
-
-    @property
-    def authority(self) -> str:
-        """The value of the `host` header."""
-        if self.socket_path is not None:
-            return "localhost"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def without_query(self) -> str:
@@ -64,9 +58,10 @@ def parse_url(text: str) -> Url:
     parts = urlsplit(text)
     netloc = parts.netloc.rpartition("@")[2]
     if parts.scheme == "http+unix":
-        host, port = unquote(netloc), 0
+        host, port, authority = unquote(netloc), 0, "localhost"
     elif parts.scheme in PORTS:
         host, port = _ascii_host(parts.hostname or ""), parts.port or PORTS[parts.scheme]
+        authority = bracketed(host) if port == PORTS[parts.scheme] else f"{bracketed(host)}:{port}"
     else:
         raise ValueError(f"the scheme {parts.scheme!r} is not supported")
     if not host:
@@ -81,7 +76,13 @@ def parse_url(text: str) -> Url:
         host=host,
         port=port,
         target=f"{path}?{query}" if query else path,
+        authority=authority,
     )
+
+
+def bracketed(host: str) -> str:
+    """The host as it is written in front of a port."""
+    return f"[{host}]" if ":" in host else host
 
 
 def _ascii_host(host: str) -> str:
