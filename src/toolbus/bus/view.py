@@ -138,7 +138,8 @@ class View:
         result to `resume`.
         """
         loop = self._engine.lifecycle.loop
-        check_call(on_input, timeout=timeout, longest=longest, recover=recover)
+        if timeout is not None or longest is not None or recover is not None or on_input != "ask":
+            check_call(on_input, timeout=timeout, longest=longest, recover=recover)
         # Not by `_operation`: every call is here, and passing keywords on costs.
         operation = Operation(
             spec=self.catalog.get(name) or await self._find(name),

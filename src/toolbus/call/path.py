@@ -32,16 +32,20 @@ class CallPath:
         self._repairing = repairing
         self._observers = observers
         self._guards = guards
-        self._checks: dict[tuple[Origin, bool], tuple[JSONObject, ArgumentCheck]] = {}
+        self._checks: dict[tuple[str, str, bool], tuple[JSONObject, ArgumentCheck]] = {}
         self._through_hooks = wrap(hooks, self._run_inner)
 
     async def run(self, operation: Operation) -> ToolResult:
         """Run an operation; raises `ToolbusError` if that was not possible."""
         observed = observe(self._observers, operation)
         if observed is None:
-            return await self._call(operation)
+            operation = _accepted(operation)
+            return _finished(operation, await self._through_hooks(operation))
         try:
-            result = await self._call(replace(operation, observed=observed))
+            # Not a changed copy, which takes longer: nobody but the observers has seen it.
+            object.__setattr__(operation, "observed", observed)
+            operation = _accepted(operation)
+            result = _finished(operation, await self._through_hooks(operation))
         except BaseException as error:
             observed.end(error)
             raise
@@ -67,26 +71,7 @@ class CallPath:
         if (observed := observe(self._observers, operation)) is not None:
             observed.end(failure)
 
-    async def _call(self, operation: Operation) -> ToolResult:
-        spec = operation.spec
-        if not isinstance(operation.arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
-            kind = type(operation.arguments).__name__
-            raise ArgumentsError(f"tool {spec.name!r}", f"must be a mapping of names to values, not {kind}")
-        for key in operation.arguments:
-            if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
-                raise ArgumentsError(f"tool {spec.name!r}", f"names must be strings, not {key!r}")
-        if spec.definitions:
-            # Not a repair: the dialect added these names and nulls.
-            operation = replace(operation, arguments=restored(spec, operation.arguments))
-        result = await self._through_hooks(operation)
-        if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # a hook may return anything
-            raise TypeError(f"a hook returned {type(result).__name__}, not a ToolResult")
-        if result.pending is not None:
-            # The original arguments: hooks and overrides apply to them again on resume.
-            return replace(result, pending=replace(result.pending, arguments=dict(operation.arguments)))
-        return replace(result, tool=spec.name) if result.is_error else result
-
-    # A plain function: a coroutine less on the way of every call.
+    # Plain functions, here and below: a coroutine less on the way of every call.
     def _run_inner(self, operation: Operation) -> Awaitable[ToolResult]:
         """Run the part inside the hooks: arguments, guards, route."""
         observed = operation.observed
@@ -103,16 +88,20 @@ class CallPath:
             observed.failure = TOOL_ERROR
         return result
 
-    async def _send(self, operation: Operation) -> ToolResult:
+    def _send(self, operation: Operation) -> Awaitable[ToolResult]:
         checked = self._prepare(operation)
+        if checked is None and not self._guards:
+            return self._routes[operation.spec.route](operation)
+        return self._send_checked(operation, checked or Checked(arguments=operation.arguments))
+
+    async def _send_checked(self, operation: Operation, checked: Checked) -> ToolResult:
         if checked.problem is not None:
             if operation.observed is not None:
                 operation.observed.failure = INVALID
             return ToolResult.failure(checked.problem)
         if checked.arguments is not operation.arguments:
             operation = replace(operation, arguments=checked.arguments)
-        if self._guards:
-            await self._guard(operation)
+        await self._guard(operation)
         result = await self._routes[operation.spec.route](operation)
         return result.with_notes(repaired=list(checked.repairs)) if checked.repairs else result
 
@@ -129,21 +118,20 @@ class CallPath:
 
     # Arguments
 
-    def _prepare(self, operation: Operation) -> Checked:
-        """The server's arguments, checked and repaired; a problem is described for a model."""
+    def _prepare(self, operation: Operation) -> Checked | None:
+        """The server's arguments, checked and repaired; None if they can be sent as they are.
+
+        A problem is described for a model.
+        """
         spec, arguments = operation.spec, operation.arguments
+        is_mapped = bool(spec.maps) or spec.server_schema is not None
         if spec.route != "tools/call":
-            return (
-                self._check_both_schemas(spec, arguments)
-                if spec.input_schema
-                else Checked(arguments=arguments)
-            )
+            return self._check_both_schemas(spec, arguments) if spec.input_schema else None
         if spec.origin.server not in self._repairing:
-            return Checked(arguments=spec.to_server(arguments))
-        if spec.maps or spec.server_schema is not None:
-            checked = self._check_both_schemas(spec, arguments)
-        else:
-            checked = self._check(spec.input_schema, spec.origin, arguments)
+            return Checked(arguments=spec.to_server(arguments)) if spec.maps else None
+        if not is_mapped and self._check_of(spec.input_schema, spec.origin).accepts(arguments):
+            return None
+        checked = self._check_both_schemas(spec, arguments)
         if checked.problem is None:
             return checked
         return replace(
@@ -152,18 +140,40 @@ class CallPath:
 
     def _check_both_schemas(self, spec: ToolSpec, arguments: JSONObject) -> Checked:
         """Check the model's schema, and then the server's if it differs."""
-        first = self._check(spec.input_schema, spec.origin, arguments)
+        first = self._check_of(spec.input_schema, spec.origin).checked(arguments)
         if first.problem is not None or (not spec.maps and spec.server_schema is None):
             return first
         schema = spec.input_schema if spec.server_schema is None else spec.server_schema
-        last = self._check(schema, spec.origin, spec.to_server(first.arguments), of_server=True)
+        check = self._check_of(schema, spec.origin, of_server=True)
+        last = check.checked(spec.to_server(first.arguments))
         return replace(last, repairs=first.repairs + last.repairs)
 
-    def _check(
-        self, schema: JSONObject, origin: Origin, arguments: JSONObject, *, of_server: bool = False
-    ) -> Checked:
-        known, check = self._checks.get((origin, of_server), (None, None))
+    def _check_of(self, schema: JSONObject, origin: Origin, *, of_server: bool = False) -> ArgumentCheck:
+        key = origin.server, origin.tool, of_server  # not the origin itself, whose hash is slow
+        known, check = self._checks.get(key, (None, None))
         if check is None or known is not schema:
             check = ArgumentCheck(schema)
-            self._checks[origin, of_server] = schema, check
-        return check.checked(arguments)
+            self._checks[key] = schema, check
+        return check
+
+
+def _accepted(operation: Operation) -> Operation:
+    """The operation with the arguments that hooks see; `ArgumentsError` if they cannot be any."""
+    spec, arguments = operation.spec, operation.arguments
+    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
+        kind = type(arguments).__name__
+        raise ArgumentsError(f"tool {spec.name!r}", f"must be a mapping of names to values, not {kind}")
+    for key in arguments:
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
+            raise ArgumentsError(f"tool {spec.name!r}", f"names must be strings, not {key!r}")
+    # Not a repair: the dialect added these names and nulls.
+    return replace(operation, arguments=restored(spec, arguments)) if spec.definitions else operation
+
+
+def _finished(operation: Operation, result: ToolResult) -> ToolResult:
+    if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # a hook may return anything
+        raise TypeError(f"a hook returned {type(result).__name__}, not a ToolResult")
+    if result.pending is not None:
+        # The original arguments: hooks and overrides apply to them again on resume.
+        return replace(result, pending=replace(result.pending, arguments=dict(operation.arguments)))
+    return replace(result, tool=operation.spec.name) if result.is_error else result

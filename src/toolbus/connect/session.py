@@ -236,29 +236,29 @@ class Session:
         return CallRejected(self.server, what, error.code, text, status)
 
 
-class Exchange:
-    """One request: within its deadline, and every failure is a `ToolbusError`."""
+class Exchange(Deadline):
+    """The deadline of one request, whose every failure is a `ToolbusError`."""
 
-    __slots__ = ("_delivery", "_diagnostics", "_session", "_stderr_before", "_token", "_what", "deadline")
+    __slots__ = ("_delivery", "_diagnostics", "_session", "_stderr_before", "_token", "_what")
 
     def __init__(self, session: Session, diagnostics: Diagnostics, what: str, timeout: float) -> None:
+        super().__init__(session.deadlines, timeout)
         self._session = session
         self._diagnostics = diagnostics
         self._what = what
-        self.deadline = session.deadlines.limit(timeout)
 
-    def __enter__(self) -> Deadline:
+    def __enter__(self) -> "Exchange":
         if self._diagnostics.lost is not None:
             raise self._session.loss_error(self._what, sent=False)
         self._stderr_before = self._diagnostics.stderr_count
         self._delivery = Delivery()
         self._token = DELIVERY.set(self._delivery)
-        self._session.used = self.deadline.start()
-        return self.deadline
+        self._session.used = self.start()
+        return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         DELIVERY.reset(self._token)
-        if self.deadline.stop(error):
+        if self.stop(error):
             error = TimeoutError()
         if error is None or not isinstance(error, Exception):
             return
@@ -272,7 +272,7 @@ class Exchange:
         if self._diagnostics.lost is not None:
             return self._session.loss_error(self._what, sent=self._delivery.may_have_arrived)
         tail = self._diagnostics.stderr_tail(self._stderr_before)
-        return CallTimeout(self._session.server, self._what, self.deadline.seconds, tail)
+        return CallTimeout(self._session.server, self._what, self.seconds, tail)
 
 
 def _first_problem(error: ValidationError) -> str:

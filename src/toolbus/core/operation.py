@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.events import OnLog, Reason
+from toolbus.core.fast_init import with_fast_init
 from toolbus.core.records import JSON, OWN, Origin, Progress, ToolResult, ToolSpec
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ class Caller:
 PROGRAM = Caller()
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One request on its way to a server; a hook may pass on a changed copy."""

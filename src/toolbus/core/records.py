@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 from toolbus.core.display import mime_bundle, result_line
 from toolbus.core.elicitation import Pending
 from toolbus.core.errors import ToolFailed
+from toolbus.core.fast_init import with_fast_init
 from toolbus.schema.values import JSON, JSONObject, entries_of
 
 EMPTY: JSONObject = {}
@@ -70,6 +71,7 @@ class ArgumentMap:
         return {**given, **absent, **self.fixed}
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """One tool as a model should see it; calls go to its `origin`."""
@@ -193,6 +195,7 @@ class Inventory:
     stale: bool = False
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
     """A text block."""
@@ -251,6 +254,7 @@ class Embedded:
 Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ToolResult:
     """The complete result of a tool; `is_error` marks a failure."""

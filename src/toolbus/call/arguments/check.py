@@ -37,6 +37,10 @@ class ArgumentCheck:
         except InvalidSchema:
             return None
 
+    def accepts(self, arguments: Mapping[str, JSON]) -> bool:
+        """Whether the arguments are valid, or the schema cannot be checked."""
+        return (validator := self._validator) is None or validator.accepts(arguments) is True
+
     def checked(self, arguments: Mapping[str, JSON]) -> Checked:
         """The arguments, repaired if needed; unchanged if they or the schema cannot be checked."""
         validator = self._validator

@@ -237,8 +237,11 @@ class Peer:
             pending.fail(INTERNAL_ERROR, "the response is nested too deeply to read")
 
     def _dispatch(self, message: Message, data: bytes) -> None:
-        method = message.get("method")
-        request_id = as_request_id(message.get("id"))
+        method, given = message.get("method"), message.get("id")
+        if method is None and type(given) is int and "result" in message:
+            self._handle_response(given, message)  # without the checks: every call is here
+            return
+        request_id = as_request_id(given)
         if isinstance(method, str):
             params = message.get("params")
             known = cast("Mapping[str, Any]", params) if isinstance(params, dict) else None
