@@ -5,16 +5,19 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.cli.running import SECONDS, TOOLBUS, environment
 from tests.timing import fastest
 
 AT_MOST = 0.35
 """Of the time that importing the SDK takes."""
+SDK = {"mcp", "mcp_types", "httpx2", "anyio"}
 HEAVY = {"mcp", "mcp_types", "pydantic", "httpx", "httpx2", "anyio", "rich", "yaml", "asyncio"}
 LOADED = (
     "import sys\n"
     "from toolbus.cli.app import exit_code\n"
-    "exit_code(sys.argv[1:])\n"
+    "print('exit code:', exit_code(sys.argv[1:]))\n"
     "print('loaded:', *sys.modules)\n"
 )
 
@@ -37,16 +40,18 @@ def test_help_takes_a_fraction_of_what_importing_the_sdk_takes(tmp_path: Path) -
     assert a_fraction(ours, theirs), f"{ours:.2f} s, the import of mcp {theirs:.2f} s"
 
 
-def loaded(home: Path, *words: str) -> set[str]:
-    """The packages that a command has imported when it ends."""
+def loaded(home: Path, *words: str, code: int | None = None, **variables: str) -> set[str]:
+    """The packages that a command has imported when it ends, if need be with that exit code."""
     run = subprocess.run(
         [sys.executable, "-c", LOADED, *words],
-        env=environment(home),
+        cwd=home,
+        env=environment(home) | variables,
         capture_output=True,
         text=True,
         timeout=SECONDS,
         check=True,
     )
+    assert code is None or f"exit code: {code}\n" in run.stdout, run.stderr
     return {name.partition(".")[0] for name in run.stdout.rpartition("loaded:")[2].split()}
 
 
@@ -58,7 +63,35 @@ def test_help_and_mistakes_import_nothing_heavy(tmp_path: Path) -> None:
     assert loaded(tmp_path, "tolls") & (HEAVY - {"pydantic"}) == set()
 
 
-def test_a_command_that_starts_no_server_does_not_import_the_sdk(tmp_path: Path) -> None:
-    (tmp_path / "toolbus.yaml").write_text("servers: {a: {command: x}}")
-    words = ["config", "--config", str(tmp_path / "toolbus.yaml")]
-    assert loaded(tmp_path, *words) & {"mcp", "mcp_types", "httpx2"} == set()
+STARTING_NOTHING = [
+    "config",
+    "config --redacted --config toolbus.yaml",
+    "config --schema",
+    "import mcp.json",
+    "import mcp.json --write",
+    "init --force",
+    "trust --yes",
+    "add b -- x",
+    "remove a",
+    "disable a",
+    "enable a",
+]
+
+
+@pytest.mark.parametrize("words", STARTING_NOTHING)
+def test_a_command_that_starts_no_server_does_not_import_the_sdk(words: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    assert loaded(tmp_path, *words.split(), code=0) & SDK == set()
+
+
+@pytest.mark.parametrize("line", ["toolbus ca", "toolbus call ", "toolbus tools ", "toolbus enable "])
+def test_completion_does_not_import_the_sdk(line: str, tmp_path: Path) -> None:
+    write_files(tmp_path)
+    position = str(line.count(" "))
+    variables = {"_TOOLBUS_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": position}
+    assert loaded(tmp_path, code=0, **variables) & SDK == set()
+
+
+def write_files(folder: Path) -> None:
+    (folder / "toolbus.yaml").write_text("servers: {a: {command: x}}")
+    (folder / "mcp.json").write_text('{"mcpServers": {"b": {"command": "x"}}}')

@@ -5,6 +5,7 @@ It prints what came of it, as JSON.
 """
 
 import asyncio
+import gc
 import importlib.abc
 import json
 import os
@@ -48,12 +49,13 @@ class Gate(importlib.abc.MetaPathFinder):
 
 
 def left() -> dict[str, Any]:
-    """What is there after the end: the server, and threads."""
-    for thread in threading.enumerate():
-        if thread.name == "toolbus import":
-            thread.join(60)
-    names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
-    return {"server": alive(int(PID.read_text())), "threads": names}
+    """What is there after the end: the server, threads, and how garbage is collected."""
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    for thread in others:
+        thread.join(30)  # the import may go on for a moment, and asyncio's thread that waited for the process
+    names = [thread.name for thread in others if thread.is_alive()]
+    collector = [gc.isenabled(), gc.get_freeze_count()]
+    return {"server": alive(int(PID.read_text())), "threads": names, "collector": collector}
 
 
 async def started() -> Any:

@@ -16,7 +16,7 @@ from toolbus.connect.transports.process import SAFE_VARIABLES
 CLIENT = Path(__file__).with_name("early_client.py")
 ROOT = CLIENT.parents[2]
 SECONDS = 120
-NOTHING: dict[str, Any] = {"server": False, "threads": []}
+NOTHING: dict[str, Any] = {"server": False, "threads": [], "collector": [True, 0]}
 
 
 def outcome(what: str, folder: Path) -> Any:

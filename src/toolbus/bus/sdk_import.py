@@ -4,7 +4,8 @@ import asyncio
 import gc
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 
 NEED_SDK = ("toolbus.connect.link", "toolbus.connect.requests", "toolbus.discover")
@@ -43,12 +44,23 @@ async def import_stages() -> None:
 
 
 def _import() -> None:
-    # Nearly all of the new objects stay, so collecting garbage among them only costs time.
-    collects = gc.isenabled()
-    gc.disable()
-    try:
+    with _collecting_later():
         for name in NEED_SDK:
             import_module(name)
+
+
+@contextmanager
+def _collecting_later() -> Generator[None]:
+    """Leave the new objects to the next full collection: nearly all stay, and looking for garbage costs."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
     finally:
-        if collects:
-            gc.enable()
+        if gc.get_freeze_count() == 0:  # otherwise the program wants some to stay frozen
+            # Moves all objects to the oldest generation, without looking at each.
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()
