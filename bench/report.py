@@ -91,9 +91,6 @@ def peer_rows(outcomes: Sequence[Outcome]) -> Iterator[str]:
             ratios = {"toolbus": outcome.ratio, **outcome.peer_ratios, "limit": outcome.limit_ratio}
             cells = (f"{number(ratios.get(column)):>{len(column) + 2}}" for column in columns)
             yield f"{outcome.name:<{NAME}}" + "".join(cells)
-        for peer in OTHERS.values():
-            if peer.legacy and peer.name in names:
-                yield f"{peer.name} has only the protocols before 2026-07-28; the others use it."
     for outcome in outcomes:
         for name, why in outcome.left_out.items():
             yield f"left out of {outcome.name!r}: {name} ({why})"

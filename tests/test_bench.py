@@ -1,9 +1,11 @@
 """The benchmark selects, measures and shows what it says it does; its figures are for `make bench`."""
 
 import json
+import shlex
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -74,7 +76,6 @@ def test_other_clients_have_a_column_each_and_those_left_out_a_reason() -> None:
         "the same calls by other clients, time / raw:",
         "                                toolbus  FastMCP client  OpenAI Agents  limit",
         "stdio, 64 in flight               0.250           1.500          2.000  0.050",
-        "OpenAI Agents has only the protocols before 2026-07-28; the others use it.",
         "left out of 'stdio, 64 in flight': pydantic-ai (not installed: No module named 'pydantic_ai')",
     ]
     assert list(peer_rows([])) == []
@@ -174,9 +175,15 @@ async def test_the_slower_of_two_baselines_counts() -> None:
 
 
 @pytest.mark.parametrize("peer", OTHERS.values(), ids=list(OTHERS))
-async def test_every_other_client_calls_the_server_of_the_benchmark(peer: Peer) -> None:
-    async with peer.open({"bench": STDIO}) as connected:
+async def test_every_other_client_calls_the_server_in_the_modern_era(peer: Peer, tmp_path: Path) -> None:
+    received = tmp_path / "received"
+    server = shlex.join([STDIO["command"], *STDIO["args"]])
+    recorded = {"command": "sh", "args": ["-c", f"tee {shlex.quote(str(received))} | {server}"]}
+    async with peer.open({"bench": recorded}) as connected:
         assert await connected.call("bench", "echo", "hello") == "hello"
+    methods = [json.loads(line)["method"] for line in received.read_text().splitlines()]
+    assert "tools/call" in methods
+    assert "initialize" not in methods
 
 
 def called(name: str, number: int, text: str = "") -> bytes:

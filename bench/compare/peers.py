@@ -49,8 +49,6 @@ class Peer:
     module: str
     """What a program imports to use it."""
     open: Opening
-    legacy: bool = False
-    """Whether it speaks the protocols before 2026-07-28 only."""
 
     @property
     def title(self) -> str:
@@ -227,7 +225,6 @@ ALL = {
             package="openai-agents",
             module="agents.mcp",
             open=open_openai_agents,
-            legacy=True,
         ),
     )
 }
