@@ -25,19 +25,12 @@ def encoded_request(
     if get_current():  # an empty context has no trace to pass on
         inject(more)
     if more:
-        meta = _joined(meta, to_json(more))
+        meta = to_json(more) if meta == b"{}" else meta[:-1] + b"," + to_json(more)[1:]
     if meta != b"{}":
-        params = _joined(b'{"_meta":%b}' % meta, params)
-    name = to_json(request_id) if isinstance(request_id, str) else b"%d" % request_id
-    sent = b"" if params == b"{}" else b',"params":' + params
-    return b'{"jsonrpc":"2.0","id":%b,"method":"%b"%b}' % (name, method.encode(), sent)
-
-
-def _joined(first: bytes, second: bytes) -> bytes:
-    """Two JSON objects as one."""
-    if first == b"{}":
-        return second
-    return first if second == b"{}" else b"%b,%b" % (first[:-1], second[1:])
+        params = b'{"_meta":' + meta + (b"}" if params == b"{}" else b"," + params[1:])
+    name = request_id if isinstance(request_id, int) else to_json(request_id).decode()
+    head = f'{{"jsonrpc":"2.0","id":{name},"method":"{method}"'.encode()
+    return head + b"}" if params == b"{}" else head + b',"params":' + params + b"}"
 
 
 def parsed(data: bytes) -> Any:
