@@ -8,6 +8,7 @@ an SSE server. A 401 leads to neither.
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from typing import cast
 
@@ -118,7 +119,7 @@ async def _connect(
                 connected_client(
                     connector(attempt),
                     mode=mode,
-                    client_info=types.Implementation(name="toolbus", version=version("toolbus")),
+                    client_info=_client_info(),
                     message_handler=callbacks.on_message,
                     logging_callback=_redacting(callbacks.on_log, values),
                     log_level=None if config.log_level == "off" else config.log_level or "info",
@@ -144,6 +145,11 @@ async def _connect(
         cause = f"the server uses protocol {session.protocol}, which is legacy"
         raise ConnectFailed(config.alias, "handshake", cause, hint="remove era: modern")
     return session
+
+
+@cache
+def _client_info() -> types.Implementation:
+    return types.Implementation(name="toolbus", version=version("toolbus"))
 
 
 def _redacting(log: LoggingFnT, values: Resolved) -> LoggingFnT:
