@@ -264,7 +264,9 @@ class Exchange(Deadline):
             return
         failed = self._failure(error)
         if failed is not None:
-            raise failed from error
+            # A lost link is the whole reason; the deadline only ended the wait.
+            is_lost = isinstance(error, TimeoutError) and isinstance(failed, LinkLost)
+            raise failed from (None if is_lost else error)
 
     def _failure(self, error: Exception) -> ToolbusError | None:
         if not isinstance(error, TimeoutError):

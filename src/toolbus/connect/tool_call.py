@@ -71,18 +71,20 @@ async def _call(
     answered: "_Answered | None",
 ) -> ToolResult:
     outcome: Outcome | None = None
-    if answered is None:
-        try:
-            outcome = await session.sender.send(in_flight, arguments, progress)
-        except MCPError as error:
-            outcome = error
-        else:
-            result = wire.plain_result(outcome)
-            if result is not None and tool not in session.tasks_only:
-                if session.outputs and not result.is_error:
-                    session.check_output(tool, result.structured)
-                return result
     try:
+        if answered is None:
+            try:
+                outcome = await session.sender.send(in_flight, arguments, progress)
+            except MCPError as error:
+                if error.code != HEADER_MISMATCH:
+                    raise
+                outcome = error
+            else:
+                result = wire.plain_result(outcome)
+                if result is not None and tool not in session.tasks_only:
+                    if session.outputs and not result.is_error:
+                        session.check_output(tool, result.structured)
+                    return result
         return await _go_on(session, tool, in_flight, arguments, progress, answered, outcome)
     except MCPError as error:
         if not await session.handler.ask_to_visit(session.inner, error):
@@ -101,8 +103,6 @@ async def _go_on(
 ) -> ToolResult:
     """Let the SDK go on with the outcome of a call, or make the call if there is none."""
     received = session.sender.received
-    if isinstance(outcome, MCPError) and outcome.code != HEADER_MISMATCH:
-        raise outcome
     if outcome is not None:
         received[in_flight] = outcome
     try:
