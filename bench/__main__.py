@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from importlib.util import find_spec
+from textwrap import wrap
 from typing import Any
 
 from bench.lines import lines, selected
@@ -24,6 +25,7 @@ QUICK = 4
 """How many times fewer rounds `--quick` takes."""
 AGAIN = 3
 """How many times more rounds a second try takes."""
+WIDTH = 110
 
 
 async def judged(line: Line, *, quick: bool) -> Outcome:
@@ -96,14 +98,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     done: list[Outcome] = []
-    text = [caption()]
+    text = wrap(caption(), WIDTH, subsequent_indent="  ")
     with http_server() as url:
         known = lines(url)
         chosen, skipped = runnable(selected(known, options.lines))
         if not chosen:
             parser.error("no such line; there are:\n" + "\n".join(f"  {line.name}" for line in known))
         if not options.json:
-            print(text[0], flush=True)
+            print("\n".join(text), flush=True)
         for printed in report(kept(outcomes(chosen, quick=options.quick), done), skipped):
             text.append(printed)
             if not options.json:
