@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from importlib.util import find_spec
+from textwrap import wrap
 from typing import Any
 
 from bench.lines import lines, selected
@@ -24,12 +25,14 @@ QUICK = 4
 """How many times fewer rounds `--quick` takes."""
 AGAIN = 3
 """How many times more rounds a second try takes."""
+WIDTH = 110
 
 
-async def judged(line: Line, rounds: int) -> Outcome:
-    """A line's outcome; the second one, if the first missed the bar."""
+async def judged(line: Line, *, quick: bool) -> Outcome:
+    """A line's outcome; the second one, if the first missed the bar and there is time for another."""
+    rounds = max(1, line.rounds // QUICK) if quick else line.rounds
     outcome = await measured(line, rounds)
-    if outcome.met:
+    if outcome.met or quick:
         return outcome
     return replace(await measured(line, rounds * AGAIN), retried=True)
 
@@ -46,9 +49,8 @@ def loop_factory(loop: Loop) -> Callable[[], asyncio.AbstractEventLoop] | None:
 def outcomes(chosen: Sequence[Line], *, quick: bool) -> Iterator[Outcome]:
     """Every outcome, as soon as it is there."""
     for line in chosen:
-        rounds = max(1, line.rounds // QUICK) if quick else line.rounds
         with asyncio.Runner(loop_factory=loop_factory(line.loop)) as runner:
-            yield runner.run(judged(line, rounds))
+            yield runner.run(judged(line, quick=quick))
 
 
 def runnable(chosen: Sequence[Line]) -> tuple[list[Line], list[str]]:
@@ -87,21 +89,23 @@ def kept(found: Iterable[Outcome], done: list[Outcome]) -> Iterator[Outcome]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the lines; 1 if a bar was missed."""
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a proof")
+    parser.add_argument(
+        "--quick", action="store_true", help="fewer rounds, no second try: a look, not a proof"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
     parser.add_argument(
         "--lines", nargs="+", default=[], metavar="PATTERN", help='only these lines, such as "HTTP*"'
     )
     options = parser.parse_args(arguments)
     done: list[Outcome] = []
-    text = [caption()]
+    text = wrap(caption(), WIDTH, subsequent_indent="  ")
     with http_server() as url:
         known = lines(url)
         chosen, skipped = runnable(selected(known, options.lines))
         if not chosen:
             parser.error("no such line; there are:\n" + "\n".join(f"  {line.name}" for line in known))
         if not options.json:
-            print(text[0], flush=True)
+            print("\n".join(text), flush=True)
         for printed in report(kept(outcomes(chosen, quick=options.quick), done), skipped):
             text.append(printed)
             if not options.json:

@@ -6,7 +6,7 @@ way to the server and back over stdio. Both sides keep their connection and thei
 
 import json
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -22,7 +22,7 @@ from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessa
 from pydantic_ai import AbstractToolset, AgentRunResultEvent
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.mcp import MCPToolset
-from pydantic_ai.messages import ModelMessage, TextPart, ToolCallPart
+from pydantic_ai.messages import ModelMessage, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.messages import ModelResponse as PydanticResponse
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 
@@ -36,8 +36,20 @@ with warnings.catch_warnings():
 
 TURNS = 10
 """Runs of the agent in a round."""
-ARGUMENTS = {"text": "hello"}
+TOOL = "echo"
+TEXT = "hello"
+ARGUMENTS = {"text": TEXT}
 Run: TypeAlias = Callable[[], Awaitable[object]]
+
+
+def echo_name(names: Iterable[str]) -> str:
+    """The name of the tool to call, whatever prefix it has."""
+    return next(name for name in names if name.endswith(TOOL))
+
+
+def answer(result: object) -> str:
+    """What the model says after the call: a call that failed is not a turn."""
+    return "Done." if TEXT in str(result) else f"The call failed: {result}"
 
 
 async def timed(run: Run) -> list[float]:
@@ -65,14 +77,14 @@ class Scripted(Model):
         **kwargs: Any,
     ) -> ModelResponse:
         if not isinstance(input, str) and len(input) > 1:
-            text = ResponseOutputText(text="Done.", type="output_text", annotations=[])
+            text = ResponseOutputText(text=answer(input[-1]["output"]), type="output_text", annotations=[])
             said = ResponseOutputMessage(
                 id="m", content=[text], role="assistant", status="completed", type="message"
             )
             return ModelResponse(output=[said], usage=Usage(), response_id=None)
-        [tool, *_] = kwargs.get("tools") or args[1]
+        name = echo_name(tool.name for tool in kwargs.get("tools") or args[1])
         call = ResponseFunctionToolCall(
-            arguments='{"text": "hello"}', call_id="c", name=tool.name, type="function_call"
+            arguments=json.dumps(ARGUMENTS), call_id="c", name=name, type="function_call"
         )
         return ModelResponse(output=[call], usage=Usage(), response_id=None)
 
@@ -118,13 +130,15 @@ class Fake(FakeMessagesListChatModel):
 
 def langchain_run(tools: list[Any]) -> Run:
     """One run of an agent with these tools."""
-    call: Any = {"name": tools[0].name, "args": ARGUMENTS, "id": "c", "type": "tool_call"}
+    name = echo_name(tool.name for tool in tools)
+    call: Any = {"name": name, "args": ARGUMENTS, "id": "c", "type": "tool_call"}
     model = Fake(responses=[AIMessage(content="", tool_calls=[call]), AIMessage(content="Done.")])
     agent: Any = create_agent(model, tools)  # pyright: ignore[reportUnknownVariableType]  # typed in part
 
     async def run() -> object:
         state = await agent.ainvoke({"messages": [{"role": "user", "content": "Go."}]})
-        return state["messages"][-1].content
+        returned, _ = state["messages"][-2:]
+        return answer(returned.content)
 
     return run
 
@@ -148,15 +162,22 @@ async def langchain_ours() -> AsyncGenerator[Run]:
 
 def _played(messages: list[ModelMessage], info: AgentInfo) -> PydanticResponse:
     if len(messages) > 1:
-        return PydanticResponse(parts=[TextPart("Done.")])
-    return PydanticResponse(parts=[ToolCallPart(info.function_tools[0].name, ARGUMENTS)])
+        return PydanticResponse(parts=[TextPart(_answered(messages))])
+    name = echo_name(tool.name for tool in info.function_tools)
+    return PydanticResponse(parts=[ToolCallPart(name, ARGUMENTS)])
 
 
 async def _streamed(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
     if len(messages) > 1:
-        yield "Done."
+        yield _answered(messages)
     else:
-        yield {0: DeltaToolCall(info.function_tools[0].name, json.dumps(ARGUMENTS), tool_call_id="c")}
+        name = echo_name(tool.name for tool in info.function_tools)
+        yield {0: DeltaToolCall(name, json.dumps(ARGUMENTS), tool_call_id="c")}
+
+
+def _answered(messages: list[ModelMessage]) -> str:
+    [returned] = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
+    return answer(returned.content)
 
 
 def pydantic_run(toolset: AbstractToolset[Any]) -> Run:

@@ -15,10 +15,22 @@ from bench.chart import STYLE, draw
 from bench.compare.peers import OTHERS, Peer
 from bench.lines import lines, selected
 from bench.measure import Line, Outcome, Round, Sides, measured
+from bench.openings import Turning
 from bench.page import CHART, PAGE, with_report
 from bench.report import HEAD, peer_rows, report, row
 from bench.server import Holding
 from bench.sides import STDIO
+from bench.turns import (
+    agent_ours,
+    agent_own,
+    answer,
+    langchain_ours,
+    langchain_own,
+    openai_ours,
+    openai_own,
+    pydantic_ours,
+    pydantic_own,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -184,6 +196,29 @@ async def test_every_other_client_calls_the_server_in_the_modern_era(peer: Peer,
     methods = [json.loads(line)["method"] for line in received.read_text().splitlines()]
     assert "tools/call" in methods
     assert "initialize" not in methods
+
+
+@pytest.mark.parametrize(
+    "turning",
+    [
+        openai_own,
+        openai_ours,
+        langchain_own,
+        langchain_ours,
+        pydantic_own,
+        pydantic_ours,
+        agent_own,
+        agent_ours,
+    ],
+)
+async def test_a_turn_makes_a_call_that_succeeds(turning: Turning) -> None:
+    async with turning() as run:
+        assert await run() == "Done."
+
+
+def test_a_turn_whose_call_fails_does_not_count() -> None:
+    assert answer("hello") == "Done."
+    assert answer("connection lost") == "The call failed: connection lost"
 
 
 def called(name: str, number: int, text: str = "") -> bytes:
