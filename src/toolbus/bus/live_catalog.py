@@ -8,6 +8,7 @@ from toolbus.bus.shaping import Shaping
 from toolbus.call import READ_RESULT
 from toolbus.config import BusConfig
 from toolbus.core.catalog import Catalog
+from toolbus.core.collector import paused_collector
 from toolbus.core.errors import ShaperFailed
 from toolbus.core.events import CatalogChanged, Hub, Warned, warn
 from toolbus.core.records import Inventory
@@ -60,7 +61,8 @@ class LiveCatalog:
         inventories = self._inventories()
         own = [*([READ_RESULT] if self.offers_kept_results else []), *self.shaping.own]
         try:
-            fresh = Catalog(self.shaping.tools(inventories), own, self.instructions)
+            with paused_collector():
+                fresh = Catalog(self.shaping.tools(inventories), own, self.instructions)
         except ShaperFailed as failed:
             self.failed = failed
             # Each time, unlike `warn`: until it is fixed, the catalog does not change.

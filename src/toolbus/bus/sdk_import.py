@@ -1,12 +1,12 @@
 """Import what needs the SDK in a thread, so that processes can start and the loop can run meanwhile."""
 
 import asyncio
-import gc
 import sys
 import threading
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from importlib import import_module
+
+from toolbus.core.collector import paused_collector
 
 NEED_SDK = ("toolbus.connect.link", "toolbus.connect.requests", "toolbus.discover")
 
@@ -44,23 +44,6 @@ async def import_stages() -> None:
 
 
 def _import() -> None:
-    with _collecting_later():
+    with paused_collector():
         for name in NEED_SDK:
             import_module(name)
-
-
-@contextmanager
-def _collecting_later() -> Generator[None]:
-    """Leave the new objects to the next full collection: nearly all stay, and looking for garbage costs."""
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        if gc.get_freeze_count() == 0:  # otherwise the program wants some to stay frozen
-            # Moves all objects to the oldest generation, without looking at each.
-            gc.freeze()
-            gc.unfreeze()
-        gc.enable()

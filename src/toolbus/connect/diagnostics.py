@@ -4,7 +4,6 @@ The SDK reports most failures as "connection closed". The diagnostics add the re
 code, the last lines on stderr, why the connection ended, and when the server was last active.
 """
 
-import asyncio
 import time
 from collections import deque
 from collections.abc import Collection
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolbus.core.errors import Phase
+from toolbus.core.flag import Flag
 from toolbus.core.stderr import error_line
 
 STDERR_LINES = 100
@@ -55,7 +55,7 @@ class Diagnostics:
     """Why the connection ended."""
     lost_by_server: bool = False
     """Whether the server has already ended the session."""
-    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    gone: Flag = field(default_factory=Flag)
     """Set when the connection has ended, for whatever reason."""
     activity: HttpActivity | None = None
     """Set for an HTTP server."""

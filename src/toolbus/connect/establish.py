@@ -68,7 +68,9 @@ async def open_session(
     while True:
         hints.diagnostics = diagnostics
         attempt = Attempt(
-            config=config.model_copy(update={"transport": transport}),
+            config=config
+            if transport == config.transport
+            else config.model_copy(update={"transport": transport}),
             values=values,
             credentials=config_credentials(values),
             diagnostics=diagnostics,

@@ -42,6 +42,7 @@ from toolbus.core.errors import (
     problem_of,
 )
 from toolbus.core.events import Emit, StateChanged
+from toolbus.core.flag import Flag
 from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation import Admit, CallInFlight, admit_all
 from toolbus.core.records import Era, State
@@ -101,8 +102,8 @@ class Link:
         """When the link was lost; None while it is up, or if it never was."""
         self._backoff = Backoff()
         self._hints = ConnectHints(early=early)
-        self._demanded = asyncio.Event()
-        self._changed = asyncio.Event()
+        self._demanded = Flag()
+        self._changed = Flag()
         """Set, and replaced, at every change of state and end of an attempt."""
 
     # For all tasks
@@ -382,7 +383,7 @@ class Link:
             message = str(error) if error else None
             logger.info("server %r: %s -> %s", self.config.alias, previous, state)
             self._emit(StateChanged(server=self.config.alias, state=state, previous=previous, error=message))
-        changed, self._changed = self._changed, asyncio.Event()
+        changed, self._changed = self._changed, Flag()
         changed.set()
 
     def _current_call(self) -> CallInFlight | None:

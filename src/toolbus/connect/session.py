@@ -41,6 +41,7 @@ from toolbus.core.errors import (
     ToolbusError,
     too_many_questions,
 )
+from toolbus.core.flag import Flag
 from toolbus.core.records import JSON, Era, JSONObject, TaskState
 from toolbus.core.stderr import error_line
 
@@ -102,7 +103,7 @@ class Session:
         return wire.era(self.protocol)
 
     @property
-    def gone(self) -> asyncio.Event:
+    def gone(self) -> Flag:
         """Set when the connection has ended."""
         return self._diagnostics.gone
 

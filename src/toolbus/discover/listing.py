@@ -20,6 +20,7 @@ from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.sdk.tools import tool_spec
 from toolbus.connect.session import Session
 from toolbus.connect.transports.http import is_temporary
+from toolbus.core.collector import paused_collector
 from toolbus.core.errors import CallRejected, CallTimeout
 from toolbus.core.records import Quarantined, ToolSpec
 
@@ -144,10 +145,13 @@ async def _tools_page(session: Session, cursor: str | None, timeout: float) -> P
         )
     _record_task_tools(session, cast("list[Any]", items))
     next_cursor = page.get("nextCursor")
-    records = [tool_spec(session.server, item) for item in cast("list[Any]", items)]
+    with paused_collector():
+        records = [tool_spec(session.server, item) for item in cast("list[Any]", items)]
     if session.era == "modern":
-        names = {r.name for r in records if isinstance(r, ToolSpec) and HEADER in to_json(r.input_schema)}
-        if names:
+        specs = [record for record in records if isinstance(record, ToolSpec)]
+        # All at once first, because hardly any server has such tools.
+        if HEADER in to_json([spec.input_schema for spec in specs]):
+            names = {spec.name for spec in specs if HEADER in to_json(spec.input_schema)}
             records = await _check_headers(session, records, names, cursor, timeout)
     return records, next_cursor if isinstance(next_cursor, str) else None
 

@@ -21,6 +21,7 @@ from toolbus.connect.transports.http import is_temporary
 from toolbus.connect.transports.jsonrpc import WireError
 from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
 from toolbus.core.events import Emit, warn
+from toolbus.core.flag import Flag
 from toolbus.core.records import Inventory
 from toolbus.discover.listing import KINDS, ListKind, ListResult, list_kinds
 from toolbus.discover.subscriptions import Subscriptions
@@ -51,11 +52,11 @@ class Discovery:
         self._publish = publish
         self._emit = emit
         self._dirty: set[ListKind] = set()
-        self._noticed = asyncio.Event()
-        self._listening = asyncio.Event()
+        self._noticed = Flag()
+        self._listening = Flag()
         self._listing = False
         """Whether listing has begun: a change before the stream is open is found only by listing again."""
-        self._listed = asyncio.Event()
+        self._listed = Flag()
         self._problems: dict[ListKind, str | None] = dict.fromkeys(KINDS)
         """Why each kind could not be listed the last time; None if it was."""
         self._stale: set[ListKind] = set()

@@ -41,38 +41,63 @@ def named(template: str, prefixes: Mapping[str, str | None], reserved: Collectio
     for alias, prefix in prefixes.items():
         if prefix is None and (template == "auto" or "{server}" in template):
             first.setdefault(words[alias], alias)
+    is_duplicate = {
+        alias: prefix is None and first.get(words[alias], alias) != alias
+        for alias, prefix in prefixes.items()
+    }
+
+    def wanted_by(tool: ToolSpec) -> tuple[str, bool]:
+        """The name of a tool if no other tool wants it, and whether it belongs to another server."""
+        server, own = tool.origin.server, tool.origin.tool
+        if tool.name != own:  # a shaper set it
+            return _legal(tool.name) or "_", False
+        name = _legal(template_name(template, words[server], own)) or "_"
+        owner = next((name[:length] for length in lengths if name[:length] in known), "")
+        return name, is_duplicate[server] or len(starts[server]) < len(owner)
 
     def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
-        claims: list[tuple[bool, bool, bool, bool, int, str, str, ToolSpec]] = []
-        names = {tool.origin: tool.name for tool in tools if tool.origin.server == OWN}
-        for tool in tools:
-            if tool.origin in names:
-                continue
-            server, own = tool.origin.server, tool.origin.tool
-            is_renamed = tool.name != own
-            name = (
-                _legal(tool.name) or "_"
-                if is_renamed
-                else _legal(template_name(template, words[server], own)) or "_"
-            )
-            owner = next((name[:length] for length in lengths if name[:length] in known), "")
-            is_duplicate = prefixes[server] is None and first.get(words[server], server) != server
-            is_foreign = not is_renamed and (is_duplicate or len(starts[server]) < len(owner))
-            # The owner of a name comes first; then tools that already had it; then config order and
-            # name, never order of arrival.
-            claims.append(
-                (not is_renamed, is_foreign, _legal(own) != own, name != own, order[server], own, name, tool)
-            )
-        taken = {*_ALWAYS_RESERVED, *reserved, *names.values()}
-        for _, is_foreign, *_, preferred, tool in sorted(claims, key=lambda claim: claim[:6]):
-            name = _fitted(preferred, tool.origin, distinct=is_foreign)
-            while name in taken:
-                name = _fitted(name, tool.origin, distinct=True)
-            taken.add(name)
-            names[tool.origin] = name
-        return [tool.renamed(names[tool.origin]) for tool in tools]
+        taken = {*_ALWAYS_RESERVED, *reserved, *(tool.name for tool in tools if tool.origin.server == OWN)}
+        others = [tool for tool in tools if tool.origin.server != OWN]
+        wanted = [wanted_by(tool) for tool in others]
+        free = {name for name, is_foreign in wanted if not is_foreign and len(name) <= MAX_LENGTH} - taken
+        if len(free) == len(others):  # the usual case: every tool gets the name that it wants
+            names = [name for name, _ in wanted]
+        else:
+            names = _distributed(others, wanted, order, taken)
+        named_tools = map(ToolSpec.renamed, others, names)
+        return [tool if tool.origin.server == OWN else next(named_tools) for tool in tools]
 
     return name_all
+
+
+def _distributed(
+    tools: list[ToolSpec], wanted: list[tuple[str, bool]], order: Mapping[str, int], taken: set[str]
+) -> list[str]:
+    """A name for each tool where some want the same one."""
+
+    def rank(index: int) -> tuple[bool, bool, bool, bool, int, str]:
+        # The owner of a name comes first; then tools that already had it; then config order and
+        # name, never order of arrival.
+        (name, is_foreign), origin = wanted[index], tools[index].origin
+        is_renamed, is_legal = tools[index].name != origin.tool, _legal(origin.tool) == origin.tool
+        return (
+            not is_renamed,
+            is_foreign,
+            not is_legal,
+            name != origin.tool,
+            order[origin.server],
+            origin.tool,
+        )
+
+    names = [""] * len(tools)
+    for index in sorted(range(len(tools)), key=rank):
+        (preferred, is_foreign), origin = wanted[index], tools[index].origin
+        name = _fitted(preferred, origin, distinct=is_foreign)
+        while name in taken:
+            name = _fitted(name, origin, distinct=True)
+        taken.add(name)
+        names[index] = name
+    return names
 
 
 def prefixed(prefix: str) -> Shaper:

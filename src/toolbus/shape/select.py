@@ -28,7 +28,11 @@ def selected(rules: Mapping[str, tuple[Patterns, Patterns]]) -> Shaper:
     Globs match the server's own names.
     """
 
+    rules = {server: rule for server, rule in rules.items() if any(rule)}
+
     def select(tools: list[ToolSpec]) -> list[ToolSpec]:
+        if not rules:
+            return tools
         return [
             tool
             for tool in tools

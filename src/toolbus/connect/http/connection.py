@@ -23,6 +23,11 @@ DRAIN_TIME = 2.0
 class Connection(asyncio.Protocol):
     """A connection to the server; one request at a time."""
 
+    __slots__ = (
+        *("_draining", "_head_size", "_inflater", "_loop", "_on_end", "_on_idle", "_parser", "_paused"),
+        *("_poll", "_received", "_response", "_transport", "idle_since"),
+    )
+
     def __init__(self, on_idle: "Callback", on_end: "Callback") -> None:
         """`on_idle` is called when a response is complete, `on_end` when the connection has ended."""
         self._on_idle = on_idle
@@ -180,8 +185,9 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _resolve(self, response: Response) -> None:
-        if self._received is not None and not self._received.done():
-            self._received.set_result(response)
+        received, self._received = self._received, None
+        if received is not None and not received.done():
+            received.set_result(response)
 
     def _fail(self, reason: str) -> None:
         """Fail the request, if there is one."""
@@ -193,8 +199,9 @@ class Connection(asyncio.Protocol):
         if self._draining is not None:
             self._draining.cancel()
             self._draining = None
-        if self._received is not None and not self._received.done():
-            self._received.set_exception(failure)
+        received, self._received = self._received, None
+        if received is not None and not received.done():
+            received.set_exception(failure)
 
     def _check_head(self, size: int) -> None:
         response = self._response

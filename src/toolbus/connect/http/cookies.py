@@ -13,17 +13,17 @@ class Cookies:
     """Keeps what the server sets, and returns it with later requests."""
 
     def __init__(self) -> None:
-        self._jar = http.cookiejar.CookieJar()
-        self._has_some = False
+        self._jar: http.cookiejar.CookieJar | None = None
 
     def keep(self, url: Url, cookies: Sequence[str]) -> None:
         """Keep the values of `set-cookie` headers."""
-        self._has_some = True
+        if self._jar is None:
+            self._jar = http.cookiejar.CookieJar()
         self._jar.extract_cookies(cast(Any, _Headers(cookies)), urllib.request.Request(_for_jar(url)))
 
     def header(self, url: Url) -> str | None:
         """The `cookie` header of a request."""
-        if not self._has_some:
+        if self._jar is None:
             return None
         request = urllib.request.Request(_for_jar(url))
         self._jar.add_cookie_header(request)

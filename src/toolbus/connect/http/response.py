@@ -1,7 +1,6 @@
 """A response: complete when its caller gets it, or an event stream that is read as it arrives."""
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
@@ -61,7 +60,7 @@ class Response:
         self.ended = False
         """Whether the whole body has arrived."""
         self._released = False
-        self._chunks: deque[bytes] = deque()
+        self._chunks: list[bytes] = []
         self._unread = 0
         self._failure: HttpFailure | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -75,7 +74,7 @@ class Response:
         """The body as it arrives; raises `HttpFailure` if it breaks off."""
         while True:
             while self._chunks:
-                chunk = self._chunks.popleft()
+                chunk = self._chunks.pop(0)
                 self._unread -= len(chunk)
                 if self._unread <= PAUSE_AT:
                     self._source.resume_reading()

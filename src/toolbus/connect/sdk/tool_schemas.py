@@ -22,6 +22,14 @@ _SHAPES: Mapping[str, tuple[type, ...]] = {
     "$ref": (str,),
 }
 """The JSON types that a keyword may have."""
+_PLAIN = frozenset(
+    [
+        *("title", "description", "default", "examples", "format", "pattern", "$schema"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"),
+        *("minLength", "maxLength", "minItems", "maxItems", "uniqueItems"),
+    ]
+)
+"""Keywords that contain no schema and may have any value."""
 _MOST = 5
 """How many faults of one schema are reported."""
 _DEEPEST = 20
@@ -29,12 +37,39 @@ _DEEPEST = 20
 
 def arguments_schema(schema: JSONObject, ignored: list[str]) -> JSONObject:
     """The schema for the arguments of a call; whatever had to be ignored is added to the list."""
+    if _is_ordinary(schema) and schema.get("type") == "object" and "enum" not in schema:
+        return schema
     ignored += _faults(schema)
     if _takes_object(schema):
         return schema
     # No call could be valid, and yet the server may accept one.
     ignored.append("inputSchema (it does not accept an object, which the arguments of a call always are)")
     return {"type": "object", **{key: schema[key] for key in ("title", "description") if key in schema}}
+
+
+def _is_ordinary(schema: JSON, depth: int = 0) -> bool:
+    """Whether it has only common keywords, with valid values: true for most schemas, and fast to check."""
+    if not is_object(schema) or depth > _DEEPEST:
+        return False
+    for keyword, value in schema.items():
+        match keyword:
+            case "type":
+                valid = isinstance(value, str) and value in TYPES
+            case "properties":
+                valid = is_object(value) and all(_is_ordinary(part, depth + 1) for part in value.values())
+            case "required":
+                valid = is_array(value) and all(isinstance(name, str) for name in value)
+            case "items":
+                valid = _is_ordinary(value, depth + 1)
+            case "additionalProperties":
+                valid = isinstance(value, bool) or _is_ordinary(value, depth + 1)
+            case "enum":
+                valid = is_array(value)
+            case _:
+                valid = keyword in _PLAIN
+        if not valid:
+            return False
+    return True
 
 
 def _faults(schema: JSONObject) -> list[str]:

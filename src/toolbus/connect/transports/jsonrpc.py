@@ -33,6 +33,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from toolbus.connect.transports.messages import Message, encoded_request, likely_id, parsed
+from toolbus.core.flag import Flag
 
 logger = logging.getLogger("toolbus")
 
@@ -95,7 +96,7 @@ class Peer:
         """Whether a cancelled request needs a notification; in modern HTTP disconnecting is enough."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._handlers: _Handlers | None = None
-        self._closed = asyncio.Event()
+        self._closed = Flag()
         self._reason = "the connection is closed"
 
     # For the SDK

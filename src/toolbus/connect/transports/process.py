@@ -23,6 +23,7 @@ from toolbus.connect.diagnostics import STDERR_WIDTH, Diagnostics
 from toolbus.connect.process_hints import misplaced_file
 from toolbus.connect.transports.reaper import reaper
 from toolbus.core.errors import ConnectFailed
+from toolbus.core.flag import Flag
 
 logger = logging.getLogger("toolbus")
 
@@ -78,14 +79,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._log = logger.getChild(f"stderr.{config.alias}")
         self._spawning: asyncio.Task[asyncio.SubprocessTransport] | None = None
         self._ending: asyncio.Task[None] | None = None
-        self._exited = asyncio.Event()
+        self._exited = Flag()
         self._stdout_ended = False
         self._unread: list[bytes] = []
         self._on_output: Callable[[bytes], None] = self._unread.append
         self._on_lost: Callable[[str], None] | None = None
         self._stderr_partial = b""
         self.stdin: asyncio.WriteTransport | None = None
-        self.writable = asyncio.Event()
+        self.writable = Flag()
         """Cleared while its input takes no more."""
         self.writable.set()
 
@@ -249,7 +250,7 @@ def _find_program(server: str, values: Resolved, env: dict[str, str]) -> str:
     raise ConnectFailed(server, "spawn", f"command {command!r} not found", hint=hint)
 
 
-async def _terminate(transport: asyncio.SubprocessTransport, exited: asyncio.Event, grace: Grace) -> None:
+async def _terminate(transport: asyncio.SubprocessTransport, exited: Flag, grace: Grace) -> None:
     """End the process and its whole group in bounded time."""
     if stdin := transport.get_pipe_transport(0):
         stdin.close()
