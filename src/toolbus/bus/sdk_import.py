@@ -1,6 +1,7 @@
 """Import what needs the SDK in a thread, so that processes can start and the loop can run meanwhile."""
 
 import asyncio
+import gc
 import sys
 import threading
 from contextlib import suppress
@@ -47,3 +48,7 @@ def _import() -> None:
     with paused_collector():
         for name in NEED_SDK:
             import_module(name)
+        if gc.get_freeze_count() == 0:  # otherwise the program wants some objects to stay frozen
+            # Moves all objects to the oldest generation, so that the next collection does not look at each.
+            gc.freeze()
+            gc.unfreeze()
