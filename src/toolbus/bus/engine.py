@@ -36,7 +36,7 @@ class Engine:
     """The parts of one bus, shared by all its views."""
 
     def __init__(self, config: BusConfig, extensions: Extensions) -> None:
-        self.hub = Hub()
+        self.hub = Hub(config.limits.backlog)
         self.catalog = LiveCatalog(config, extensions.shapers, lambda: self.servers.inventories, self.hub)
         self.results = Results(self.catalog.warn, self.catalog.offer_kept_results)
         self.servers = Servers(

@@ -25,7 +25,7 @@ CONTAINERS: tuple[tuple[str, ...], ...] = (
 )
 
 SETTINGS = (
-    *("naming", "timeouts", "enabled_servers", "tool_allowlist"),
+    *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "budget"),
     *("resource_tools", "prompt_tools", "roots"),
     *("context", "context_budget"),

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from datetime import date, time
 from enum import Enum
 from pathlib import Path, PurePath
-from typing import cast
+from typing import TypeVar, cast
 from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, BaseModel, SecretStr
 
+from toolbus.config.limits import Limits
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
@@ -22,6 +23,8 @@ from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction
 from toolbus.config.secrets.reference import masked
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, JSON, Budget
+
+Settings = TypeVar("Settings", Timeouts, Limits)
 
 TRANSPORTS: dict[str, Transport] = {
     "stdio": "stdio",
@@ -103,6 +106,7 @@ class Defaults:
     """Settings for all servers, used where a server does not set its own."""
 
     timeouts: Timeouts = field(default_factory=Timeouts)
+    limits: Limits = field(default_factory=Limits)
     mark: bool = False
     repair: bool = True
     budget: Budget = DEFAULT_BUDGET
@@ -165,7 +169,9 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
     with mistakes.collected():
         _normalize_transport(fields, location, draft.written.get("transport", "transport"))
     with mistakes.collected():
-        fields["timeouts"] = _merged_timeouts(defaults.timeouts, fields.pop("timeouts", {}), location)
+        fields["timeouts"] = _merged(defaults.timeouts, fields.pop("timeouts", {}), location, "timeouts")
+    with mistakes.collected():
+        fields["limits"] = _merged(defaults.limits, fields.pop("limits", {}), location, "limits")
     for key in ("verify", "client_cert", "client_key"):
         if isinstance(path := fields.get(key), str):
             fields[key] = os.path.join(defaults.folder or "", os.path.expanduser(path))
@@ -234,7 +240,12 @@ def _plain(value: JSON) -> JSON:
 
 def checked_timeouts(values: JSON, location: Location) -> Timeouts:
     """The timeouts of the whole bus."""
-    return _merged_timeouts(Timeouts(), values, location)
+    return _merged(Timeouts(), values, location, "timeouts")
+
+
+def checked_limits(values: JSON, location: Location) -> Limits:
+    """The limits of the whole bus."""
+    return _merged(Limits(), values, location, "limits")
 
 
 def long_form(entry: JSON, location: Location) -> Mapping[JSON, JSON]:
@@ -344,12 +355,13 @@ def _inferred_transport(fields: Mapping[str, JSON]) -> Transport:
     return "sse" if path.rstrip("/").endswith("/sse") else "streamable-http"
 
 
-def _merged_timeouts(base: Timeouts, own: JSON, location: Location) -> Timeouts:
-    given = {str(key): value for key, value in location.mapping(own, "timeouts").items() if value is not None}
+def _merged(base: Settings, own: JSON, location: Location, name: str) -> Settings:
+    """The settings of all servers, with those of one server in their place."""
+    given = {str(key): value for key, value in location.mapping(own, name).items() if value is not None}
     try:
-        return Timeouts(**{**base.model_dump(), **given})
+        return type(base)(**{**base.model_dump(), **given})
     except ConfigError as error:
-        raise location.relocated(error, lambda key: f"timeouts.{key}") from None
+        raise location.relocated(error, lambda key: f"{name}.{key}") from None
 
 
 def _auth(value: JSON, location: Location) -> Auth:

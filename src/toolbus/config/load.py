@@ -14,6 +14,7 @@ from toolbus.config.context import ContextSource, context_budget, context_source
 from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container, with_container
 from toolbus.config.entry import (
     Defaults,
+    checked_limits,
     checked_timeouts,
     invalid_config,
     is_server_object,
@@ -118,7 +119,12 @@ def load_server(source: object, *, alias: str | None = None, bus: BusConfig | No
 
 def _defaults(bus: BusConfig) -> Defaults:
     return Defaults(
-        timeouts=bus.timeouts, mark=bus.mark, repair=bus.repair, budget=bus.budget, folder=bus.folder
+        timeouts=bus.timeouts,
+        limits=bus.limits,
+        mark=bus.mark,
+        repair=bus.repair,
+        budget=bus.budget,
+        folder=bus.folder,
     )
 
 
@@ -160,7 +166,12 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
 
 def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Location) -> BusConfig:
     """The settings for all servers; mistakes are added to the list."""
-    checks = {"timeouts": checked_timeouts, "budget": budget, "context_budget": context_budget}
+    checks = {
+        "timeouts": checked_timeouts,
+        "limits": checked_limits,
+        "budget": budget,
+        "context_budget": context_budget,
+    }
     for key, checked in checks.items():
         if key in settings:
             with mistakes.collected():

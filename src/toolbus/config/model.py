@@ -16,6 +16,7 @@ from pydantic import Field, Strict
 
 from toolbus.config.base import ConfigModel
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
+from toolbus.config.limits import Limits
 from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
 from toolbus.config.secrets.redact import shown_url
@@ -123,6 +124,8 @@ class ServerConfig(ConfigModel):
     """The maximum size of a resource, in bytes."""
     timeouts: Timeouts = Timeouts()
     """The time limit for each step, in seconds; overrides the limits for all servers."""
+    limits: Limits = Limits()
+    """The most that the server may send."""
     max_concurrency: int | None = Field(default=None, ge=1)
     """How many calls may run at once."""
     lazy: bool = False
@@ -203,6 +206,8 @@ class BusConfig(ConfigModel):
     """`auto`, or a template with `{tool}` and optionally `{server}`."""
     timeouts: Timeouts = Timeouts()
     """The time limit for each step, in seconds; servers may override it."""
+    limits: Limits = Limits()
+    """The most that a server may send; servers may override it."""
     include: _Patterns = ()
     """Globs on `server/tool`, or annotations; applied after those of each server."""
     exclude: _Patterns = ()

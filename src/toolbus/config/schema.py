@@ -15,12 +15,13 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from toolbus.config.context import SMALLEST, ContextSource
 from toolbus.config.dialects import BESIDE_SERVERS, SETTINGS
 from toolbus.config.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
+from toolbus.config.limits import Limits
 from toolbus.config.model import HINTS, Auth, BusConfig, ServerConfig, Timeouts
 from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.core.records import JSON, Budget
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_MODELS = (BusConfig, ServerConfig, Timeouts, Auth, ContextSource, ToolOverride, ArgumentOverride)
+_MODELS = (BusConfig, ServerConfig, Timeouts, Limits, Auth, ContextSource, ToolOverride, ArgumentOverride)
 _NAMES = {"type": "array", "items": {"type": "string"}}
 _LENGTH = {"type": "integer", "minimum": Budget.SMALLEST}
 _BUDGET = {
@@ -85,8 +86,9 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    timeouts = defined["Timeouts"]["properties"]
-    timeouts.update({key: _or_null(value) for key, value in timeouts.items()})
+    for name in ("Timeouts", "Limits"):
+        settings = defined[name]["properties"]
+        settings.update({key: _or_null(value) for key, value in settings.items()})
     return {
         "$schema": DRAFT,
         "title": "toolbus.yaml",

@@ -47,6 +47,12 @@ def in_seconds(seconds: float) -> str:
     return f"{round(seconds, 2) or seconds:g} s"
 
 
+def over_limit(size: int) -> str:
+    """That something exceeds `limits.message`: `is larger than 64 MiB (limits.message)`."""
+    shown = f"{size / 2**20:g} MiB" if size >= 2**20 else f"{size:,} bytes"
+    return f"is larger than {shown} (limits.message)"
+
+
 class ToolbusError(Exception):
     """The base of all errors that toolbus raises."""
 

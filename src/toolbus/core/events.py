@@ -5,6 +5,7 @@ Without listeners, events cost nothing. A slow listener loses its oldest events;
 
 import asyncio
 import logging
+import threading
 import time
 import weakref
 from collections import deque
@@ -18,6 +19,7 @@ from toolbus.core.records import JSON, State
 logger = logging.getLogger("toolbus")
 
 BACKLOG = 10_000
+BACKLOG_BYTES = 16 * 1024 * 1024
 Reason: TypeAlias = Literal[
     "refused",
     "invalid_arguments",
@@ -173,10 +175,14 @@ OnLog: TypeAlias = Callable[[Logged], Awaitable[None] | None]
 class EventStream:
     """The events since it was created, for `async for`; ends when the bus stops."""
 
-    def __init__(self, only: Filter | None = None) -> None:
+    def __init__(self, only: Filter | None = None, max_bytes: int = BACKLOG_BYTES) -> None:
         self._loop = asyncio.get_running_loop()
         self._only = only
-        self._backlog: deque[Event] = deque(maxlen=BACKLOG)
+        self._backlog: deque[tuple[Event, int]] = deque()
+        """The events that were not read yet, with their sizes."""
+        self._bytes = 0
+        self._max_bytes = max_bytes
+        self._lock = threading.Lock()
         self._wake = asyncio.Event()
         self._ended = False
 
@@ -189,13 +195,24 @@ class EventStream:
                 raise StopAsyncIteration
             self._wake.clear()
             await self._wake.wait()
-        return self._backlog.popleft()
+        with self._lock:
+            event, size = self._backlog.popleft()
+            self._bytes -= size
+        return event
 
     def put(self, event: Event) -> None:
         """Add an event, unless it is filtered out; from any thread."""
         wanted = event if self._only is None else self._only(event)
         if wanted is not None:
-            self._backlog.append(wanted)
+            size = _size(wanted)
+            with self._lock:
+                self._backlog.append((wanted, size))
+                self._bytes += size
+                # A listener that does not read loses the oldest events, not the program its memory.
+                while len(self._backlog) > BACKLOG or (
+                    self._bytes > self._max_bytes and len(self._backlog) > 1
+                ):
+                    self._bytes -= self._backlog.popleft()[1]
             self._wake_up()
 
     def end(self) -> None:
@@ -221,7 +238,9 @@ def warn(emit: Emit, server: str, message: str, tool: str | None = None) -> None
 class Hub:
     """Delivers events to callbacks and listeners."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = BACKLOG_BYTES) -> None:
+        """`max_bytes` is for the events that one listener has not read."""
+        self._max_bytes = max_bytes
         # Weak, so that a dropped listener costs nothing.
         self._listeners: weakref.WeakSet[EventStream] = weakref.WeakSet()
         self._callbacks: list[Emit] = []
@@ -245,7 +264,7 @@ class Hub:
 
     def listen(self, only: Filter | None = None) -> EventStream:
         """A new listener for all events from now on, or for filtered ones."""
-        listener = EventStream(only)
+        listener = EventStream(only, self._max_bytes)
         if self._ended:
             listener.end()
         self._listeners.add(listener)
@@ -266,6 +285,12 @@ class Hub:
         self._ended = True
         for listener in tuple(self._listeners):
             listener.end()
+
+
+def _size(event: Event) -> int:
+    """About how many bytes an event takes."""
+    texts = (getattr(event, name) for name in event.__dataclass_fields__)
+    return 500 + sum(len(value) if isinstance(value, str) else len(repr(value)) for value in texts)
 
 
 def _filtered(callback: Emit, only: Filter, event: Event) -> None:

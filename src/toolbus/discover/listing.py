@@ -94,6 +94,7 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
     deadline = asyncio.get_running_loop().time() + session.config.timeouts.list
     cursor: str | None = None
     seen: set[str] = set()
+    limit = session.config.limits.tools
     try:
         while True:
             remaining = max(0.001, deadline - asyncio.get_running_loop().time())
@@ -104,6 +105,10 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
             )
             result.pages += 1
             records += page
+            if kind == "tools" and len(records) > limit:
+                result.problem = f"tools: only the first {limit:,} are used (limits.tools)"
+                del records[limit:]
+                break
             if not cursor:
                 break
             if cursor in seen or result.pages >= MAX_PAGES:
@@ -143,10 +148,12 @@ async def _tools_page(session: Session, cursor: str | None, timeout: float) -> P
         raise CallRejected(
             session.server, "the list of tools", INTERNAL_ERROR, "the response contains no list"
         )
-    _record_task_tools(session, cast("list[Any]", items))
+    # One more than the limit, which shows that there are more.
+    items = cast("list[Any]", items)[: session.config.limits.tools + 1]
+    _record_task_tools(session, items)
     next_cursor = page.get("nextCursor")
     with paused_collector():
-        records = [tool_spec(session.server, item) for item in cast("list[Any]", items)]
+        records = [tool_spec(session.server, item) for item in items]
     if session.era == "modern":
         specs = [record for record in records if isinstance(record, ToolSpec)]
         # All at once first, because hardly any server has such tools.

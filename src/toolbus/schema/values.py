@@ -79,6 +79,17 @@ def json_copy(value: JSON, deepest: int = 50) -> JSON:
     return _scalar_copy(value)
 
 
+def is_larger(value: JSON, size: int) -> bool:
+    """Whether a JSON value has more than that many values inside."""
+    waiting, found = [value], 0
+    while waiting and found <= size:
+        item = waiting.pop()
+        inner = list(item.values()) if _is_mapping(item) else item if _is_row(item) else ()
+        found += len(inner)
+        waiting.extend(inner)
+    return found > size
+
+
 def _scalar_copy(value: JSON) -> JSON:
     """The value as a plain type, even if a program uses a subclass."""
     match value:

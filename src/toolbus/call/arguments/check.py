@@ -52,6 +52,9 @@ class ArgumentCheck:
             return Checked(arguments=arguments)
         if validator.accepts(given) is not False:
             return Checked(arguments=arguments)
+        if validator.is_large:
+            reason = validator.first_fault(given) or "the reason is unknown"
+            return Checked(arguments=arguments, problem=f"they do not match its schema: {reason:.500}")
         repaired = Repairer(validator).repaired(given)
         if repaired.is_valid and is_object(repaired.value):
             return Checked(arguments=repaired.value, repairs=_shortened(repaired.notes))

@@ -32,6 +32,8 @@ class _Lines:
         self._given = given
         self._root = Schema(validator.schema)
         self._examples = Examples(validator)
+        self._checked: set[tuple[tuple[str | int, ...], int]] = set()
+        """The objects whose missing names were added, and the schemas: each name is a fault of its own."""
 
     def add(self, fault: Fault) -> None:
         place = ""
@@ -39,7 +41,10 @@ class _Lines:
             place = place_inside(place, step)
         schema = self._root.of(fault.schema)
         match fault.keyword:
+            case "required" if (fault.path, id(fault.schema)) in self._checked:
+                pass
             case "required" | "dependentRequired" | "dependencies" if is_object(fault.value):
+                self._checked.add((fault.path, id(fault.schema)))
                 self._add_missing(schema, self._schema_at(fault.path), fault.value, place)
                 self._add_unknown(schema, entries_of(value_at(self._given, fault.path)), place)
             case "additionalProperties" | "unevaluatedProperties" if is_object(fault.value):

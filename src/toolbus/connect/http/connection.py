@@ -24,12 +24,26 @@ class Connection(asyncio.Protocol):
     """A connection to the server; one request at a time."""
 
     __slots__ = (
-        *("_draining", "_head_size", "_inflater", "_loop", "_on_end", "_on_idle", "_parser", "_paused"),
+        *(
+            "_draining",
+            "_head_size",
+            "_inflater",
+            "_limit",
+            "_loop",
+            "_on_end",
+            "_on_idle",
+            "_parser",
+            "_paused",
+        ),
         *("_poll", "_received", "_response", "_transport", "idle_since"),
     )
 
-    def __init__(self, on_idle: "Callback", on_end: "Callback") -> None:
-        """`on_idle` is called when a response is complete, `on_end` when the connection has ended."""
+    def __init__(self, on_idle: "Callback", on_end: "Callback", limit: int) -> None:
+        """`on_idle` is called when a response is complete, `on_end` when the connection has ended.
+
+        `limit` is for the bytes of a response, once it is decompressed.
+        """
+        self._limit = limit
         self._on_idle = on_idle
         self._on_end = on_end
         self._loop = asyncio.get_running_loop()
@@ -60,7 +74,7 @@ class Connection(asyncio.Protocol):
         """Write a request; returns the future of its response, which may fail with `HttpFailure`."""
         assert self._transport is not None
         assert self._response is None
-        self._response, self._received = Response(self), self._loop.create_future()
+        self._response, self._received = Response(self, self._limit), self._loop.create_future()
         self._head_size, self._inflater = 0, None
         self._transport.write(data)
         return self._received

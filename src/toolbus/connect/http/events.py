@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from toolbus.connect.http.response import MAX_BODY, HttpFailure, Response
+from toolbus.connect.http.response import Response, TooLarge
 
 _LINE_ENDS = b"\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -24,7 +24,9 @@ class Event:
 class EventParser:
     """Finds the events in the chunks of a stream."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        """`limit` is for the bytes of one event."""
+        self._limit = limit
         self._event: Event | None = None
         """The event whose lines are being read."""
         self._data: list[bytes] = []
@@ -44,8 +46,8 @@ class EventParser:
         events: list[Event] = []
         for line in chunk.splitlines(keepends=True):
             self._size += len(line)
-            if self._size > MAX_BODY:
-                raise HttpFailure(f"an event is larger than {MAX_BODY // 2**20} MiB", sent=True)
+            if self._size > self._limit:
+                raise TooLarge("an event", self._limit)
             if line[-1] not in _LINE_ENDS:
                 self._partial.append(line)
                 continue
@@ -80,7 +82,7 @@ class EventParser:
 
 async def events(response: Response) -> AsyncIterator[Event]:
     """The events of a response; raises `HttpFailure` if it breaks off."""
-    parser = EventParser()
+    parser = EventParser(response.limit)
     async for chunk in response.chunks():
         for event in parser.feed(chunk):
             yield event

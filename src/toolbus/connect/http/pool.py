@@ -24,9 +24,16 @@ class Pool:
     """Connections to one origin, directly or through a proxy."""
 
     def __init__(
-        self, url: Url, *, tls: ssl.SSLContext | None, proxy: Proxy | None, connect_timeout: float
+        self,
+        url: Url,
+        *,
+        tls: ssl.SSLContext | None,
+        proxy: Proxy | None,
+        connect_timeout: float,
+        limit: int,
     ) -> None:
-        """`tls` is for a server or a proxy that needs it."""
+        """`tls` is for a server or a proxy that needs it, `limit` for the bytes of a response."""
+        self._limit = limit
         self._url = url
         self._tls = tls
         self._proxy = proxy
@@ -62,7 +69,7 @@ class Pool:
                     await self._empty.wait()
 
     async def _connect(self) -> Connection:
-        connection = Connection(self._keep, self._forget)
+        connection = Connection(self._keep, self._forget, self._limit)
         try:
             async with asyncio.timeout(self._connect_timeout):
                 await self._establish(connection)

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-MAX_BODY = 256 * 1024 * 1024
-"""The most bytes of a body, or of the unread part of a stream, once they are decompressed."""
+from toolbus.core.errors import over_limit
+
 PAUSE_AT = 1024 * 1024
 """How many unread bytes of a stream make the server wait."""
 
@@ -16,6 +16,13 @@ class HttpFailure(Exception):
     def __init__(self, reason: str, *, sent: bool) -> None:
         super().__init__(reason)
         self.sent = sent
+
+
+class TooLarge(HttpFailure):
+    """A response exceeds `limits.message`."""
+
+    def __init__(self, what: str, limit: int) -> None:
+        super().__init__(f"{what} {over_limit(limit)}", sent=True)
 
 
 class Source(Protocol):
@@ -41,12 +48,15 @@ class Response:
         "ended",
         "headers",
         "is_stream",
+        "limit",
         "media_type",
         "status",
     )
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, limit: int) -> None:
+        """`limit` is for the bytes of the body, or the unread part of a stream, once decompressed."""
         self._source = source
+        self.limit = limit
         self.status = 0
         """0 until the whole head has arrived."""
         self.media_type = ""
@@ -109,8 +119,8 @@ class Response:
         """Add a part of the body."""
         self._chunks.append(chunk)
         self._unread += len(chunk)
-        if self._unread > MAX_BODY:
-            raise HttpFailure(f"the response is larger than {MAX_BODY // 2**20} MiB", sent=True)
+        if self._unread > self.limit:
+            raise TooLarge("the response", self.limit)
         if self._waiter is not None:
             self._wake()
         if self._unread > PAUSE_AT and self.is_stream:

@@ -28,6 +28,8 @@ class OutputCheck:
             return f"the schema itself is invalid: {self._validator}"
         if self._validator.accepts(output) is not False:
             return None
+        if self._validator.is_large:
+            return self._validator.first_fault(output) or "it is not valid"
         # The least specific one: others may only follow from it.
         found = sorted(self._validator.faults(output), key=lambda fault: len(fault.path))
         return found[0].message if found else "it is not valid"

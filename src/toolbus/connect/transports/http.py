@@ -233,7 +233,9 @@ async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
         ) from error
     # Loading certificates takes time: not done for plain HTTP.
     tls = tls_context(config) if url.is_tls or (proxy and proxy.url.is_tls) else None
-    pool = Pool(url, tls=tls, proxy=proxy, connect_timeout=config.timeouts.connect)
+    pool = Pool(
+        url, tls=tls, proxy=proxy, connect_timeout=config.timeouts.connect, limit=config.limits.message
+    )
     client = HttpClient(pool, url, proxy, attempt)
     attempt.diagnostics.activity = client.activity
     try:

@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Protocol, cast
 
@@ -25,14 +25,15 @@ from mcp.shared.dispatcher import (
     coerce_request_id,
     run_notify_intercept,
 )
-from mcp.shared.exceptions import MCPError, NoBackChannelError
-from mcp.shared.message import MessageMetadata
+from mcp.shared.exceptions import MCPError
 from mcp.shared.transport_context import TransportContext
 from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT, RequestId
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from toolbus.connect.transports.messages import Message, encoded_request, likely_id, parsed
+from toolbus.config.limits import Limits
+from toolbus.connect.transports.inbound import Inbound
+from toolbus.connect.transports.messages import Message, TooManyValues, encoded_request, likely_id, parsed
 from toolbus.core.flag import Flag
 
 logger = logging.getLogger("toolbus")
@@ -83,15 +84,19 @@ class Peer:
         *,
         redacted: Callable[[str], str],
         on_invalid: Callable[[int, bytes], None],
+        limits: Limits,
     ) -> None:
         self._send = send
+        self._limits = limits
         self._redacted = redacted
         self._on_invalid = on_invalid
         self._invalid = 0
         self._context = TransportContext(kind=kind, can_send_request=True)
         self._ids = count(1)
         self._pending: dict[RequestId, _Pending] = {}
-        self._inbound: dict[RequestId, tuple[asyncio.Task[None], _Inbound]] = {}
+        self._inbound: dict[RequestId, tuple[asyncio.Task[None], Inbound]] = {}
+        self._pings: list[RequestId] = []
+        """The pings that are not answered yet."""
         self.notifies_cancel = True
         """Whether a cancelled request needs a notification; in modern HTTP disconnecting is enough."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -201,17 +206,28 @@ class Peer:
             self._skip(data)  # without parsing it: a server may print a lot of text
             return
         try:
-            message = parsed(data)
+            message = parsed(data, self._limits.values)
         except ValueError:
             self._skip(data)
+        except TooManyValues:
+            self.refuse(data, f"the response has more than {self._limits.values:,} values (limits.values)")
         except RecursionError:
-            self._fail_unreadable(data)
+            self.refuse(data, "the response is nested too deeply to read")
         else:
             for item in cast("list[Any]", message) if isinstance(message, list) else (message,):
                 if isinstance(item, dict):
                     self._dispatch(cast(Message, item), data)
                 else:
                     self._skip(data)
+
+    def refuse(self, data: bytes, reason: str) -> None:
+        """Handle a message that is not read: the request that it answers fails, instead of timing out."""
+        found = likely_id(data)
+        pending = None if found is None else self._pending.get(found)
+        if pending is None:
+            self._skip(data)
+        else:
+            pending.fail(INTERNAL_ERROR, reason)
 
     def close(self, reason: str) -> None:
         """End the connection; pending requests fail with the reason."""
@@ -227,15 +243,6 @@ class Peer:
     def _skip(self, data: bytes) -> None:
         self._invalid += 1
         self._on_invalid(self._invalid, data)
-
-    def _fail_unreadable(self, data: bytes) -> None:
-        """Fail the request whose response is nested too deeply to read, instead of letting it time out."""
-        found = likely_id(data)
-        pending = None if found is None else self._pending.get(found)
-        if pending is None:
-            self._skip(data)
-        else:
-            pending.fail(INTERNAL_ERROR, "the response is nested too deeply to read")
 
     def _dispatch(self, message: Message, data: bytes) -> None:
         method, given = message.get("method"), message.get("id")
@@ -259,13 +266,13 @@ class Peer:
         pending = self._pending.get(coerce_request_id(request_id))
         if pending is None:
             logger.debug("ignored a response to unknown request %r", request_id)
-        elif "error" not in message and isinstance(message["result"], dict):
+        elif message.get("error") is None and isinstance(message.get("result"), dict):
             pending.resolve(cast(Message, message["result"]))
         else:
             match message:
                 case {"error": {"code": int() as code, "message": str() as text}}:
                     pending.fail(code, self._redacted(text), message["error"].get("data"))
-                case {"error": _}:
+                case {"error": object()} if message["error"] is not None:
                     pending.fail(INTERNAL_ERROR, "the server sent a malformed error")
                 case _:
                     pending.fail(INTERNAL_ERROR, "the server's response is not a valid result")
@@ -281,7 +288,7 @@ class Peer:
                 inbound[1].cancel_requested.set()
                 inbound[0].cancel()
         if not run_notify_intercept(self._handlers.intercept, method, params):
-            self._spawn(self._handlers.on_notify(_Inbound(self, self._context, None), method, params))
+            self._spawn(self._handlers.on_notify(Inbound(self, self._context, None), method, params))
 
     def _handle_progress(self, params: Mapping[str, Any]) -> None:
         token = as_request_id(params.get("progressToken"))
@@ -290,25 +297,44 @@ class Peer:
         if pending is None or pending.on_progress is None or not isinstance(progress, int | float):
             return
         total, message = params.get("total"), params.get("message")
-        self._spawn(
-            pending.on_progress(
-                float(progress),
-                float(total) if isinstance(total, int | float) else None,
-                message if isinstance(message, str) else None,
-            )
-        )
+        try:
+            known, whole = float(progress), float(total) if isinstance(total, int | float) else None
+        except OverflowError:
+            return  # more digits than a float can have: no progress that a caller could show
+        self._spawn(pending.on_progress(known, whole, message if isinstance(message, str) else None))
 
     def _handle_request(self, request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> None:
         if self._handlers is None:
             return
+        if method == "ping":
+            self._answer_ping(request_id)
+            return
         key = coerce_request_id(request_id)
-        inbound = _Inbound(self, self._context, request_id)
+        if len(self._inbound) >= self._limits.requests:
+            logger.debug("ignored a request: %d are being answered already", len(self._inbound))
+            return
+        inbound = Inbound(self, self._context, request_id)
         task = self._spawn(self._respond(self._handlers.on_request, inbound, method, params))
         self._inbound[key] = (task, inbound)
         task.add_done_callback(lambda _: self._inbound.pop(key, None))
 
+    def _answer_ping(self, request_id: RequestId) -> None:
+        """Answer with the other pings that wait: one task, however many there are."""
+        if len(self._pings) < self._limits.requests:
+            self._pings.append(request_id)
+        if len(self._pings) == 1:
+            self._spawn(self._answer_pings())
+
+    async def _answer_pings(self) -> None:
+        try:
+            while self._pings:
+                await self._send(to_json({"jsonrpc": "2.0", "id": self._pings[0], "result": {}}))
+                del self._pings[0]
+        finally:
+            self._pings.clear()
+
     async def _respond(
-        self, on_request: OnRequest, inbound: "_Inbound", method: str, params: Mapping[str, Any] | None
+        self, on_request: OnRequest, inbound: "Inbound", method: str, params: Mapping[str, Any] | None
     ) -> None:
         reply: Message = {"jsonrpc": "2.0", "id": inbound.request_id}
         try:
@@ -367,31 +393,3 @@ class _Pending:
     def disconnect(self, reason: str) -> None:
         if not self.response.done():
             self.response.set_exception(WireError(reason, sent=True))
-
-
-@dataclass(frozen=True, slots=True)
-class _Inbound:
-    """The SDK's context of one message from the server."""
-
-    _peer: Peer
-    transport: TransportContext
-    request_id: RequestId | None
-    message_metadata: MessageMetadata = None
-    cancel_requested: anyio.Event = field(default_factory=anyio.Event)
-
-    @property
-    def can_send_request(self) -> bool:
-        return False
-
-    async def send_raw_request(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> Message:
-        raise NoBackChannelError(method)
-
-    async def notify(
-        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
-    ) -> None:
-        await self._peer.notify(method, params, opts)
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Does nothing: a client responds at once."""

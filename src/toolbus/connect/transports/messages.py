@@ -10,7 +10,13 @@ from opentelemetry.context import get_current
 from opentelemetry.propagate import inject
 from pydantic_core import from_json, to_json
 
+from toolbus.core.collector import paused_collector
+
 Message = dict[str, Any]
+LARGE = 64 * 1024
+"""From how many bytes on the garbage collector is paused for a message."""
+_MARKS = (b",", b"[", b"{")
+"""Every value but the first follows one of these."""
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
 
 
@@ -33,13 +39,44 @@ def encoded_request(
     return head + b"}" if params == b"{}" else head + b',"params":' + params + b"}"
 
 
-def parsed(data: bytes) -> Any:
-    """The JSON that was read; ValueError if it is not JSON, RecursionError if it is nested too deeply."""
+class TooManyValues(Exception):
+    """A message has more values than it may have."""
+
+
+def parsed(data: bytes, most_values: int) -> Any:
+    """The JSON that was read.
+
+    ValueError if it is not JSON, RecursionError if it is nested too deeply, `TooManyValues` before it is
+    parsed: a value takes more memory than its few bytes in the message.
+    """
+    # Shorter messages cannot have that many.
+    if len(data) > most_values and value_count(data, most_values) > most_values:
+        raise TooManyValues
+    if len(data) < LARGE:
+        return _parsed(data)
+    with paused_collector():
+        return _parsed(data)
+
+
+def _parsed(data: bytes) -> Any:
     try:
         return from_json(data)
     except ValueError:
         # The fast parser refuses some JSON that servers send (lone surrogates): try the lenient one.
         return json.loads(data, parse_int=_parsed_int)
+
+
+def value_count(data: bytes, enough: int) -> int:
+    """How many values the JSON has, at least; more than `enough` is not counted exactly."""
+    count = sum(data.count(mark) for mark in _MARKS)
+    if count <= enough:
+        return count
+    # Many of these characters may be in texts: count again without them.
+    plain = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    if plain.count(b'"') > 4 * enough:
+        return enough + 1
+    outside = b"".join(plain.split(b'"')[::2])
+    return sum(outside.count(mark) for mark in _MARKS)
 
 
 def _parsed_int(digits: str) -> float:

@@ -40,7 +40,13 @@ async def sse_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
             if nth == 1:
                 attempt.warn("the server sends events that are not messages")
 
-        peer = Peer("sse", post, redacted=attempt.values.redacted, on_invalid=warn_invalid)
+        peer = Peer(
+            "sse",
+            post,
+            redacted=attempt.values.redacted,
+            on_invalid=warn_invalid,
+            limits=attempt.config.limits,
+        )
         reader = asyncio.create_task(_read(incoming, peer, diagnostics))
         try:
             yield peer

@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from toolbus.connect.attempt import Attempt
 from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture, WireError
 from toolbus.connect.transports.process import NORMAL_GRACE, SHORT_GRACE, ServerProcess
+from toolbus.core.errors import over_limit
 
-MAX_MESSAGE_SIZE = 256 * 1024 * 1024
 WARN_DELAY = 0.5
+KEPT_OF_LONG = 200
+"""How many bytes of each end of a line that is too long are kept, to find the request that it answers."""
 
 
 @asynccontextmanager
@@ -43,30 +45,44 @@ class _Lines:
         self._writable = process.writable
         assert process.stdin is not None
         self._stdin = process.stdin
+        self._limit = attempt.config.limits.message
         self._partial: list[bytes] = []
         self._partial_size = 0
         self._warn_timer: asyncio.TimerHandle | None = None
         self._first_skipped = ""
         self._flush_scheduled = False
         self._buffered: list[bytes] = []
-        self.peer = Peer("stdio", self._write, redacted=self._redacted, on_invalid=self._skip)
+        self.peer = Peer(
+            "stdio",
+            self._write,
+            redacted=self._redacted,
+            on_invalid=self._skip,
+            limits=attempt.config.limits,
+        )
         process.attach(self._read, self.peer.close)
 
     def _read(self, data: bytes) -> None:
-        if b"\n" not in data:
-            self._partial.append(data)
-            self._partial_size += len(data)
-            if self._partial_size > MAX_MESSAGE_SIZE:
-                self._partial.clear()
-                self._process.disconnect(f"a message was larger than {MAX_MESSAGE_SIZE // 2**20} MiB")
-            return
         first, *lines = data.split(b"\n")
-        lines.insert(0, b"".join([*self._partial, first]))
-        rest = lines.pop()
-        self._partial, self._partial_size = [rest], len(rest)
+        self._add(first)
         for line in lines:
-            if line.strip():
-                self.peer.feed(line)
+            self._end_line()
+            self._add(line)
+
+    def _add(self, part: bytes) -> None:
+        """Add a part to the current line; of a line that is too long, only its beginning and end are kept."""
+        self._partial.append(part)
+        self._partial_size += len(part)
+        if self._partial_size > self._limit:
+            whole = b"".join(self._partial)
+            self._partial = [whole[:KEPT_OF_LONG], whole[-KEPT_OF_LONG:]]
+
+    def _end_line(self) -> None:
+        line, size = b"".join(self._partial), self._partial_size
+        self._partial, self._partial_size = [], 0
+        if size > self._limit:
+            self.peer.refuse(line, f"the response {over_limit(self._limit)}")
+        elif line.strip():
+            self.peer.feed(line)
 
     def _skip(self, nth: int, data: bytes) -> None:
         self._diagnostics.skipped = nth

@@ -17,7 +17,7 @@ from pydantic_core import from_json
 
 from toolbus.connect.attempt import Attempt
 from toolbus.connect.http.events import Event, events
-from toolbus.connect.http.response import HttpFailure, Response
+from toolbus.connect.http.response import HttpFailure, Response, TooLarge
 from toolbus.connect.transports.http import (
     HttpClient,
     http_client,
@@ -58,7 +58,13 @@ class _StreamablePeer(Peer):
                 attempt.warn("the server sends text that is not a message")
 
         redacted = attempt.values.redacted
-        super().__init__("streamable-http", self._post, redacted=redacted, on_invalid=warn_invalid)
+        super().__init__(
+            "streamable-http",
+            self._post,
+            redacted=redacted,
+            on_invalid=warn_invalid,
+            limits=attempt.config.limits,
+        )
         self._client = client
         self._target = client.target
         self._diagnostics = attempt.diagnostics
@@ -123,7 +129,7 @@ class _StreamablePeer(Peer):
         self, response: ResponseFuture, stream: Response, position: "_StreamPosition"
     ) -> None:
         """Feed the events of a stream up to the response."""
-        with suppress(HttpFailure):  # the stream broke: the events so far count
+        try:
             async for event in events(stream):
                 position.update(event)
                 if event.data:
@@ -131,6 +137,10 @@ class _StreamablePeer(Peer):
                 if response.done():
                     stream.release()
                     break
+        except TooLarge as failure:
+            raise WireError(str(failure), sent=True, lost=False) from failure
+        except HttpFailure:
+            pass  # the stream broke: the events so far count
 
     async def _resume(self, position: "_StreamPosition", response: ResponseFuture) -> None:
         """Resume a stream each time it ends early; a server may close it before the response."""

@@ -1,0 +1,24 @@
+"""The most that a server may send, so that no server can use up the memory or the time of a program."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from toolbus.config.base import ConfigModel
+
+_Count = Annotated[int, Field(ge=1)]
+
+
+class Limits(ConfigModel):
+    """The most that a server may send; what exceeds a limit is an error for that message alone."""
+
+    message: _Count = 64 * 1024 * 1024
+    """Bytes of one message or event, once it is decompressed."""
+    values: _Count = 1_000_000
+    """JSON values in one message: parsed, each takes about a hundred bytes."""
+    tools: _Count = 50_000
+    """Tools of one server; the others are left out."""
+    requests: _Count = 100
+    """Requests of the server that are being answered at the same time; others are ignored."""
+    backlog: _Count = 16 * 1024 * 1024
+    """Bytes of events that a listener has not read, for the whole bus; then it loses the oldest."""

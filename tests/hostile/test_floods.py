@@ -1,0 +1,86 @@
+"""Servers that send too much of what is allowed: tools, requests, events."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from toolbus import Toolbus
+from toolbus.core.events import BACKLOG, EventStream, Logged
+
+pytestmark = pytest.mark.anyio
+FLOODING = """
+import json, sys
+
+def say(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+
+answered = 0
+for line in sys.stdin:
+    message = json.loads(line)
+    number, method = message.get("id"), message.get("method")
+    if method is None:
+        answered += 1
+        if answered == int(sys.argv[2]):
+            say({"id": call, "result": {"content": [{"type": "text", "text": str(answered)}]}})
+    elif method == "initialize":
+        info = {"name": "flood", "version": "1"}
+        say({"id": number, "result": {"protocolVersion": "2025-06-18", "serverInfo": info,
+             "capabilities": {"tools": {}}}})
+    elif method == "tools/list":
+        tools = [{"name": f"t{n}", "inputSchema": {"type": "object"}} for n in range(int(sys.argv[1]))]
+        say({"id": number, "result": {"tools": tools}})
+    elif method == "tools/call":
+        call = number
+        for n in range(5_000):
+            say({"id": f"q{n}", "method": "ping"})
+    elif number is not None:
+        say({"id": number, "error": {"code": -32601, "message": "no such method"}})
+"""
+
+
+@pytest.fixture
+def flooding(tmp_path: Path) -> list[str]:
+    file = tmp_path / "flooding.py"
+    file.write_text(FLOODING)
+    return [str(file)]
+
+
+async def test_tools_beyond_the_limit_are_left_out_with_a_warning(
+    flooding: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    entry = {"command": sys.executable, "args": [*flooding, "500", "1"], "limits": {"tools": 200}}
+    async with Toolbus({"servers": {"a": {**entry, "era": "legacy"}}}) as bus:
+        assert len(bus.catalog) == 200
+    assert "server 'a': tools: only the first 200 are used (limits.tools)" in caplog.text
+
+
+async def test_a_flood_of_requests_is_answered_up_to_the_limit_and_the_call_ends(flooding: list[str]) -> None:
+    # More requests than the limit arrive in one piece; some are answered, and later ones again.
+    entry = {"command": sys.executable, "args": [*flooding, "1", "50"], "limits": {"requests": 10}}
+    async with asyncio.timeout(60), Toolbus({"servers": {"a": {**entry, "era": "legacy"}}}) as bus:
+        assert (await bus.call("a_t0")).text == "50"
+        assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 0)
+
+
+async def test_a_listener_that_does_not_read_loses_the_oldest_events_and_no_memory() -> None:
+    stream = EventStream(max_bytes=1_000_000)
+    for number in range(100):
+        stream.put(Logged(server="a", level="info", data={"n": number, "text": "x" * 100_000}))
+    stream.end()
+    read = [event.data["n"] async for event in stream if isinstance(event, Logged)]
+    assert read == list(range(91, 100))
+    small = EventStream()
+    for number in range(BACKLOG + 5):
+        small.put(Logged(server="a", level="info", data=number))
+    small.end()
+    assert [event.data async for event in small if isinstance(event, Logged)] == list(range(5, BACKLOG + 5))
+
+
+async def test_one_event_larger_than_the_limit_is_still_delivered() -> None:
+    stream = EventStream(max_bytes=1_000)
+    stream.put(Logged(server="a", level="info", data="x" * 5_000))
+    stream.end()
+    assert [len(json.dumps(event.data)) async for event in stream if isinstance(event, Logged)] == [5_002]
