@@ -12,8 +12,9 @@ from toolbus.config import Secrets, load_server, resolved
 from toolbus.connect.attempt import Attempt
 from toolbus.connect.diagnostics import Diagnostics
 from toolbus.connect.failure import connect_failure
-from toolbus.connect.transports.jsonrpc import Peer, WireError
+from toolbus.connect.transports.jsonrpc import Peer
 from toolbus.connect.transports.streamable import streamable_http_peer
+from toolbus.connect.transports.wire_error import WireError
 
 pytestmark = pytest.mark.anyio
 LOOK: dict[str, Any] = {"name": "look", "arguments": {}}

@@ -47,6 +47,11 @@ TAKEN: dict[str, Callable[[Any], str]] = {
     "a text of quotes": result(
         '{"content": [{"type": "text", "text": "seen"}], "_meta": {"a": "' + '\\",\\\\,' * 20_000 + '"}}'
     ),
+    "odd structure": result(
+        '{"content": [], "structuredContent": {"x": [NaN, -Infinity, 1e999, "\\u009b31m", "\\udb40\\udc41", 1'
+        + "0" * 5000
+        + "]}}"
+    ),
     "a long number": result(
         f'{{"content": [{{"type": "text", "text": "seen"}}], "_meta": {{"a": 1{"0" * 400}}}}}'
     ),

@@ -1,4 +1,4 @@
-"""Schemas that are made to take long: checking a call stays fast, and a call is made or refused all the same."""
+"""Schemas that are made to take long: checking stays fast, and a call is made or refused all the same."""
 
 import json
 import time

@@ -96,6 +96,8 @@ class ServerConfig(ConfigModel):
     """A credential sent with every HTTP request; in a file, also the token itself."""
     verify: bool | str = True
     """Whether to verify the server's certificate, or the path of a CA bundle to verify it with."""
+    baggage: bool = False
+    """Whether calls carry the program's OpenTelemetry baggage, besides its trace."""
     client_cert: str | None = None
     """The path of the certificate to present to the server: a PEM file, with its key or `client_key`."""
     client_key: str | None = None

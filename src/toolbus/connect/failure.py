@@ -3,7 +3,7 @@
 from toolbus.connect.attempt import Attempt
 from toolbus.connect.process_hints import exit_hint
 from toolbus.connect.transports.http import AUTH_STATUSES, status_text
-from toolbus.connect.transports.jsonrpc import WireError
+from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import AuthRequired, ConnectFailed, in_seconds
 
 _PATH = "check the path of the URL (many servers are at /mcp or /sse)"

@@ -28,7 +28,7 @@ from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.transports.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.http import AUTH_STATUSES
-from toolbus.connect.transports.jsonrpc import WireError
+from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import (
     INTERNAL_ERROR,

@@ -18,7 +18,7 @@ from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
 from toolbus.connect import requests
 from toolbus.connect.session import Session
 from toolbus.connect.transports.http import is_temporary
-from toolbus.connect.transports.jsonrpc import WireError
+from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
 from toolbus.core.events import Emit, warn
 from toolbus.core.flag import Flag

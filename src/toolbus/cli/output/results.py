@@ -1,14 +1,13 @@
 """Tool results as text, JSON and files."""
 
 import base64
-import json
 import mimetypes
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, assert_never
 
-from toolbus.cli.output.screen import Screen, visible
+from toolbus.cli.output.screen import Screen, escaped_json, visible
 from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
 from toolbus.core.text import rewritten_json
 from toolbus.shape.render import deduplicated, human_size, without_base64
@@ -62,11 +61,13 @@ def print_result(screen: Screen, result: ToolResult, files: SavedFiles) -> None:
 
 
 def _print_json(screen: Screen, value: JSON) -> None:
-    from rich import json as pretty
+    from rich.highlighter import JSONHighlighter
     from rich.text import Text as Line
 
-    text = visible(json.dumps(value, indent=2, ensure_ascii=False))
-    screen.print(pretty.JSON(text, ensure_ascii=False) if screen.out.is_terminal else Line(text))
+    text = Line(escaped_json(value, indent=2))
+    if screen.out.is_terminal:
+        JSONHighlighter().highlight(text)
+    screen.print(text)
 
 
 def _blob_data(block: Block) -> bytes | None:

@@ -6,6 +6,7 @@ characters from servers are escaped, never sent to the terminal.
 
 import json
 import logging
+import math
 import os
 import re
 import sys
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from toolbus.cli.options import Settings
 from toolbus.core.records import JSON
-from toolbus.core.text import BLANK, CONTROLS, FORMATTING, TAGS
+from toolbus.core.text import BLANK, CONTROLS, FORMATTING, TAGS, rewritten_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 _UNSEEN = re.compile(f"[{CONTROLS}{FORMATTING}{TAGS}]")
 # Also the selectors of Mongolian and of ideographs, and an empty Braille cell.
 _BLANK = re.compile(f"[{BLANK}\u180b-\u180d\u180f\u2800\U000e0100-\U000e01ef]")
+_MOST_BITS = 14_000
+"""A number with more bits has more digits than Python writes."""
 GAP = "  "
 MIN_LAST_COLUMN = 24
 """If the last column is narrower, it moves below the others."""
@@ -55,9 +58,22 @@ def short_path(file: str | Path) -> str:
 
 
 def escaped_json(value: JSON, indent: int | None = None) -> str:
-    """JSON in which what a terminal would obey, or hide, is written out."""
-    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    """JSON in which what a terminal would obey, or hide, is written out.
+
+    Numbers that JSON cannot express, or Python cannot write, become null.
+    """
+    try:
+        text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+    except ValueError:
+        plain = rewritten_json(value, lambda scalar: scalar if _is_writable(scalar) else None)
+        text = json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
     return _UNSEEN.sub(lambda found: json.dumps(found.group())[1:-1], text)
+
+
+def _is_writable(scalar: JSON) -> bool:
+    if isinstance(scalar, float):
+        return math.isfinite(scalar)
+    return not isinstance(scalar, int) or scalar.bit_length() < _MOST_BITS
 
 
 def one_line(text: str) -> str:

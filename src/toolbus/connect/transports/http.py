@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
+from ipaddress import ip_address
 
 from toolbus.config.secrets.redact import names_credential
 from toolbus.connect.attempt import Attempt
@@ -22,7 +23,7 @@ from toolbus.connect.http.response import HttpFailure, Response
 from toolbus.connect.http.tls import tls_context
 from toolbus.connect.http.url import Url, parse_url
 from toolbus.connect.transports.delivery import DELIVERY, Delivery
-from toolbus.connect.transports.jsonrpc import WireError
+from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import INTERNAL_ERROR, ConnectFailed
 
 logger = logging.getLogger("toolbus")
@@ -231,6 +232,7 @@ async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
             f"the proxy that the environment names cannot be used: {error}",
             hint="use an HTTP proxy, or add the host to no_proxy",
         ) from error
+    _warn_insecure(attempt, url)
     # Loading certificates takes time: not done for plain HTTP.
     tls = tls_context(config) if url.is_tls or (proxy and proxy.url.is_tls) else None
     pool = Pool(
@@ -242,6 +244,22 @@ async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
         yield client
     finally:
         await pool.close()
+
+
+def _warn_insecure(attempt: Attempt, url: Url) -> None:
+    """Warn where others on the network can read what is sent."""
+    if url.is_tls and attempt.config.verify is False:
+        attempt.warn("its certificate is not verified (verify: false): anyone on the way can read everything")
+    has_credentials = attempt.values.token is not None or any(map(names_credential, attempt.values.headers))
+    if url.scheme == "http" and has_credentials and not _is_loopback(url.host):
+        attempt.warn("credentials are sent without encryption: use https")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def http_activity(url: Url, proxy: Proxy | None) -> HttpActivity:

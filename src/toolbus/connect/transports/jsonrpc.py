@@ -27,13 +27,14 @@ from mcp.shared.dispatcher import (
 )
 from mcp.shared.exceptions import MCPError
 from mcp.shared.transport_context import TransportContext
-from mcp_types import CONNECTION_CLOSED, INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT, RequestId
+from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT, RequestId
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from toolbus.config.limits import Limits
+from toolbus.config import ServerConfig
 from toolbus.connect.transports.inbound import Inbound
 from toolbus.connect.transports.messages import Message, TooManyValues, encoded_request, likely_id, parsed
+from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.flag import Flag
 
 logger = logging.getLogger("toolbus")
@@ -53,27 +54,6 @@ CANCEL_TIMEOUT = 1.0
 """Seconds that notifying the server of a cancelled request may take."""
 
 
-class WireError(MCPError):
-    """A failure of the connection, with facts that the SDK's own error lacks."""
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        sent: bool,
-        lost: bool = True,
-        status: int | None = None,
-        code: int = CONNECTION_CLOSED,
-        data: Any = None,
-    ) -> None:
-        super().__init__(code, message, data)
-        self.sent = sent
-        """Whether the server may have started the request."""
-        self.lost = lost
-        """Whether the connection, or the server's session, has ended."""
-        self.status = status
-
-
 class Peer:
     """One JSON-RPC connection: a `Dispatcher` for the SDK, `feed` and `close` for the transport."""
 
@@ -84,10 +64,11 @@ class Peer:
         *,
         redacted: Callable[[str], str],
         on_invalid: Callable[[int, bytes], None],
-        limits: Limits,
+        config: ServerConfig,
     ) -> None:
         self._send = send
-        self._limits = limits
+        self._config = config
+        self._limits = config.limits
         self._redacted = redacted
         self._on_invalid = on_invalid
         self._invalid = 0
@@ -135,7 +116,7 @@ class Peer:
         body = dict(params or {})
         meta = to_json(body.pop("_meta", None) or {})
         on_progress, cancellable = opts.get("on_progress"), opts.get("cancel_on_abandon", True)
-        data = encoded_request(request_id, method, to_json(body), meta, with_progress=on_progress is not None)
+        data = self._encoded(request_id, method, to_json(body), meta, on_progress)
         wait = self._exchange(request_id, data, opts.get("headers"), on_progress, cancellable=cancellable)
         if (timeout := opts.get("timeout")) is None:
             return await wait
@@ -156,8 +137,20 @@ class Peer:
     ) -> Awaitable[Message]:
         """As `send_raw_request`, with params and their `_meta` that are encoded as JSON objects already."""
         request_id = next(self._ids)
-        data = encoded_request(request_id, method, params, meta, with_progress=on_progress is not None)
+        data = self._encoded(request_id, method, params, meta, on_progress)
         return self._exchange(request_id, data, headers, on_progress)
+
+    def _encoded(
+        self, request_id: RequestId, method: str, params: bytes, meta: bytes, on_progress: ProgressFnT | None
+    ) -> bytes:
+        return encoded_request(
+            request_id,
+            method,
+            params,
+            meta,
+            with_progress=on_progress is not None,
+            with_baggage=self._config.baggage,
+        )
 
     async def _exchange(
         self,

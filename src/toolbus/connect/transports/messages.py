@@ -8,6 +8,7 @@ from typing import Any
 from mcp_types import RequestId
 from opentelemetry.context import get_current
 from opentelemetry.propagate import inject
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from pydantic_core import from_json, to_json
 
 from toolbus.core.collector import paused_collector
@@ -15,21 +16,31 @@ from toolbus.core.collector import paused_collector
 Message = dict[str, Any]
 LARGE = 64 * 1024
 """From how many bytes on the garbage collector is paused for a message."""
+_trace = TraceContextTextMapPropagator()
 _MARKS = (b",", b"[", b"{")
 """Every value but the first follows one of these."""
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
 
 
 def encoded_request(
-    request_id: RequestId, method: str, params: bytes, meta: bytes, *, with_progress: bool
+    request_id: RequestId,
+    method: str,
+    params: bytes,
+    meta: bytes,
+    *,
+    with_progress: bool,
+    with_baggage: bool = False,
 ) -> bytes:
-    """The request as JSON: its params, with the constant part of their `_meta` and what this request adds."""
+    """The request as JSON: its params, with the constant part of their `_meta` and what this request adds.
+
+    The trace of the caller goes with it; `with_baggage`, everything that the program passes on.
+    """
     more: dict[str, Any] = {}
     if with_progress:
         # The request id is also the progress token, so no second table is needed.
         more["progressToken"] = request_id
     if get_current():  # an empty context has no trace to pass on
-        inject(more)
+        (inject if with_baggage else _trace.inject)(more)
     if more:
         meta = to_json(more) if meta == b"{}" else meta[:-1] + b"," + to_json(more)[1:]
     if meta != b"{}":

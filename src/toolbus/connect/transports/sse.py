@@ -10,7 +10,8 @@ from toolbus.connect.failure import response_hint
 from toolbus.connect.http.events import Event, events
 from toolbus.connect.http.response import HttpFailure, Response
 from toolbus.connect.transports.http import HttpClient, Target, http_client, invalid_response, response_error
-from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture, WireError
+from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import ConnectFailed
 
 
@@ -45,7 +46,7 @@ async def sse_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
             post,
             redacted=attempt.values.redacted,
             on_invalid=warn_invalid,
-            limits=attempt.config.limits,
+            config=attempt.config,
         )
         reader = asyncio.create_task(_read(incoming, peer, diagnostics))
         try:

@@ -5,8 +5,9 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 
 from toolbus.connect.attempt import Attempt
-from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture, WireError
+from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
 from toolbus.connect.transports.process import NORMAL_GRACE, SHORT_GRACE, ServerProcess
+from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import over_limit
 
 WARN_DELAY = 0.5
@@ -57,7 +58,7 @@ class _Lines:
             self._write,
             redacted=self._redacted,
             on_invalid=self._skip,
-            limits=attempt.config.limits,
+            config=attempt.config,
         )
         process.attach(self._read, self.peer.close)
 

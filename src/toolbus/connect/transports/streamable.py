@@ -25,7 +25,8 @@ from toolbus.connect.transports.http import (
     is_temporary,
     response_error,
 )
-from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture, WireError
+from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.wire_error import WireError
 
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 SESSION = "mcp-session-id"
@@ -63,7 +64,7 @@ class _StreamablePeer(Peer):
             self._post,
             redacted=redacted,
             on_invalid=warn_invalid,
-            limits=attempt.config.limits,
+            config=attempt.config,
         )
         self._client = client
         self._target = client.target
