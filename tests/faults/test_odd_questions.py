@@ -202,6 +202,24 @@ async def test_a_task_that_nobody_wants_any_more_is_cancelled() -> None:
         assert (await bus.call("odd_act", on_progress=broken)).is_error is False
 
 
+async def test_a_task_that_never_ends_is_given_up_in_the_time_of_a_call_and_cancelled() -> None:
+    limited = {"timeouts": {"call": 1}}
+    async with bus_of("modern", config=limited, call=[STARTED], task=[task()]) as bus:
+        with pytest.raises(CallTimeout, match="timed out after 1 s"):
+            await bus.call("odd_act")
+        assert "tasks/cancel" in (await bus.call("odd_log", timeout=60)).text
+
+
+async def test_the_messages_of_a_task_extend_its_time_up_to_the_longest() -> None:
+    states = [task(statusMessage=f"step {n}") for n in range(400)]
+    async with bus_of("modern", call=[STARTED], task=states) as bus:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with pytest.raises(CallTimeout):
+            await bus.call("odd_act", timeout=1, longest=2.5)
+        assert loop.time() - began >= 2.5
+
+
 async def test_a_question_of_a_task_is_asked_once_though_the_link_sleeps() -> None:
     asked: list[str] = []
 

@@ -25,6 +25,11 @@ class TaskRequests(Protocol):
     def alias(self) -> str: ...
 
     @property
+    def timeout(self) -> float:
+        """As `timeouts.call`."""
+        ...
+
+    @property
     def longest(self) -> float | None:
         """As `timeouts.longest`."""
         ...
@@ -58,9 +63,11 @@ class TaskPoller:
         self._reported: str | None = None
         # Only a resumed task is stored elsewhere; any other one is cancelled with its call.
         self._cancels_task = operation.resumed is None
-        limit = operation.timeout or operation.longest or server.longest
-        self._limit = limit
-        self._deadline = None if limit is None else _now() + limit
+        self._limit = server.timeout if operation.timeout is None else operation.timeout
+        self._deadline = self._last = _now() + self._limit
+        longest = server.longest if operation.longest is None else operation.longest
+        if longest is not None:
+            self._last = _now() + max(longest, self._limit)
 
     async def resume(self, resumed: Resumed) -> ToolResult:
         """Continue a task that was suspended or detached."""
@@ -86,7 +93,7 @@ class TaskPoller:
             if self._cancels_task and state.status not in ("completed", "failed", "cancelled"):
                 await self._cancel(state.id)
             if isinstance(end, TimeoutError) and not isinstance(end, CallTimeout):
-                raise CallTimeout(self._server.alias, self._label, self._limit or 0) from end
+                raise CallTimeout(self._server.alias, self._label, self._limit) from end
             raise
 
     async def _handle(self, state: TaskState) -> ToolResult | None:
@@ -128,13 +135,17 @@ class TaskPoller:
         self._extend(began)
 
     def _extend(self, began: float) -> None:
-        if self._deadline is not None:  # the timeout pauses while the user answers
-            self._deadline += _now() - began
+        """The timeout pauses while the user answers."""
+        paused = _now() - began
+        self._deadline, self._last = self._deadline + paused, self._last + paused
 
     async def _report(self, state: TaskState) -> None:
         self._polls += 1
-        if state.message and state.message != self._reported and self._in_flight.on_progress is not None:
-            self._reported = state.message
+        if not state.message or state.message == self._reported:
+            return
+        self._reported = state.message
+        self._deadline = max(self._deadline, min(_now() + self._limit, self._last))
+        if self._in_flight.on_progress is not None:
             try:
                 await self._in_flight.on_progress(float(self._polls), None, state.message)
             except Exception:  # the user's callback; its failure must not end the call

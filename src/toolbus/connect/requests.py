@@ -60,6 +60,11 @@ class LinkRequests:
         return self._link.config.alias
 
     @property
+    def timeout(self) -> float:
+        """As `timeouts.call`."""
+        return self._link.config.timeouts.call
+
+    @property
     def longest(self) -> float | None:
         """As `timeouts.longest`."""
         return self._link.config.timeouts.longest

@@ -1,0 +1,130 @@
+"""Any message at any moment: no reader stops, no foreign exception, and a call ends or keeps waiting."""
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from mcp.shared.exceptions import MCPError
+
+from toolbus.config import load_server
+from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
+
+CONFIG = load_server(
+    {"url": "http://127.0.0.1:9/mcp", "limits": {"message": 10_000, "values": 300}}, alias="a"
+)
+SCALARS: st.SearchStrategy[Any] = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.sampled_from([0, 1, 2, -1, 10**400, 1.5, float("nan"), float("inf"), "1", "", "text", "\ud800"]),
+)
+VALUES = st.recursive(
+    SCALARS,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3),
+        st.dictionaries(
+            st.sampled_from(
+                [
+                    "code",
+                    "message",
+                    "data",
+                    "progressToken",
+                    "progress",
+                    "total",
+                    "requestId",
+                    "content",
+                    "type",
+                ]
+            ),
+            inner,
+            max_size=4,
+        ),
+    ),
+    max_leaves=8,
+)
+METHODS = st.sampled_from(
+    [
+        *("ping", "roots/list", "sampling/createMessage", "elicitation/create", "notifications/progress"),
+        *(
+            "notifications/cancelled",
+            "notifications/message",
+            "notifications/tools/list_changed",
+            "no/such",
+            "",
+        ),
+    ]
+)
+MESSAGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "jsonrpc": VALUES,
+        "id": st.one_of(st.sampled_from([1, "1", 1.0, True]), VALUES),
+        "method": st.one_of(METHODS, VALUES),
+        "params": VALUES,
+        "result": VALUES,
+        "error": VALUES,
+    },
+)
+WRITTEN = st.one_of(
+    MESSAGES.map(json.dumps),
+    st.lists(st.one_of(MESSAGES, VALUES), max_size=3).map(json.dumps),
+    st.text(),
+).map(lambda text: text.encode(errors="surrogatepass"))
+
+
+async def _take(written: list[bytes]) -> list[str]:
+    """Feed all that was written to a connection with one request in flight; returns what became of it."""
+    sent: list[bytes] = []
+
+    async def send(
+        data: bytes, headers: Mapping[str, str] | None = None, response: ResponseFuture | None = None
+    ) -> None:
+        sent.append(data)
+
+    async def on_request(context: Any, method: str, params: Any) -> dict[str, Any]:
+        raise MCPError(code=-32601, message="no such method")
+
+    async def on_notify(context: Any, method: str, params: Any) -> None: ...
+
+    async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+        assert (type(progress), type(message)) in ((float, str), (float, type(None)))
+
+    peer = Peer("test", send, redacted=str, on_invalid=lambda nth, data: None, config=CONFIG)
+    running = asyncio.create_task(peer.run(on_request, on_notify))
+    await asyncio.sleep(0)
+    call = asyncio.create_task(peer.send_raw_request("tools/call", {}, {"on_progress": on_progress}))
+    await asyncio.sleep(0)
+    for data in written:
+        peer.feed(data)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not running.done()
+    was_done = call.done()
+    peer.close("the end")
+    (ended,) = await asyncio.gather(call, return_exceptions=True)
+    await running
+    assert isinstance(ended, dict | MCPError)
+    for data in sent:
+        json.loads(data)
+    return ["done" if was_done else "waits", type(ended).__name__]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(WRITTEN, max_size=4))
+@example([b'{"id":1,"error":null,"result":{}}'])
+@example(
+    [b'{"method":"notifications/progress","params":{"progressToken":1,"progress":1' + b"0" * 400 + b"}}"]
+)
+@example([b"[" * 5_000 + b"]" * 5_000])
+@example([b'{"id":1,"result":' + b"[" * 5_000 + b"]" * 5_000 + b"}"])
+@example([b'{"id":1,"result":{"a":[' + b"[]," * 500 + b"1]}}"])
+@example([b'{"id":1' + b"0" * 5_000 + b',"result":{}}'])
+@example([b'{"id":NaN,"method":"ping"}', b'{"id":"\\ud800","method":"ping"}'])
+def test_a_connection_takes_any_message(written: list[bytes]) -> None:
+    asyncio.run(_take(written))
+
+
+def test_an_error_that_is_null_beside_a_result_is_a_result() -> None:
+    assert asyncio.run(_take([b'{"id":1,"error":null,"result":{}}'])) == ["done", "dict"]
