@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolbus import Toolbus
+from toolbus import Toolbus, ToolSpec
+from toolbus.connect.sdk.tools import tool_spec
 from toolbus.core.events import BACKLOG, EventStream, Logged
 
 pytestmark = pytest.mark.anyio
@@ -84,3 +85,11 @@ async def test_one_event_larger_than_the_limit_is_still_delivered() -> None:
     stream.put(Logged(server="a", level="info", data="x" * 5_000))
     stream.end()
     assert [len(json.dumps(event.data)) async for event in stream if isinstance(event, Logged)] == [5_002]
+
+
+def test_a_description_beyond_the_limit_is_cut_and_the_history_says_so() -> None:
+    tool = {"name": "t", "description": "x" * 500, "inputSchema": {"type": "object"}}
+    spec = tool_spec("a", tool, longest=200)
+    assert isinstance(spec, ToolSpec)
+    assert spec.description == "x" * 200 + "..."
+    assert [change.fields for change in spec.history] == [("description (beyond 200 characters)",)]

@@ -18,6 +18,10 @@ class Limits(ConfigModel):
     """JSON values in one message: parsed, each takes about a hundred bytes."""
     tools: _Count = 50_000
     """Tools of one server; the others are left out."""
+    description: _Count = 10_000
+    """Characters of a tool's description; the rest is cut off."""
+    error: _Count = 10_000
+    """Characters of an error message; the rest is cut off."""
     requests: _Count = 100
     """Requests of the server that are being answered at the same time; others are ignored."""
     backlog: _Count = 16 * 1024 * 1024

@@ -26,8 +26,11 @@ _HINTS: Mapping[str, type] = {
 }
 
 
-def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
-    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable."""
+def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quarantined:
+    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable.
+
+    `longest` is for the characters of the description.
+    """
     if not isinstance(tool, dict):
         return Quarantined(tool="(no name)", reason="the definition is not an object")
     item = cast("dict[str, JSON]", tool)
@@ -58,7 +61,7 @@ def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
     return ToolSpec(
         name=name,
         origin=Origin(server, name),
-        description=item.get("description") or "",
+        description=_cut(item.get("description") or "", longest, ignored),
         title=item.get("title") or annotations.get("title"),
         input_schema=input_schema,
         output_schema=item.get("outputSchema"),
@@ -66,6 +69,13 @@ def tool_spec(server: str, tool: JSON) -> ToolSpec | Quarantined:
         meta=meta,
         history=(Change(shaper=RECEIVED, fields=tuple(ignored)),) if ignored else (),
     )
+
+
+def _cut(description: str, longest: int, ignored: list[str]) -> str:
+    if len(description) <= longest:
+        return description
+    ignored.append(f"description (beyond {longest:,} characters)")
+    return f"{description[:longest]}..."
 
 
 def _with_object(item: JSONObject, ignored: list[str]) -> JSONObject:

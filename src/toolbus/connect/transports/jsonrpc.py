@@ -264,7 +264,9 @@ class Peer:
         else:
             match message:
                 case {"error": {"code": int() as code, "message": str() as text}}:
-                    pending.fail(code, self._redacted(text), message["error"].get("data"))
+                    pending.fail(
+                        code, self._redacted(text[: self._limits.error]), message["error"].get("data")
+                    )
                 case {"error": object()} if message["error"] is not None:
                     pending.fail(INTERNAL_ERROR, "the server sent a malformed error")
                 case _:
