@@ -95,7 +95,8 @@ def _serve(name: str) -> None:
                 )
             case "tools/call":
                 chosen = name if message["params"]["name"] == "look" else ""
-                token = (message["params"].get("_meta") or {}).get("progressToken")
+                meta: dict[str, Any] = message["params"].get("_meta") or {}
+                token = meta.get("progressToken")
                 if token is not None:
                     progress = f'{{"progressToken": {token}, "progress": 1{"0" * 400}}}'
                     print(f'{{"jsonrpc": "2.0", "method": "notifications/progress", "params": {progress}}}')
