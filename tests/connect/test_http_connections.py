@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import json
 import zlib
 from collections.abc import AsyncGenerator, Callable
 
@@ -186,6 +187,30 @@ async def test_a_stream_that_goes_on_after_the_answer_is_hung_up(
         assert (await bus.call("a_look")).text == "seen"
         async with asyncio.timeout(60):
             await server.hung_up.wait()
+
+
+async def test_progress_that_arrives_together_with_the_answer_is_reported_before_it(
+    server: RawServer,
+) -> None:
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        token = request.message["params"]["_meta"]["progressToken"]
+        reports = [
+            {"method": "notifications/progress", "params": {"progressToken": token, "progress": n}}
+            for n in range(1, 4)
+        ]
+        events = [*(json.dumps(report).encode() for report in reports), request.answer]
+        body = b"".join(b"data: " + event + b"\n\n" for event in events)
+        writer.write(response(body).replace(b"application/json", b"text/event-stream"))
+
+    seen: list[float] = []
+
+    async def report(progress: float, total: float | None, message: str | None) -> None:
+        seen.append(progress)
+
+    async with bus_with(server) as bus:
+        server.send = send
+        assert (await bus.call("a_look", on_progress=report)).text == "seen"
+        assert seen == [1, 2, 3]
 
 
 async def test_a_cancelled_call_hangs_up(server: RawServer) -> None:

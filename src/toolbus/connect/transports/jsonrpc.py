@@ -169,7 +169,10 @@ class Peer:
         self._pending[key] = _Pending(response, on_progress)
         try:
             await self._send(data, headers, response)
-            return await response
+            result = await response
+            if on_progress is not None:
+                await asyncio.sleep(0)  # so that progress that came with the response is reported first
+            return result
         except asyncio.CancelledError:
             if cancellable:
                 await self._notify_cancelled(request_id)
