@@ -27,19 +27,20 @@ ALLOWED: dict[str, set[str]] = {
     "core": {"schema"},
     "state": set(),
     "config": {"core", "state"},
+    "lock": {"core", "config", "schema"},
     "shape": {"core", "schema"},
     "connect": {"core", "config", "schema"},
     "discover": {"core", "config", "connect"},
     "call": {"core", "schema", "shape"},
-    "bus": STAGES,
+    "bus": STAGES | {"lock"},
     **{part: {"core", "bus"} for part in PUBLIC},
     "adapters": FACE,
     "gateway": FACE,
     "agent": FACE | {"adapters"},  # its tools are those of the adapter for pydantic-ai
     "testing": FACE | {"adapters"},
     "extension": FACE | {"adapters"},  # its host takes tools of one framework
-    "cli": STAGES | FACES | {"bus", "schema", "state", "testing", "__init__"},
-    "__init__": STAGES | {"bus"},
+    "cli": STAGES | FACES | {"bus", "lock", "schema", "state", "testing", "__init__"},
+    "__init__": STAGES | {"bus", "lock"},
     "demo": set(),
     "__main__": {"cli"},
 }

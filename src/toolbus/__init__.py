@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         ExtraMissing,
         InputNeeded,
         LinkLost,
+        LockError,
         ResourceTooLarge,
         SecretMissing,
         ServerDown,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         ToolResult,
         ToolSpec,
     )
+    from toolbus.lock.drift import Held
 
     __version__: str
 
@@ -75,6 +77,7 @@ _HOMES = {
         "ExtraMissing",
         "InputNeeded",
         "LinkLost",
+        "LockError",
         "ResourceTooLarge",
         "SecretMissing",
         "ServerDown",
@@ -103,6 +106,7 @@ _HOMES = {
     ],
     "bus.tool": ["Tool"],
     "bus.view": ["View"],
+    "lock.drift": ["Held"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -126,10 +130,12 @@ __all__ = [
     "Embedded",
     "ExtraMissing",
     "Health",
+    "Held",
     "Image",
     "InputNeeded",
     "Interactions",
     "LinkLost",
+    "LockError",
     "McpConnection",
     "Operation",
     "Origin",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from toolbus import Toolbus, ToolSpec
-from toolbus.connect.sdk.tools import tool_spec
 from toolbus.core.events import BACKLOG, EventStream, Logged
+from toolbus.core.tool_definition import tool_spec
 
 pytestmark = pytest.mark.anyio
 FLOODING = """

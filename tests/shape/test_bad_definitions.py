@@ -12,8 +12,8 @@ from tests.properties import modest
 from toolbus.bus.shaping import Shaping
 from toolbus.cli.input.arguments import described
 from toolbus.config import load_config
-from toolbus.connect.sdk.tools import tool_spec
 from toolbus.core.catalog import Catalog
+from toolbus.core.tool_definition import tool_spec
 from toolbus.records import JSON, Inventory, Quarantined, ToolSpec
 from toolbus.shape import DIALECTS, converted
 

@@ -7,14 +7,16 @@ from typing import TypeVar
 
 from toolbus.bus.lifecycle import Lifecycle
 from toolbus.bus.live_catalog import LiveCatalog
+from toolbus.bus.lock import BusLock
 from toolbus.bus.scope import Scope
 from toolbus.bus.servers import Servers
 from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
 from toolbus.config import BusConfig, GetSecret
-from toolbus.core.errors import ToolNotFound
-from toolbus.core.events import Hub
+from toolbus.core.errors import CallRefused, ToolNotFound
+from toolbus.core.events import Hub, Reason
 from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Guard, Observer, Operation
+from toolbus.lock.drift import Held
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -37,7 +39,8 @@ class Engine:
 
     def __init__(self, config: BusConfig, extensions: Extensions) -> None:
         self.hub = Hub(config.limits.backlog)
-        self.catalog = LiveCatalog(config, extensions.shapers, lambda: self.servers.inventories, self.hub)
+        self.lock = BusLock(config, lambda: self.servers.inventories, self.hub.emit)
+        self.catalog = LiveCatalog(config, extensions.shapers, lambda: self.lock.inventories, self.hub)
         self.results = Results(self.catalog.warn, self.catalog.offer_kept_results)
         self.servers = Servers(
             config,
@@ -45,9 +48,10 @@ class Engine:
             self.hub.emit,
             extensions.interactions,
             self._admit,
+            self.lock,
         )
         routes = {
-            **ServerRoutes(self.servers.requests, lambda: self.servers.inventories).table,
+            **ServerRoutes(self.servers.requests, lambda: self.lock.inventories).table,
             **self.servers.routes,
             "toolbus/read_result": self.results.read,
         }
@@ -58,20 +62,42 @@ class Engine:
             hooks=extensions.hooks,
             guards=extensions.guards,
         )
-        self.lifecycle = Lifecycle(config, self.servers, self.catalog, self.hub, extensions.get_secret)
+        self.lifecycle = Lifecycle(
+            config, self.servers, self.catalog, self.lock, self.hub, extensions.get_secret
+        )
+        if self.lock.active:
+            self.catalog.rebuild()
 
     async def _admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
         return await self.path.admit(operation, answer)
 
     async def connect_likely(self, name: str, scope: Scope) -> None:
         """Connect to the disconnected servers of a view that may have a tool of that name."""
-        shaping, inventories = self.catalog.shaping, self.servers.inventories
+        shaping, inventories = self.catalog.shaping, self.lock.inventories
         unlisted = (alias for alias in scope.visible(self.servers.down) if not inventories[alias].tools)
         likely = [self.servers[alias] for alias in unlisted if shaping.may_have(alias, name)]
         await asyncio.gather(*(link.open() for link in likely))
 
-    def missing(self, name: str, scope: Scope) -> ToolNotFound:
-        """The error for a tool that is not in a view."""
-        down = list(scope.visible(self.servers.down))
+    def missing(self, name: str, scope: Scope) -> ToolNotFound | CallRefused:
+        """The error for a tool that is not in a view: unknown, or held."""
+        if (held := self._held(name, scope)) is not None:
+            return CallRefused(f"tool {name!r}", held.reason)
+        # The tools of a locked server are known, connected or not.
+        down = [alias for alias in scope.visible(self.servers.down) if not self.lock.covers(alias)]
         likely = [alias for alias in down if self.catalog.shaping.may_have(alias, name)]
         return scope.catalog(self.catalog.now).missing(name, down, self.servers.why_down(likely))
+
+    def _held(self, name: str, scope: Scope) -> Held | None:
+        """The held tool of that name, under the name that it would have in the catalog."""
+        held = {key: one for key, one in self.lock.held.items() if scope.has_server(one.server)}
+        if not held or name in held:
+            return held.get(name)
+        for spec in self.catalog.shaping.tools(self.servers.inventories):
+            if spec.name == name and (found := held.get(str(spec.origin))) is not None:
+                return found
+        return None
+
+
+def reason_of(error: ToolNotFound | CallRefused) -> Reason:
+    """The reason that observers get for a call that was not made."""
+    return "refused" if isinstance(error, CallRefused) else "unknown_tool"

@@ -1,17 +1,25 @@
 """The lifecycle of a bus: start, stop, and changes of its servers, one at a time."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from toolbus.bus.live_catalog import LiveCatalog
+from toolbus.bus.lock import BusLock
 from toolbus.bus.servers import Servers
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
 from toolbus.core.errors import BusClosed
 from toolbus.core.events import Hub
+from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
 
 T = TypeVar("T")
+logger = logging.getLogger("toolbus")
+
+LINGER = 0.1
+"""Seconds before the servers of a locked bus are started: programs that only list tools end before that."""
 
 
 class Lifecycle:
@@ -22,6 +30,7 @@ class Lifecycle:
         config: BusConfig,
         servers: Servers,
         catalog: LiveCatalog,
+        lock: BusLock,
         hub: Hub,
         get_secret: GetSecret | None,
     ) -> None:
@@ -33,6 +42,14 @@ class Lifecycle:
         self._loop: OwnerLoop | None = None
         self.closed = False
         self._lock = asyncio.Lock()
+        self._approved = lock
+        self._connecting: asyncio.Task[None] | None = None
+        """Connects to the servers of a locked bus, whose catalog is known before."""
+        self._needed = Flag()
+        """Set when the servers are needed, so that connecting does not linger."""
+        self._installed = Flag()
+        self.installed = False
+        """Whether the links exist, so that requests have a way."""
 
     async def start(self) -> None:
         """Connect to all servers concurrently; a second start does nothing."""
@@ -43,23 +60,56 @@ class Lifecycle:
                 return
             self._loop = OwnerLoop()
             try:
-                await self._connect(self._secrets(self.config))
+                await self._begin(self._secrets(self.config))
                 if self._catalog.failed is not None:
                     raise self._catalog.failed
             except BaseException:
                 await self.stop()
                 raise
 
-    async def _connect(self, secrets: Secrets) -> None:
+    async def _begin(self, secrets: Secrets) -> None:
+        """Connect to the servers, or, if the catalog is known from the lock, only to the required ones."""
+        at_once = self._approved.file is not None
+        if at_once and not any(server.required for server in self.config.servers.values()):
+            self._connecting = asyncio.create_task(self._connect_later(secrets), name="toolbus start")
+        else:
+            await self._connect(secrets, only_required=at_once)
+
+    async def _connect_later(self, secrets: Secrets) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER):
+                await self._needed.wait()
         try:
-            await self._servers.start_early(self.config, secrets)
-            self._servers.install(self._servers.build(self.config, secrets), self.config)
+            await self._connect(secrets, only_required=True)
+        except Exception:  # a task's edge: whoever needs the servers gets it as well
+            logger.exception("the servers could not be started")
+            raise
+        finally:
+            self._installed.set()
+
+    async def _connect(self, secrets: Secrets, *, only_required: bool) -> None:
+        config = self._approved.servers_to_use(self.config)
+        try:
+            await self._servers.start_early(config, secrets)
+            self._servers.install(self._servers.build(config, secrets), config)
             if self.closed:  # in the meantime, when there were no links to close
                 await self._servers.close()
-            else:
-                await self._servers.open()
+                return
+            self._servers.begin()
+            await asyncio.sleep(0)  # the links' tasks take their first step, so that none looks idle
+            self.installed = True
+            self._installed.set()
+            await self._servers.open(only_required=only_required)
         finally:
             await self._servers.close_early()
+
+    async def wait_installed(self) -> None:
+        """Wait until the links exist; raises if they could not be made."""
+        if not self.installed and self._connecting is not None:
+            self._needed.set()
+            await self._installed.wait()
+            if not self.installed:
+                await asyncio.shield(self._connecting)
 
     async def stop(self) -> None:
         """Disconnect from all servers; any number of times, from anywhere."""
@@ -69,6 +119,9 @@ class Lifecycle:
 
     async def _stop(self) -> None:
         self._catalog.registrations.sync(())
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.gather(self._connecting, return_exceptions=True)
         await self._servers.close()
         self._hub.end()
 
@@ -84,12 +137,14 @@ class Lifecycle:
         async with self._lock:
             servers = change(self.config.servers)
             new = (config or self.config).model_copy(update={"servers": servers})
-            fresh = await self._servers.open_new(new, self._secrets(new))
+            self._approved.use(new)
+            usable = self._approved.servers_to_use(new)
+            fresh = await self._servers.open_new(usable, self._secrets(new))
             if self.closed:  # in the meantime, so they are closed here
                 await self._servers.close_servers(fresh)
                 raise BusClosed()
             self.config = new
-            gone = self._servers.install(fresh, new)
+            gone = self._servers.install(fresh, usable)
             self._catalog.use(new)
             await self._servers.close_servers(gone)
             await self._servers.notify_roots_changed()
@@ -117,11 +172,23 @@ class Lifecycle:
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop of the bus, from any task, thread or loop."""
-        return await self._loop_for(work).run(work)
+        return await self._loop_for(work).run(self._routed(work))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine from a thread without a loop; RuntimeError if it would never return."""
-        return self._loop_for(work).wait(work)
+        return self._loop_for(work).wait(self._routed(work))
+
+    def _routed(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """The work, once the links exist."""
+        return work if self.installed else self._after_install(work)
+
+    async def _after_install(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            await self.wait_installed()
+        except BaseException:
+            work.close()
+            raise
+        return await work
 
     def _loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:
         try:

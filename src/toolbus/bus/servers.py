@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from toolbus.bus.lock import BusLock
 from toolbus.bus.sdk_import import import_stages
 from toolbus.call import ServerRequests
 from toolbus.config import BusConfig, Secrets
@@ -51,10 +52,12 @@ class Servers:
         emit: Emit,
         interactions: Interactions,
         admit: Admit,
+        lock: BusLock,
     ) -> None:
         self._changed = changed
         self._emit = emit
         self._admit = admit
+        self._lock = lock
         self._own_interactions = interactions
         self._interactions = with_roots(interactions, config.root_folders)
         """With the roots of the current config."""
@@ -127,7 +130,8 @@ class Servers:
     def why_down(self, likely: Sequence[str]) -> str | None:
         """Why the first of the likely servers is not ready; a single server is always likely."""
         down = self.down
-        alias = next(iter(likely or (down if len(self.links) == 1 else ())), None)
+        alone = [alias for alias in down if len(self.links) == 1 and not self._lock.covers(alias)]
+        alias = next(iter(likely or alone), None)
         if alias is None:
             return None
         error = down[alias].error
@@ -176,7 +180,8 @@ class Servers:
                 discovery = Discovery(alias, self._changed, self._emit)
                 early = self._early.get(alias)
                 link = Link(server, secrets, discovery, self._emit, interactions, self._admit, early)
-                servers[alias] = Server(link, discovery, LinkRequests(link))
+                check = self._lock.check if self._lock.active else None
+                servers[alias] = Server(link, discovery, LinkRequests(link, check))
         return servers
 
     def install(self, fresh: Mapping[str, Server], config: BusConfig) -> dict[str, Server]:
@@ -210,9 +215,16 @@ class Servers:
             if isinstance(outcome, ToolbusError):  # the server requests them again after a reconnect
                 logger.debug("%s", outcome)
 
-    async def open(self) -> None:
-        """Connect to all servers."""
-        await open_links(self.links.values())
+    def begin(self) -> None:
+        """Start to connect to all servers that are not lazy; does not wait."""
+        for link in self.links.values():
+            if not link.config.lazy:
+                link.begin()
+
+    async def open(self, *, only_required: bool = False) -> None:
+        """Connect to all servers, or wait only for the required ones."""
+        links = self.links.values()
+        await open_links(link for link in links if link.config.required or not only_required)
 
     async def open_new(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
         """As `build`, and connect; none is left open if that fails."""

@@ -20,6 +20,7 @@ from toolbus.core.errors import ConfigError
 from toolbus.core.events import Emit
 from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation import Guard, Observer
+from toolbus.lock.file import Lockfile
 from toolbus.shape import Shaper
 
 ConfigSource = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | BusConfig
@@ -70,11 +71,21 @@ class Toolbus(View):
     ) -> None:
         await self.stop()
 
+    @property
+    def lock(self) -> Lockfile | None:
+        """The lockfile next to the config, which the tools are compared with; None without one."""
+        return self._engine.lock.file
+
+    def is_locked(self, alias: str) -> bool:
+        """Whether the tools of a server are known from the lockfile, or held because it is not in there."""
+        return self._engine.lock.covers(self._check(alias))
+
     async def start(self) -> None:
         """Connect to all servers; one that fails does not affect the others, unless it is `required`.
 
         Returns when every server is ready or has failed; those that are ready can be used before that.
         Does not wait for an inactive server once others can be used; its tools join the catalog later.
+        With a lockfile the catalog is known, so it waits only for `required` servers; see `wait_ready`.
         """
         await self._engine.lifecycle.start()
 

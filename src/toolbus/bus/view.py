@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from toolbus.bus.engine import Engine
+from toolbus.bus.engine import Engine, reason_of
 from toolbus.bus.registry import Registry, Selection
 from toolbus.bus.resources import Resources
 from toolbus.bus.scope import Names, Scope
@@ -14,7 +14,7 @@ from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import ToolbusError, ToolNotFound
+from toolbus.core.errors import CallRefused, ToolbusError, ToolNotFound
 from toolbus.core.events import Emit, EventStream, Filter, OnLog, Reason
 from toolbus.core.operation import Caller, Failure, request_spec
 from toolbus.core.records import (
@@ -34,6 +34,7 @@ from toolbus.core.records import (
     ToolSpec,
 )
 from toolbus.core.uri_templates import Values
+from toolbus.lock.drift import Held
 from toolbus.shape import each
 
 T = TypeVar("T")
@@ -153,9 +154,9 @@ class View:
             caller=self._scope.caller,
             servers=self._scope.servers,
         )
-        if loop.is_current:
+        if loop.is_current and self._engine.lifecycle.installed:
             return await self._engine.path.run(operation)
-        return await loop.run(self._engine.path.run(operation))
+        return await self._engine.lifecycle.run(self._engine.path.run(operation))
 
     async def run(
         self,
@@ -172,7 +173,7 @@ class View:
         self._engine.lifecycle.check_running()
         if str(spec.origin) not in self.catalog:
             missing = self._engine.missing(str(spec.origin), self._scope)
-            self.report_unsent(spec.name, "unknown_tool", str(missing), spec.origin)
+            self.report_unsent(spec.name, reason_of(missing), str(missing), spec.origin)
             raise missing
         operation = self._operation(spec, arguments=arguments, on_progress=on_progress)
         return await self._engine.lifecycle.run(self._for_model(operation, keep))
@@ -200,8 +201,8 @@ class View:
         """As `find`, for a call: observers see an unknown name."""
         try:
             return await self.find(name)
-        except ToolNotFound as error:
-            self.report_unsent(name, "unknown_tool", str(error))
+        except (ToolNotFound, CallRefused) as error:
+            self.report_unsent(name, reason_of(error), str(error))
             raise
 
     def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
@@ -311,6 +312,11 @@ class View:
     # Servers
 
     @property
+    def held(self) -> dict[str, Held]:
+        """What differs from the lockfile and is left out until it is approved, by `server/tool`."""
+        return {key: one for key, one in self._engine.lock.held.items() if self._scope.has_server(one.server)}
+
+    @property
     def running(self) -> bool:
         """Whether calls can be made."""
         return self._engine.lifecycle.running
@@ -337,10 +343,12 @@ class View:
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers, before anything is left out or renamed."""
-        return self._scope.visible(self._engine.catalog.shaping.with_quarantined(self._servers.inventories))
+        return self._scope.visible(
+            self._engine.catalog.shaping.with_quarantined(self._engine.lock.inventories)
+        )
 
     def _inventories(self, server: str | None) -> list[Inventory]:
-        every = self._servers.inventories
+        every = self._engine.lock.inventories
         return list(self._scope.visible(every).values()) if server is None else [every[self._check(server)]]
 
     async def health(self) -> dict[str, Health]:

@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from toolbus.cli.edit_commands import add_edit_commands
+from toolbus.cli.lock_commands import add_lock_commands
 from toolbus.cli.options import Settings, with_settings
 from toolbus.cli.parameters import (
     Args,
@@ -314,6 +315,7 @@ def import_(
 
 
 add_edit_commands(app)
+add_lock_commands(app)
 
 
 @app.command()

@@ -1,6 +1,6 @@
-"""Cache of the names that servers listed last, in one file per config.
+"""The names that servers listed last: those in the lockfile, else a cache with one file per config.
 
-Shell completion reads it, and `toolbus call` uses it to find a tool's server or the correct spelling.
+Shell completion reads them, and `toolbus call` uses them to find a tool's server or the correct spelling.
 """
 
 import json
@@ -48,7 +48,7 @@ class CachedListing:
 def save_listings(config: "BusConfig", bus: "Toolbus") -> None:
     """Save the names that connected servers list; ignores errors of the disk."""
     fresh = {alias: _listing(config, bus, alias) for alias, s in bus.servers.items() if s.state == "ready"}
-    if config.file is None or not fresh:
+    if config.file is None or not fresh or _lockfile(config.file).is_file():
         return
     known = {alias: _json(listing) for alias, listing in _load(config.file).items()}
     with suppress(OSError):
@@ -58,6 +58,11 @@ def save_listings(config: "BusConfig", bus: "Toolbus") -> None:
 def offers(config: str | None, kind: Kind) -> dict[str, Offers]:
     """The cached names of one kind, by server."""
     return {alias: listing.offers[kind] for alias, listing in _load(config).items()}
+
+
+def origins(config: str | None) -> dict[str, list[str]]:
+    """The servers' own names of their tools, by server."""
+    return {alias: list(listing.origins.values()) for alias, listing in _load(config).items()}
 
 
 def fresh_listings(config: "BusConfig") -> dict[str, CachedListing]:
@@ -135,6 +140,8 @@ def _modified_times(folder: Path, words: tuple[str | None, ...]) -> Iterator[int
 
 
 def _load(config: str | None) -> dict[str, CachedListing]:
+    if config is not None and _lockfile(config).is_file():
+        return _load_lock(config)
     try:
         content = state.read(_file(config)) or b"{}"
         if len(content) > MAX_BYTES:
@@ -144,6 +151,27 @@ def _load(config: str | None) -> dict[str, CachedListing]:
     # A damaged file counts as empty.
     except (OSError, ValueError, AttributeError, KeyError, TypeError, RecursionError):
         return {}
+
+
+def _load_lock(file: str) -> dict[str, CachedListing]:
+    """The names in the lockfile of a config; starts no server and expands nothing."""
+    from toolbus.bus.toolbus import Toolbus
+    from toolbus.config import usable_config
+    from toolbus.core.errors import ConfigError
+
+    try:
+        config = usable_config(file)
+        bus = Toolbus(config)
+    except ConfigError:  # the command itself explains it
+        return {}
+    known = (alias for alias in config.servers if bus.inventories[alias].tools)
+    return {alias: _parse(_listing(config, bus, alias)) for alias in known}
+
+
+def _lockfile(config: str) -> Path:
+    from toolbus.lock.file import lock_path
+
+    return lock_path(config)
 
 
 def _parse(listed: Any) -> CachedListing:

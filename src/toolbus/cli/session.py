@@ -140,6 +140,8 @@ async def open_bus(
         bus = Toolbus(starting_only(config, servers), on_event=starting.handle, interactions=interactions)
         try:
             await bus.start()
+            if bus.lock is not None:  # then it has not started them yet
+                await bus.wait_ready(list(servers), timeout=0)
             await starting.wait_until_settled(bus, servers)
             if wait > 0:
                 spinner.set_text(one_line(f"waiting for {', '.join(servers)}"))

@@ -3,7 +3,7 @@
 from toolbus.config.context import ContextSource
 from toolbus.config.find import find_config
 from toolbus.config.load import load_config, load_server, usable_config
-from toolbus.config.model import Auth, BusConfig, ServerConfig, Timeouts, Transport
+from toolbus.config.model import Auth, BusConfig, LockMode, ServerConfig, Timeouts, Transport
 from toolbus.config.secrets.expand import Resolved, Secrets, resolved
 from toolbus.config.secrets.lookup import GetSecret
 from toolbus.config.trust import bus_config, found_config
@@ -13,6 +13,7 @@ __all__ = [
     "BusConfig",
     "ContextSource",
     "GetSecret",
+    "LockMode",
     "Resolved",
     "Secrets",
     "ServerConfig",

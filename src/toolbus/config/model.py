@@ -12,7 +12,7 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import Field, Strict
+from pydantic import BeforeValidator, Field, Strict
 
 from toolbus.config.base import ConfigModel
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
@@ -26,6 +26,9 @@ from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
 
+LockMode: TypeAlias = Literal["off", "warn", "block"]
+# In YAML, `off` without quotes is false.
+_Off = BeforeValidator(lambda value: "off" if value is False else value)
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # Files contain lists, not tuples; everything else is strict, so that `enabled: "no"` is not True.
 _Names = Annotated[tuple[str, ...], Strict(False)]
@@ -120,7 +123,7 @@ class ServerConfig(ConfigModel):
     """The maximum length of a result for a model."""
     prefix: str | None = None
     """The prefix of its tool names, instead of the alias; empty keeps the server's own names."""
-    log_level: LogLevel | Literal["off"] | None = None
+    log_level: Annotated[LogLevel | Literal["off"] | None, _Off] = None
     """The log level to request from the server; by default its own choice, from info up."""
     resource_limit: int = Field(default=RESOURCE_LIMIT, gt=0)
     """The maximum size of a resource, in bytes."""
@@ -136,6 +139,8 @@ class ServerConfig(ConfigModel):
     """Seconds without a call after which the connection is closed until the next one."""
     era: Literal["auto", "modern", "legacy"] = "auto"
     """Which protocol era to use."""
+    lock: Annotated[LockMode | None, _Off] = None
+    """What happens to tools that differ from the lockfile; overrides the mode for all servers."""
     server: object | None = None
     """An in-process MCP server object."""
     warnings: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
@@ -230,6 +235,8 @@ class BusConfig(ConfigModel):
     """Resources to put into an agent's context."""
     context_budget: int = CONTEXT_BUDGET
     """The maximum number of tokens for the whole context."""
+    lock: Annotated[LockMode | None, _Off] = None
+    """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The aliases of the disabled servers."""
     file: str | None = None

@@ -143,6 +143,11 @@ class Link:
         while self._attempts_finished < attempt and not self._closing:
             await self._changed.wait()
 
+    def begin(self) -> None:
+        """Start to connect; does not wait."""
+        if self._live_session is None:
+            self._demand()
+
     async def wait_ready(self) -> None:
         """Try until it is ready; returns early if it cannot be. The caller sets a timeout."""
         while self._live_session is None and not self._closing and not self._failed_recently:

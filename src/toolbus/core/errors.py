@@ -2,7 +2,8 @@
 
     ToolbusError
     ├── ConfigError            the config is invalid (also a ValueError)
-    │   └── ConfigNotTrusted   a discovered config that the user has not accepted yet
+    │   ├── ConfigNotTrusted   a discovered config that the user has not accepted yet
+    │   └── LockError          the lockfile is damaged, newer, or missing although it is required
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
     ├── ToolFailed             a tool reported an error, and you asked for an exception
@@ -91,6 +92,13 @@ class ConfigNotTrusted(ConfigError):
         command = shlex.join(["toolbus", "trust", *([option] if option else ()), file])
         super().__init__(f"{reason}; review and accept it: {command}", file=file)
         self.args = (f"{file} {self.problem}",)
+
+
+class LockError(ConfigError):
+    """The lockfile cannot be used as it is; nothing was started, and nothing in it was changed."""
+
+    def __init__(self, path: object, problem: str) -> None:
+        super().__init__(problem, file=str(path))
 
 
 class BusClosed(ToolbusError):

@@ -153,6 +153,17 @@ class Warned(_Event):
     tool: str | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolHeld(_Event):
+    """Something differs from the lockfile and was left out: a tool, or what `kind` says."""
+
+    server: str
+    tool: str
+    """The server's own name for it; empty for instructions and the launch line."""
+    reason: str
+    kind: Literal["tool", "prompt", "template", "instructions", "launch"] = "tool"
+
+
 Event: TypeAlias = (
     StateChanged
     | CatalogChanged
@@ -164,6 +175,7 @@ Event: TypeAlias = (
     | InputAsked
     | InputAnswered
     | Warned
+    | ToolHeld
 )
 Emit: TypeAlias = Callable[[Event], None]
 Filter: TypeAlias = Callable[[Event], Event | None]

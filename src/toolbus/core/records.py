@@ -18,7 +18,6 @@ LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "cr
 Era: TypeAlias = Literal["modern", "legacy"]
 State: TypeAlias = Literal["idle", "connecting", "ready", "retrying", "auth_required", "failed", "closed"]
 
-
 OWN = "toolbus"
 """The server in the origin of the bus's own tools; no server may have it as its alias."""
 
@@ -83,13 +82,12 @@ class ToolSpec:
     input_schema: JSONObject = field(default_factory=lambda: {"type": "object"})
     output_schema: JSONObject | None = None
     annotations: JSONObject = field(default_factory=lambda: EMPTY)
-    """The server's hints as sent: readOnlyHint, destructiveHint, idempotentHint, openWorldHint.
-
-    Hints, not guarantees.
-    """
+    """The server's hints as sent, such as readOnlyHint: hints, not guarantees."""
     options: JSONObject = field(default_factory=lambda: EMPTY)
     """Provider options, by provider."""
     meta: JSONObject = field(default_factory=lambda: EMPTY)
+    extras: JSONObject = field(default_factory=lambda: EMPTY)
+    """Its `icons` and `execution`, as sent."""
     maps: tuple[ArgumentMap, ...] = ()
     """How arguments are mapped back to the server's, the last one first."""
     server_schema: JSONObject | None = None
@@ -119,6 +117,7 @@ class ToolSpec:
             annotations=self.annotations,
             options=self.options,
             meta=self.meta,
+            extras=self.extras,
             maps=self.maps,
             server_schema=self.server_schema,
             route=self.route,

@@ -17,12 +17,12 @@ from pydantic_core import to_json
 
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.output_check import OutputCheck
-from toolbus.connect.sdk.tools import tool_spec
 from toolbus.connect.session import Session
 from toolbus.connect.transports.http import is_temporary
 from toolbus.core.collector import paused_collector
 from toolbus.core.errors import CallRejected, CallTimeout
 from toolbus.core.records import Quarantined, ToolSpec
+from toolbus.core.tool_definition import tool_spec
 
 MAX_PAGES = 1_000
 HEADER = b"x-mcp-header"

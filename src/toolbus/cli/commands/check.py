@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 
+from toolbus.cli.commands.tools import held_line
 from toolbus.cli.errors import FAILED
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
@@ -17,6 +18,9 @@ from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ConnectFailed, SecretMissing, ToolbusError
 from toolbus.core.events import Event, StateChanged, Warned
 from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
+from toolbus.lock.deception import Suspicion, suspicions
+from toolbus.lock.drift import Held
+from toolbus.lock.snapshot import offered
 from toolbus.shape import DIALECTS, Definition, converted, template_name
 
 if TYPE_CHECKING:
@@ -69,6 +73,8 @@ class ServerReport:
     inventory: Inventory
     tools: Sequence[ToolSpec]
     error: ToolbusError | None
+    reviews: Sequence[Problem] = ()
+    """What a person should review: tools that are held, and signs of deception."""
     problems: Sequence[Problem] = ()
     seconds: float | None = None
     """Time from start to the first list."""
@@ -105,7 +111,8 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
     screen, config, events = Screen(settings), load_trusted_config(settings), _StartupEvents()
     selected = selected_servers(config, servers)
     async with open_bus(screen, config, selected, events.on_event) as bus:
-        reports = {alias: _server_report(bus, config, alias) for alias in selected}
+        suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
+        reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
     # After the servers have stopped: some warnings come then.
     reports = {alias: _with_problems(report, config, events) for alias, report in reports.items()}
     ok = all(report.ok for report in reports.values())
@@ -117,13 +124,18 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
     return 0 if ok else FAILED
 
 
-def _server_report(bus: "Toolbus", config: BusConfig, alias: str) -> ServerReport:
+def _server_report(
+    bus: "Toolbus", config: BusConfig, alias: str, suspect: Sequence[Suspicion]
+) -> ServerReport:
+    held = [one for one in bus.held.values() if one.server == alias and one.kind != "launch"]
+    doubts = [one for one in suspect if one.server == alias]
     return ServerReport(
         config=config.servers[alias],
         status=bus.servers[alias],
         inventory=bus.inventories[alias],
         tools=[spec for spec in bus.catalog if spec.origin.server == alias],
         error=bus.failures.get(alias),
+        reviews=[*map(_held_problem, held), *map(_suspicion_problem, doubts)],
     )
 
 
@@ -141,7 +153,7 @@ def _with_problems(report: ServerReport, config: BusConfig, events: _StartupEven
         fix = "check that it is an MCP server: it prints text to standard output, which is for messages only"
         failure = [replace(failure[0], fix=fix)]
     renamed = _name_problems(report.tools, config, report.config)
-    found = dict.fromkeys([*failure, *warnings, *renamed, *_dialect_problems(report.tools)])
+    found = dict.fromkeys([*failure, *report.reviews, *warnings, *renamed, *_dialect_problems(report.tools)])
     problems = sorted(found, key=lambda problem: list(LABELS).index(problem.severity))
     return replace(report, problems=problems, seconds=events.seconds.get(alias))
 
@@ -173,6 +185,20 @@ def _failure_problem(error: ToolbusError, config: ServerConfig) -> Problem:
         case _:
             message = getattr(error, "problem", None) or str(error)
             return Problem(severity="error", message=message, fix="fix its entry in the config")
+
+
+def _held_problem(one: Held) -> Problem:
+    message, _, fix = held_line(one).partition("; ")
+    return Problem(severity="error", message=message, fix=fix)
+
+
+def _suspicion_problem(one: Suspicion) -> Problem:
+    what = f"{quoted(one.tool)}: " if one.tool else "instructions: "
+    return Problem(
+        severity="warning",
+        message=f"{what}{one.reason}",
+        fix="read its definition (toolbus tools --full); exclude it if you do not trust it",
+    )
 
 
 def _warning_problem(event: Warned) -> Problem:

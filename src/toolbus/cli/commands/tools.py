@@ -2,18 +2,24 @@
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import described
 from toolbus.cli.options import Settings
-from toolbus.cli.output.screen import Screen, one_line, quoted, visible
+from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.display import counted
-from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
+from toolbus.core.records import JSON, OWN, Inventory, ServerStatus, ToolSpec
+from toolbus.lock.drift import Held, held_reason
+from toolbus.lock.file import lock_path
 from toolbus.shape import unmatched
+
+if TYPE_CHECKING:
+    from toolbus.bus.toolbus import Toolbus
 
 MAX_OPTIONAL = 3
 """How many optional arguments are shown by name."""
@@ -34,14 +40,27 @@ async def run(
     check_wait(wait)
     screen, config = Screen(settings), load_trusted_config(settings)
     selected = selected_servers(config, servers)
+    if wait == 0 and (locked := locked_bus(config, selected)) is not None:
+        return _print_locked(screen, locked, selected, search, full=full)
     async with open_bus(screen, config, selected, wait=wait) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         # Built-in tools belong to no server: listed unless servers are named.
         listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
         warnings = {alias: _warnings(bus.inventories[alias], config.servers[alias]) for alias in selected}
+        held = {key: one for key, one in bus.held.items() if one.server in selected}
+    for one in held.values():
+        if one.kind != "launch":  # which is the error of the server
+            warnings[one.server].append(held_line(one))
     found = listed if search is None else matching(listed, search)
     if screen.as_json:
-        screen.json({"servers": servers_json(statuses), "tools": [_tool_json(spec) for spec in found]})
+        screen.json(
+            {
+                "servers": servers_json(statuses),
+                "tools": [_tool_json(spec) for spec in found],
+                "held": {key: one.reason for key, one in held.items()},
+                "source": "servers",
+            }
+        )
     else:
         for alias in selected:
             own = [spec for spec in found if spec.origin.server == alias]
@@ -57,6 +76,56 @@ async def run(
         if search is not None:
             screen.note(f"{len(found)} of {len(listed)} tools match {search!r}")
     return exit_code(config, statuses, servers)
+
+
+def locked_bus(config: BusConfig, servers: Iterable[str]) -> "Toolbus | None":
+    """A bus that is not started, if the tools of these servers are known from a lockfile."""
+    if config.file is None or not lock_path(config.file).is_file():
+        return None
+    from toolbus.bus.toolbus import Toolbus
+
+    bus = Toolbus(config)
+    return bus if bus.lock is not None and all(map(bus.is_locked, servers)) else None
+
+
+def held_line(one: Held) -> str:
+    """Something that is held, for the list of its server."""
+    what = f"tool {quoted(one.name)}" if one.kind == "tool" else f"{one.kind} {one.name}".strip()
+    return f"{what}: held: {one.reason}"
+
+
+def _print_locked(
+    screen: Screen, bus: "Toolbus", selected: Sequence[str], search: str | None, *, full: bool
+) -> int:
+    """Print the tools in the lockfile, without contacting a server."""
+    assert bus.lock is not None, "it is locked"
+    listed = [spec for spec in bus.catalog if spec.origin.server in {*selected, OWN}]
+    found = listed if search is None else matching(listed, search)
+    file, held = bus.lock, bus.held
+    if screen.as_json:
+        statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
+        reasons = {key: one.reason for key, one in held.items() if one.server in selected}
+        tools = [_tool_json(spec) for spec in found]
+        screen.json({"servers": servers_json(statuses), "tools": tools, "held": reasons, "source": "lock"})
+        return 0
+    for alias in selected:
+        own = [spec for spec in found if spec.origin.server == alias]
+        line = Text.assemble(
+            (alias, "bold"), "  ", ("locked", "green"), (f"  {counted(len(own), 'tool')}", "dim")
+        )
+        if alias not in file.servers:
+            line = Text.assemble(
+                (alias, "bold"), "  ", ("held", "yellow"), f"  {held_reason(alias, 'it is new')}"
+            )
+        elif (one := held.get(f"{alias}/launch")) is not None:
+            line = Text.assemble((alias, "bold"), "  ", ("held", "yellow"), f"  {visible(one.reason)}")
+        if own or search is None:
+            screen.print(line)
+            _print_tools(screen, own, full=full)
+    if search is not None:
+        screen.note(f"{len(found)} of {len(listed)} tools match {search!r}")
+    screen.note(f"from {short_path(file.path)}; to contact the servers first: toolbus tools --wait 10")
+    return 0
 
 
 def check_wait(seconds: float) -> None:
@@ -147,6 +216,10 @@ def print_server(
     print_headline(screen, alias, status)
     for warning in warnings:
         screen.rows([[Text(visible(warning), style="yellow")]], max_lines=None)
+    _print_tools(screen, tools, full=full)
+
+
+def _print_tools(screen: Screen, tools: Sequence[ToolSpec], *, full: bool) -> None:
     if full:
         for spec in tools:
             _print_tool(screen, spec)

@@ -1,6 +1,7 @@
 """`toolbus trust`, and the prompt that other commands show before they use a config they found."""
 
 import signal
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -129,14 +130,19 @@ def _ask_for_trust(screen: Screen, found: Candidate, reason: str) -> None:
     """Show the config and ask; raises `NotAgreed` unless the user says yes."""
     screen.err.print(Text(exact(f"{found.file} {reason}. It would use:"), style="bold yellow"))
     print_review(screen.err, review(found), found.config.roots)
+    if not confirm("Do you trust it? [y/N]: "):
+        raise NotAgreed(found.file)
+
+
+def confirm(question: str) -> bool:
+    """Ask a question on the terminal; whether the answer is yes."""
     try:
         with _default_signals():
-            typed = ask("Do you trust it? [y/N]: ")
+            typed = ask(question)
     except EOFError:
-        screen.note("")
+        print(file=sys.stderr)
         typed = ""
-    if typed.strip().lower() not in YES:
-        raise NotAgreed(found.file)
+    return typed.strip().lower() in YES
 
 
 @contextmanager

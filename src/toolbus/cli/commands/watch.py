@@ -38,6 +38,7 @@ from toolbus.core.events import (
     Progressed,
     ResourceUpdated,
     StateChanged,
+    ToolHeld,
     Warned,
 )
 from toolbus.core.records import Health
@@ -230,7 +231,8 @@ def _event_line(event: Event) -> tuple[str, str, str]:
         case InputAsked() | InputAnswered():
             text = f"asks: {event.message}" if isinstance(event, InputAsked) else f"answered: {event.action}"
             return event.server, f"{event.kind} {text}", "yellow"
-        case Warned():
-            return event.server, f"{event.tool + ': ' if event.tool else ''}{event.message}", "yellow"
+        case Warned() | ToolHeld():
+            text = event.message if isinstance(event, Warned) else f"{event.kind} held: {event.reason}"
+            return event.server, f"{event.tool + ': ' if event.tool else ''}{text}", "yellow"
         case _:
             assert_never(event)

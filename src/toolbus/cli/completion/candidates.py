@@ -9,7 +9,7 @@ from pathlib import Path
 
 import typer
 
-from toolbus.cli.listing_cache import MAX_BYTES, offers
+from toolbus.cli.listing_cache import MAX_BYTES, offers, origins
 
 
 def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -20,6 +20,13 @@ def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
         for name in tools
         if name.startswith(incomplete)
     ]
+
+
+def tool_origins(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Servers, and their tools as `server/tool`."""
+    listed = origins(_config_path(ctx))
+    tools = [f"{alias}/{tool}" for alias, names in listed.items() for tool in names]
+    return [*server_names(ctx, incomplete), *(name for name in tools if name.startswith(incomplete))]
 
 
 def argument_names(ctx: typer.Context, incomplete: str) -> list[str]:

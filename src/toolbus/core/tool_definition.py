@@ -10,12 +10,13 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
-from toolbus.connect.sdk.tool_schemas import arguments_schema
 from toolbus.core.encodable import DEEPEST, encoding_problem
 from toolbus.core.records import EMPTY, JSON, RECEIVED, Change, JSONObject, Origin, Quarantined, ToolSpec
 from toolbus.core.text import cleaned, cleaned_schema
+from toolbus.core.tool_schemas import arguments_schema
 
 _SCHEMAS = ("inputSchema", "outputSchema")
+_EXTRAS = ("execution", "icons")
 _OPTIONAL: Mapping[str, type] = {"description": str, "title": str, "annotations": dict, "_meta": dict}
 _HINTS: Mapping[str, type] = {
     "title": str,
@@ -48,6 +49,7 @@ def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quar
     if annotations:
         annotations = _typed(annotations, _HINTS, ignored, "annotations.")
     meta: JSONObject = item.get("_meta") or EMPTY
+    extras = {key: item[key] for key in _EXTRAS if item.get(key)} or EMPTY
     if not _is_plain(item):
         if (fault := encoding_problem(name)) is not None:
             return Quarantined(tool=_shown(name), reason=f"its name {fault}")
@@ -57,6 +59,7 @@ def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quar
                 return Quarantined(tool=name, reason=f"{key} {fault}")
         annotations = _writable(annotations, ignored, "annotations.")
         meta = _writable(meta, ignored, "_meta.")
+        extras = _writable(extras, ignored, "")
     input_schema = arguments_schema(item["inputSchema"], ignored)
     return ToolSpec(
         name=name,
@@ -67,6 +70,7 @@ def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quar
         output_schema=item.get("outputSchema"),
         annotations=annotations,
         meta=meta,
+        extras=extras,
         history=(Change(shaper=RECEIVED, fields=tuple(ignored)),) if ignored else (),
     )
 

@@ -1,0 +1,66 @@
+"""Commands for the lockfile: their arguments and options."""
+
+from typing import Annotated
+
+import typer
+
+from toolbus.cli.completion.candidates import server_names, tool_origins
+from toolbus.cli.options import Settings, with_settings
+from toolbus.cli.parameters import Servers
+
+
+def add_lock_commands(app: typer.Typer) -> None:
+    """Register these commands with the app."""
+    app.command("lock")(with_settings(_lock))
+    app.command("diff")(with_settings(_diff))
+    app.command("approve")(with_settings(_approve))
+
+
+def _lock(
+    settings: Settings,
+    servers: Servers = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Write the file without asking.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Only compare: exit 1 if a server differs from the file.")
+    ] = False,
+    sarif: Annotated[
+        bool, typer.Option("--sarif", help="As --check, and print the result in SARIF, for code scanners.")
+    ] = False,
+) -> int:
+    """Approve what the servers offer now: write it to toolbus.lock, next to the config.
+
+    From then on, a tool that is new or has changed is held back until you approve it.
+    """
+    from toolbus.cli.commands.lock import LockOptions, lock
+
+    return lock(settings, servers or (), LockOptions(yes=yes, check=check or sarif, sarif=sarif))
+
+
+def _diff(
+    settings: Settings,
+    server: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SERVER", help="Server to compare; default: all.", autocompletion=server_names
+        ),
+    ] = None,
+) -> int:
+    """Show how the servers differ from toolbus.lock: words in texts, arguments in schemas."""
+    from toolbus.cli.commands.lock import diff
+
+    return diff(settings, () if server is None else (server,))
+
+
+def _approve(
+    settings: Settings,
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="SERVER[/TOOL]", help="What to approve, as it is now.", autocompletion=tool_origins
+        ),
+    ],
+) -> int:
+    """Approve a server, or one of its tools, as it is now: update toolbus.lock, and show what changed."""
+    from toolbus.cli.commands.lock import approve
+
+    return approve(settings, target)

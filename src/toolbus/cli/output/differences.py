@@ -1,0 +1,117 @@
+"""Show how servers differ from the lockfile: texts word by word, arguments by what the change means."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.text import Text
+
+from toolbus.cli.output.screen import Screen, escaped_json, one_line, visible
+from toolbus.core.records import JSON
+from toolbus.lock.changes import Change, Difference, Effect, word_changes
+from toolbus.lock.definitions import Kind
+from toolbus.lock.drift import SINGULAR
+from toolbus.lock.file import LockedServer
+from toolbus.lock.launch import launch_line
+
+_STATUS = {"added": ("new", "green"), "removed": ("removed", "red"), "changed": ("changed", "yellow")}
+_EFFECTS: Mapping[Effect, str] = {
+    "added": "new",
+    "removed": "removed",
+    "required": "now required",
+    "optional": "no longer required",
+    "widened": "accepts more",
+    "narrowed": "accepts less",
+    "changed": "changed",
+}
+_CONTEXT = 40
+"""How many characters of unchanged text are shown on each side of a change."""
+_KIND_OF: dict[str, Kind] = {singular: kind for kind, singular in SINGULAR.items()}
+
+
+def print_differences(
+    screen: Screen, differences: Sequence[Difference], servers: Mapping[str, LockedServer]
+) -> None:
+    """Print each difference, with its changes below."""
+    for one in differences:
+        status, style = _STATUS[one.status]
+        line = Text.assemble((visible(one.label), "bold"), "  ", (status, style))
+        if one.status == "added" and (about := _about(one, servers)):
+            line.append(f"  {about}", "dim")
+        screen.print(line)
+        if one.status != "added":
+            for change in one.changes:
+                screen.print(Text("  ") + _change_text(change))
+
+
+def difference_json(one: Difference) -> JSON:
+    """A difference for `--json`."""
+    changes = [
+        {"at": change.at, "effect": change.effect, "before": change.before, "after": change.after}
+        for change in one.changes
+    ]
+    return {
+        "server": one.server,
+        "kind": one.kind,
+        "name": one.name,
+        "status": one.status,
+        "changes": changes,
+    }
+
+
+def plain_change(change: Change) -> str:
+    """A change in one line of plain text."""
+    return _change_text(change).plain
+
+
+def _about(one: Difference, servers: Mapping[str, LockedServer]) -> str:
+    """What is new, in one line."""
+    server = servers[one.server]
+    if one.kind == "launch":
+        return one_line(launch_line(dict(server.launch)))
+    if one.kind == "package":
+        return one_line(" ".join(map(str, server.package.values())))
+    if one.kind == "instructions":
+        return one_line(server.instructions)
+    definition = server.definitions[_KIND_OF[one.kind]].get(one.name, {})
+    return one_line(str(definition.get("description") or definition.get("title") or ""))
+
+
+def _change_text(change: Change) -> Text:
+    head = Text(f"{visible(change.at)}: ")
+    if change.is_text:
+        return head + _words(change.before, change.after)
+    if change.effect == "changed":
+        return head + Text(_shown(change.before), "red") + Text(" -> ") + Text(_shown(change.after), "green")
+    if change.effect in ("widened", "narrowed"):
+        between = f": {_shown(change.before)} -> {_shown(change.after)}"
+        return head + Text(_EFFECTS[change.effect], "yellow") + Text(between)
+    value = change.before if change.effect == "removed" else change.after
+    style = {"removed": "red", "required": "yellow"}.get(change.effect, "green")
+    new = "new, required" if change.effect == "required" and value is not None else _EFFECTS[change.effect]
+    return head + Text(new, style) + Text("" if value is None else f": {_shown(value)}")
+
+
+def _shown(value: JSON) -> str:
+    return "nothing" if value is None else escaped_json(value)
+
+
+def _words(before: str, after: str) -> Text:
+    parts = word_changes(before, after)
+    line = Text()
+    for index, (kind, text) in enumerate(parts):
+        for piece, style in _piece(kind, visible(text), is_first=index == 0, is_last=index == len(parts) - 1):
+            line.append(piece, style)
+    return Text.join(Text("\n    "), line.split("\n"))
+
+
+def _piece(kind: str, text: str, *, is_first: bool, is_last: bool) -> Iterator[tuple[str, str]]:
+    """A part of the text with its style; long unchanged parts are shortened, changed ones never."""
+    if kind == "removed":
+        yield f"[-{text}-]", "red"
+    elif kind == "added":
+        yield f"{{+{text}+}}", "green"
+    elif len(text) <= 2 * _CONTEXT:
+        yield text, ""
+    else:
+        yield ("" if is_first else text[:_CONTEXT]), ""
+        yield "...", "dim"
+        yield ("" if is_last else text[-_CONTEXT:]), ""

@@ -1,0 +1,194 @@
+"""The changes between two definitions: words in texts, arguments in schemas.
+
+Every change names its place, such as `argument path`, and what it means for callers: a new argument, one
+that is now required, a type that accepts more or less than before.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import Literal, TypeAlias
+
+from toolbus.core.records import JSON, JSONObject
+from toolbus.lock.canonical import NotCanonical, digest
+from toolbus.lock.drift import SINGULAR, HeldKind
+from toolbus.lock.file import LockedServer
+from toolbus.schema.values import entries_of, is_array, is_object, items_of
+
+Effect: TypeAlias = Literal["added", "removed", "required", "optional", "widened", "narrowed", "changed"]
+Words: TypeAlias = tuple[Literal["same", "removed", "added"], str]
+_SCHEMAS = {"inputSchema": "argument", "outputSchema": "result"}
+_DEEPEST = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One change in a definition."""
+
+    at: str
+    """`description`, `argument path`, `annotations.readOnlyHint`."""
+    effect: Effect
+    before: JSON = None
+    after: JSON = None
+
+    @property
+    def is_text(self) -> bool:
+        """Whether words can be compared."""
+        return isinstance(self.before, str) and isinstance(self.after, str)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """A tool, prompt, template, or part of a server, that differs between two locks."""
+
+    server: str
+    kind: HeldKind | Literal["package"]
+    name: str
+    """Its own name; empty for a part of the server."""
+    status: Literal["added", "removed", "changed"]
+    changes: tuple[Change, ...] = ()
+
+    @property
+    def label(self) -> str:
+        """`files/read`, or `files: instructions`."""
+        if self.kind == "tool":
+            return f"{self.server}/{self.name}"
+        return f"{self.server}: {self.kind}{f' {self.name}' if self.name else ''}"
+
+
+def server_differences(server: str, old: LockedServer | None, new: LockedServer) -> list[Difference]:
+    """What differs between two locks of one server; everything, if there is no old one."""
+    before = old or LockedServer(launch={})
+    was, now = before.digests(), new.digests()
+    found: list[Difference] = []
+    for kind in ("launch", "package"):
+        if was[kind] != now[kind]:
+            changes = tuple(_value_changes(kind, getattr(before, kind), getattr(new, kind)))
+            status = "changed" if getattr(before, kind) else "added"
+            found.append(Difference(server=server, kind=kind, name="", status=status, changes=changes))
+    if was["instructions"] != now["instructions"]:
+        changed = tuple(_value_changes("instructions", before.instructions or None, new.instructions or None))
+        status = "added" if not before.instructions else "changed" if new.instructions else "removed"
+        found.append(Difference(server=server, kind="instructions", name="", status=status, changes=changed))
+    for kind, singular in SINGULAR.items():
+        first, last = before.definitions[kind], new.definitions[kind]
+        for name in sorted({*first, *last}):
+            if was[kind].get(name) != now[kind].get(name):
+                found.append(_difference(server, singular, name, first.get(name), last.get(name)))
+    return found
+
+
+def _difference(
+    server: str, kind: HeldKind, name: str, old: JSONObject | None, new: JSONObject | None
+) -> Difference:
+    if old is None or new is None:
+        status = "added" if old is None else "removed"
+        return Difference(server=server, kind=kind, name=name, status=status)
+    changes = tuple(definition_changes(old, new))
+    return Difference(server=server, kind=kind, name=name, status="changed", changes=changes)
+
+
+def definition_changes(old: JSONObject, new: JSONObject) -> list[Change]:
+    """What changed from one definition to another."""
+    found: list[Change] = []
+    for name in sorted({*old, *new}):
+        before, after = old.get(name), new.get(name)
+        if name in _SCHEMAS and is_object(before) and is_object(after):
+            found += _schema_changes(before, after, _SCHEMAS[name], ())
+        else:
+            found += _value_changes(name, before, after)
+    return found
+
+
+def word_changes(before: str, after: str) -> list[Words]:
+    """The words of both texts in order: the same, removed or added."""
+    old, new = re.findall(r"\s+|\w+|[^\w\s]", before), re.findall(r"\s+|\w+|[^\w\s]", after)
+    parts: list[Words] = []
+    matcher = SequenceMatcher(None, old, new, autojunk=len(old) * len(new) > 4_000_000)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if tag == "equal":
+            parts.append(("same", "".join(old[a:b])))
+        else:
+            parts.append(("removed", "".join(old[a:b])))
+            parts.append(("added", "".join(new[c:d])))
+    return [part for part in parts if part[1]]
+
+
+def _value_changes(at: str, before: JSON, after: JSON) -> Iterator[Change]:
+    if is_object(before) and is_object(after):
+        for name in sorted({*before, *after}):
+            yield from _value_changes(f"{at}.{name}", before.get(name), after.get(name))
+    elif not _same(before, after):
+        effect: Effect = "added" if before is None else "removed" if after is None else "changed"
+        yield Change(at=at, effect=effect, before=before, after=after)
+
+
+def _schema_changes(old: JSONObject, new: JSONObject, noun: str, path: tuple[str, ...]) -> Iterator[Change]:
+    """The changes of an object's properties, and of every other keyword."""
+    if len(path) > _DEEPEST:
+        return
+    here = f"{noun} {'.'.join(path)}" if path else f"{noun}s"
+    was, now = entries_of(old.get("properties")), entries_of(new.get("properties"))
+    needed, needs = set(map(str, items_of(old.get("required")))), set(map(str, items_of(new.get("required"))))
+    for name in [*was, *(name for name in now if name not in was)]:
+        at, inner = f"{noun} {'.'.join([*path, name])}", (*path, name)
+        if name not in now:
+            yield Change(at=at, effect="removed", before=was[name])
+        elif name not in was:
+            yield Change(at=at, effect="required" if name in needs else "added", after=now[name])
+        else:
+            if (name in needs) is not (name in needed):
+                yield Change(at=at, effect="required" if name in needs else "optional")
+            yield from _node_changes(was[name], now[name], noun, inner)
+    yield from _keyword_changes(old, new, here, noun, path)
+
+
+def _node_changes(old: JSON, new: JSON, noun: str, path: tuple[str, ...]) -> Iterator[Change]:
+    if is_object(old) and is_object(new):
+        yield from _schema_changes(old, new, noun, path)
+    elif not _same(old, new):
+        yield Change(at=f"{noun} {'.'.join(path)}", effect="changed", before=old, after=new)
+
+
+def _keyword_changes(
+    old: JSONObject, new: JSONObject, here: str, noun: str, path: tuple[str, ...]
+) -> Iterator[Change]:
+    for key in sorted({*old, *new} - {"properties", "required"}):
+        before, after = old.get(key), new.get(key)
+        if _same(before, after):
+            continue
+        if key == "items" and is_object(before) and is_object(after):
+            yield from _schema_changes(before, after, noun, (*path[:-1], f"{path[-1] if path else ''}[]"))
+        elif key in ("type", "enum"):
+            yield from _set_change(f"{here}: {key}", before, after)
+        else:
+            yield from _value_changes(f"{here}: {key}", before, after)
+
+
+def _set_change(at: str, before: JSON, after: JSON) -> Iterator[Change]:
+    """A type or an enum: whether it accepts more or less; none at all accepts everything."""
+    old, new = _members(before), _members(after)
+    if old == new:
+        return
+    if before is None or (after is not None and new < old):
+        effect: Effect = "narrowed"
+    elif after is None or new > old:
+        effect = "widened"
+    else:
+        effect = "changed"
+    yield Change(at=at, effect=effect, before=before, after=after)
+
+
+def _members(value: JSON) -> set[str]:
+    try:
+        return {digest(item) for item in (value if is_array(value) else [value])}
+    except NotCanonical:
+        return {repr(value)}
+
+
+def _same(a: JSON, b: JSON) -> bool:
+    try:
+        return digest(a) == digest(b)
+    except NotCanonical:
+        return repr(a) == repr(b)

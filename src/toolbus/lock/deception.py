@@ -1,0 +1,166 @@
+"""Signs of deception in definitions: look-alike names, hidden or injected instructions.
+
+They are warnings for people who review, never a reason to block: plain descriptions may contain any of them.
+"""
+
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from toolbus.core.records import JSON
+from toolbus.core.text import cleaned
+from toolbus.lock.definitions import KINDS
+from toolbus.lock.file import LockedServer
+from toolbus.schema.values import is_array, is_object
+
+_SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "HEBREW", "ARABIC", "FULLWIDTH")
+"""Scripts whose letters look like Latin ones; others, such as Japanese next to Latin, are ordinary."""
+# Letters of other scripts that look like a Latin letter (Unicode's confusables, the common part).
+_LOOKALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u0432\u043a\u043c\u043d\u0442"
+    "\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0261\u1d0f\u217c\u2113",
+    "aeopcyxijshdwbkmht" + "aeiknoptuxigoll",
+)
+_DIGITS = str.maketrans("01|$5", "ollss")
+_INSTRUCTIONS: Mapping[str, re.Pattern[str]] = {
+    "asks to ignore other instructions": re.compile(
+        r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|prompts?|rules?|guidelines|messages)\b",
+        re.IGNORECASE | re.DOTALL,
+    ),
+    "asks to hide something from the user": re.compile(
+        r"\b(?:do\s+not|don['\u2019]?t|never|without)\s+(?:\w+\s+){0,2}"
+        r"(?:tell|tell\w*|mention\w*|inform\w*|notify\w*|reveal\w*|show\w*|ask\w*)\b.{0,40}\buser\b",
+        re.IGNORECASE | re.DOTALL,
+    ),
+    "claims authority": re.compile(
+        r"<\s*/?\s*(?:important|system|secret|instructions?|admin)\b[^>]*>|\[(?:system|inst)\]|<\|",
+        re.IGNORECASE,
+    ),
+    "names files that hold secrets": re.compile(
+        r"(?:~|\$HOME|/root|/home/\w+)?/?\.(?:ssh|aws|gnupg|kube|netrc|npmrc|docker|env)\b|\bid_(?:rsa|ed25519)\b"
+        r"|/etc/(?:passwd|shadow)",
+        re.IGNORECASE,
+    ),
+    "contains a comment that is not shown as text": re.compile(r"<!--.*?-->", re.DOTALL),
+}
+_LEAST_NAME = 6
+"""Shorter names are ordinary words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspicion:
+    """A sign of deception, for a person to judge."""
+
+    server: str
+    tool: str
+    """The name of the tool, prompt or template; empty for the instructions of the server."""
+    reason: str
+
+
+def suspicions(servers: Mapping[str, LockedServer]) -> list[Suspicion]:
+    """The signs of deception in what these servers offer."""
+    names = {
+        alias: {kind: list(server.definitions[kind]) for kind in KINDS} for alias, server in servers.items()
+    }
+    tools = {alias: kinds["tools"] for alias, kinds in names.items()}
+    return list(
+        dict.fromkeys(
+            [
+                *_mixed_names(
+                    (alias, name) for alias, kinds in names.items() for own in kinds.values() for name in own
+                ),
+                *_similar_names(tools),
+                *_texts(servers, tools),
+            ]
+        )
+    )
+
+
+def _mixed_names(names: Iterable[tuple[str, str]]) -> Iterator[Suspicion]:
+    for alias, name in names:
+        scripts = _scripts(name)
+        if len(scripts) > 1:
+            found = " and ".join(sorted(script.title() for script in scripts))
+            yield Suspicion(server=alias, tool=name, reason=f"its name {name!a} mixes letters of {found}")
+        elif scripts - {"LATIN"} and name.translate(_LOOKALIKES).isascii():
+            script = next(iter(scripts)).title()
+            yield Suspicion(
+                server=alias, tool=name, reason=f"its name looks Latin, but is written in {script}"
+            )
+        elif cleaned(name) != name:
+            yield Suspicion(server=alias, tool=name, reason="its name contains invisible characters")
+
+
+def _similar_names(tools: Mapping[str, list[str]]) -> Iterator[Suspicion]:
+    """Names that are different, and look the same."""
+    looks: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for alias, names in tools.items():
+        for name in names:
+            looks[_skeleton(name)].append((alias, name))
+    for same in looks.values():
+        for alias, name in same:
+            others = [f"{other}/{twin}" for other, twin in same if twin != name]
+            if others:
+                yield Suspicion(server=alias, tool=name, reason=f"its name looks like {', '.join(others)}")
+
+
+def _texts(servers: Mapping[str, LockedServer], tools: Mapping[str, list[str]]) -> Iterator[Suspicion]:
+    foreign = {
+        alias: _any_of(
+            name for other, names in tools.items() if other != alias for name in names if name not in own
+        )
+        for alias, own in tools.items()
+    }
+    for alias, server in servers.items():
+        for kind in KINDS:
+            for name, definition in server.definitions[kind].items():
+                text = "\n".join(_strings(definition))
+                yield from _in_text(alias, name, text, foreign[alias])
+        yield from _in_text(alias, "", server.instructions, foreign[alias])
+
+
+def _in_text(server: str, tool: str, text: str, foreign: re.Pattern[str] | None) -> Iterator[Suspicion]:
+    if cleaned(text) != text:
+        yield Suspicion(server=server, tool=tool, reason="its text contains invisible characters")
+    for reason, pattern in _INSTRUCTIONS.items():
+        if found := pattern.search(text):
+            quote = " ".join(cleaned(found.group()).split())
+            shown = quote if len(quote) <= 60 else f"{quote[:57]}..."
+            yield Suspicion(server=server, tool=tool, reason=f"its text {reason}: {shown!r}")
+    if foreign is not None and (found := foreign.search(text)):
+        yield Suspicion(
+            server=server, tool=tool, reason=f"its text mentions a tool of another server: {found.group()!r}"
+        )
+
+
+def _any_of(names: Iterable[str]) -> re.Pattern[str] | None:
+    """A pattern for these names as whole words, if they are unlike ordinary words."""
+    words = {name for name in names if len(name) >= _LEAST_NAME and re.search(r"[_\-A-Z]", name[1:])}
+    if not words:
+        return None
+    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(words)))})(?![\w-])")
+
+
+def _strings(value: JSON) -> Iterator[str]:
+    waiting: list[JSON] = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif is_object(item):
+            waiting += [*item.keys(), *item.values()]
+        elif is_array(item):
+            waiting += item
+
+
+def _scripts(text: str) -> set[str]:
+    names = (unicodedata.name(letter, "").split(" ")[0] for letter in text if letter.isalpha())
+    return {name for name in names if name in _SCRIPTS}
+
+
+def _skeleton(name: str) -> str:
+    """What a name looks like: compatible forms, letters of other scripts and digits as Latin letters."""
+    plain = unicodedata.normalize("NFKC", name).casefold().translate(_LOOKALIKES).translate(_DIGITS)
+    return cleaned(plain).replace("-", "_").replace("rn", "m").replace("vv", "w")

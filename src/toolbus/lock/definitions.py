@@ -1,0 +1,187 @@
+"""The definitions that are locked: JSON from the records of a server's inventory, and records from JSON.
+
+A definition has everything that a model or a host acts on, as the server sent it. Its digest does not
+depend on the order of keys, on the order in lists that are sets, or on white space in texts.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
+
+from toolbus.core.records import (
+    JSON,
+    Inventory,
+    JSONObject,
+    Prompt,
+    PromptArgument,
+    Quarantined,
+    ResourceTemplate,
+    ToolSpec,
+)
+from toolbus.core.tool_definition import tool_spec
+from toolbus.lock.canonical import digest
+from toolbus.schema.values import entries_of, is_array, is_object, items_of
+
+Kind: TypeAlias = Literal["tools", "prompts", "templates"]
+KINDS: tuple[Kind, ...] = ("tools", "prompts", "templates")
+_SETS = ("required", "enum", "type")
+"""Keywords of JSON Schema whose list is a set."""
+_TEXTS = ("title", "description")
+_VALUES = ("default", "const", "examples", "example")
+"""Keywords whose value is data, in which every order counts."""
+
+
+def tool_definition(tool: ToolSpec) -> dict[str, JSON]:
+    """The definition of a tool that was not shaped yet."""
+    interface = {"ui": tool.meta["ui"]} if "ui" in tool.meta else None
+    return _present(
+        name=tool.origin.tool,
+        title=tool.title,
+        description=tool.description,
+        inputSchema=tool.input_schema,
+        outputSchema=tool.output_schema,
+        annotations=tool.annotations,
+        **tool.extras,
+        _meta=interface,
+    )
+
+
+def prompt_definition(prompt: Prompt) -> dict[str, JSON]:
+    """The definition of a prompt."""
+    arguments = [
+        _present(name=argument.name, description=argument.description, required=argument.required)
+        for argument in prompt.arguments
+    ]
+    return _present(name=prompt.name, title=prompt.title, description=prompt.description, arguments=arguments)
+
+
+def template_definition(template: ResourceTemplate) -> dict[str, JSON]:
+    """The definition of a resource template."""
+    return _present(
+        uriTemplate=template.uri_template,
+        name=template.name,
+        title=template.title,
+        description=template.description,
+        mimeType=template.mime_type,
+    )
+
+
+def definitions(inventory: Inventory) -> dict[Kind, dict[str, dict[str, JSON]]]:
+    """The definitions of everything that a server offers, by kind and by its own name."""
+    return {
+        "tools": {tool.origin.tool: tool_definition(tool) for tool in inventory.tools},
+        "prompts": {prompt.name: prompt_definition(prompt) for prompt in inventory.prompts},
+        "templates": {item.uri_template: template_definition(item) for item in inventory.templates},
+    }
+
+
+def definition_digest(definition: JSONObject) -> str:
+    """The digest of a definition; `NotCanonical` if it has none."""
+    return digest(_normalized(definition))
+
+
+def text_digest(text: str) -> str:
+    """The digest of a text, white space aside."""
+    return digest(_folded(text))
+
+
+def changed_fields(old: JSONObject, new: JSONObject) -> tuple[str, ...]:
+    """The names of the fields in which two definitions differ."""
+    before, after = _normalized(old), _normalized(new)
+    return tuple(name for name in sorted({*old, *new}) if _differ(before.get(name), after.get(name)))
+
+
+def inventory_of(
+    server: str, locked: Mapping[Kind, Mapping[str, JSONObject]], instructions: str
+) -> Inventory:
+    """What the server offered when it was locked."""
+    records = [tool_spec(server, definition) for definition in locked["tools"].values()]
+    return Inventory(
+        tools=tuple(record for record in records if isinstance(record, ToolSpec)),
+        quarantined=tuple(record for record in records if isinstance(record, Quarantined)),
+        prompts=tuple(_prompt(server, definition) for definition in locked["prompts"].values()),
+        templates=tuple(_template(server, definition) for definition in locked["templates"].values()),
+        instructions=instructions or None,
+    )
+
+
+def _prompt(server: str, definition: JSONObject) -> Prompt:
+    arguments = (entries_of(argument) for argument in items_of(definition.get("arguments")))
+    return Prompt(
+        server=server,
+        name=str(definition["name"]),
+        title=definition.get("title"),
+        description=str(definition.get("description", "")),
+        arguments=tuple(
+            PromptArgument(
+                name=str(argument.get("name", "")),
+                description=str(argument.get("description", "")),
+                required=argument.get("required") is True,
+            )
+            for argument in arguments
+        ),
+    )
+
+
+def _template(server: str, definition: JSONObject) -> ResourceTemplate:
+    return ResourceTemplate(
+        server=server,
+        uri_template=str(definition["uriTemplate"]),
+        name=str(definition.get("name", "")),
+        title=definition.get("title"),
+        description=str(definition.get("description", "")),
+        mime_type=definition.get("mimeType"),
+    )
+
+
+def _present(**fields: JSON) -> dict[str, JSON]:
+    """The fields that say something: the input schema of a tool always does."""
+    return {name: value for name, value in fields.items() if value or name == "inputSchema"}
+
+
+def _normalized(definition: JSONObject) -> dict[str, JSON]:
+    """The definition in the form that is digested."""
+    return {
+        name: _folded(value)
+        if name in _TEXTS and isinstance(value, str)
+        else _normalized_schema(value)
+        if name in ("inputSchema", "outputSchema")
+        else value
+        for name, value in definition.items()
+    }
+
+
+def _normalized_schema(schema: JSON, *, is_schema: bool = True) -> JSON:
+    """The schema with sets sorted and texts folded; without `is_schema`, a mapping of names to schemas."""
+    if is_array(schema):
+        return [_normalized_schema(item) for item in schema]
+    if not is_object(schema):
+        return schema
+    result: dict[str, JSON] = {}
+    for key, value in schema.items():
+        if not is_schema:
+            result[key] = _normalized_schema(value)
+        elif key in _SETS and is_array(value):
+            result[key] = _sorted_set(value)
+        elif key in _TEXTS and isinstance(value, str):
+            result[key] = _folded(value)
+        elif key in _VALUES:
+            result[key] = value
+        else:
+            result[key] = _normalized_schema(value, is_schema=key not in _NAMED)
+    return result
+
+
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+"""Keywords whose value maps names to schemas."""
+
+
+def _sorted_set(values: Iterable[JSON]) -> list[JSON]:
+    return sorted(values, key=digest)
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _differ(a: JSON, b: JSON) -> bool:
+    return (a is None) is not (b is None) or digest(a) != digest(b)

@@ -1,0 +1,224 @@
+"""The lockfile: what was approved of each server, with full definitions, so that a change can be shown.
+
+It is made for version control: sorted, one block for each tool. Every block has a digest, and so has every
+server, so that a file that was edited by hand or merged badly is refused, and not trusted by accident.
+"""
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+
+from toolbus.core.errors import LockError
+from toolbus.core.records import JSON, Inventory, JSONObject
+from toolbus.lock.canonical import NotCanonical, digest
+from toolbus.lock.definitions import KINDS, Kind, definition_digest, inventory_of, text_digest
+from toolbus.schema.values import entries_of, is_object
+
+NAME = "toolbus.lock"
+VERSION = 1
+_RESTORE = "restore it from version control, or delete it and run 'toolbus lock'"
+_MOST_BYTES = 256 << 20
+
+Migration = Callable[[dict[str, JSON]], dict[str, JSON]]
+MIGRATIONS: Mapping[int, Migration] = {}
+"""From a version to the next one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedServer:
+    """What was approved of one server."""
+
+    launch: JSONObject
+    package: JSONObject = field(default_factory=dict[str, JSON])
+    """The package that a launcher such as `npx` resolved: its name and version."""
+    instructions: str = ""
+    definitions: Mapping[Kind, Mapping[str, JSONObject]] = field(
+        default_factory=lambda: {kind: {} for kind in KINDS}
+    )
+    """The definitions by kind and by the server's own name."""
+
+    def digests(self) -> dict[str, JSON]:
+        """The digests of everything that it covers; `NotCanonical` if something has none."""
+        return {
+            "launch": digest(self.launch),
+            "package": digest(self.package),
+            "instructions": text_digest(self.instructions),
+            **{
+                kind: {name: definition_digest(one) for name, one in self.definitions[kind].items()}
+                for kind in KINDS
+            },
+        }
+
+    def inventory(self, server: str) -> Inventory:
+        """What the server offered when it was locked."""
+        return inventory_of(server, self.definitions, self.instructions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lockfile:
+    """The approved servers by alias."""
+
+    path: Path
+    servers: Mapping[str, LockedServer]
+
+
+def lock_path(config_file: str) -> Path:
+    """Where the lockfile of a config is: next to it."""
+    return Path(config_file).absolute().parent / NAME
+
+
+def read_lock(path: Path) -> Lockfile | None:
+    """The lockfile, or None if there is none; `LockError` if it cannot be used as it is."""
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LockError(path, f"cannot be read: {error.strerror or error}") from None
+    if len(content) > _MOST_BYTES:
+        raise LockError(path, f"is larger than {_MOST_BYTES >> 20} MiB")
+    return lock_in(content, path)
+
+
+def lock_in(content: bytes, path: Path) -> Lockfile:
+    """The lockfile with this content."""
+    document = upgraded(_parsed(content, path), path)
+    servers = document.get("servers")
+    if not is_object(servers):
+        raise LockError(path, f"has no servers; {_RESTORE}")
+    return Lockfile(
+        path=path, servers={alias: _server(path, alias, entry) for alias, entry in servers.items()}
+    )
+
+
+def write_lock(lock: Lockfile) -> None:
+    """Write the lockfile, whole or not at all; OSError if that fails."""
+    content = lock_text(lock).encode()
+    handle, draft = tempfile.mkstemp(dir=lock.path.parent, prefix=f".{NAME}.")
+    try:
+        with open(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        # A file for the team, unlike the private ones in the state folder.
+        os.chmod(draft, lock.path.stat().st_mode & 0o777 if lock.path.exists() else 0o644)
+        os.replace(draft, lock.path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(draft)
+        raise
+
+
+def lock_text(lock: Lockfile) -> str:
+    """The content of the file."""
+    document = {
+        "version": VERSION,
+        "servers": {alias: _entry(server) for alias, server in lock.servers.items()},
+    }
+    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def upgraded(
+    document: dict[str, JSON], path: Path, migrations: Mapping[int, Migration] = MIGRATIONS, to: int = VERSION
+) -> dict[str, JSON]:
+    """The document in this version's format; `LockError` if it is newer, or has no version."""
+    version = document.get("version")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise LockError(path, f"has no version; {_RESTORE}")
+    if version > to:
+        raise LockError(
+            path,
+            f"has version {version}, and this toolbus reads up to {to}; upgrade toolbus: nothing was changed",
+        )
+    while version < to:
+        if version not in migrations:
+            raise LockError(path, f"has the unknown version {version}; {_RESTORE}")
+        document, version = migrations[version](document), version + 1
+    return document
+
+
+def _parsed(content: bytes, path: Path) -> dict[str, JSON]:
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise LockError(path, f"is not UTF-8; {_RESTORE}") from None
+    if any(line.startswith(("<<<<<<<", ">>>>>>>")) for line in text.splitlines()):
+        raise LockError(
+            path, "has merge conflicts; take one side, and review the difference with 'toolbus diff'"
+        )
+
+    def unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise LockError(path, f"has a key twice; {_RESTORE}")
+        return found
+
+    def refuse(name: str) -> NoReturn:
+        raise LockError(path, f"contains {name}, which is not JSON; {_RESTORE}")
+
+    try:
+        document: JSON = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise LockError(path, f"is not complete JSON (line {error.lineno}); {_RESTORE}") from None
+    except (ValueError, RecursionError):
+        raise LockError(path, f"is not JSON that can be read; {_RESTORE}") from None
+    if not is_object(document):
+        raise LockError(path, f"is not a JSON object; {_RESTORE}")
+    return document
+
+
+def _server(path: Path, alias: str, entry: JSON) -> LockedServer:
+    edited = f"server {alias!r} does not match its digest; was it edited by hand? {_RESTORE}"
+    entry = entries_of(entry)
+    blocks = {kind: entries_of(entry.get(kind)) for kind in KINDS}
+    if not all(is_object(entry.get(key)) for key in ("launch", *KINDS)):
+        raise LockError(path, f"server {alias!r} is incomplete; {_RESTORE}")
+    try:
+        server = LockedServer(
+            launch=entry["launch"],
+            package=entry.get("package", {}),
+            instructions=str(entry.get("instructions", "")),
+            definitions={
+                kind: {name: block["definition"] for name, block in blocks[kind].items()} for kind in KINDS
+            },
+        )
+        digests = server.digests()
+        for kind in KINDS:
+            for name, block in blocks[kind].items():
+                if block["digest"] != digests[kind][name] or _name(kind, block["definition"]) != name:
+                    what = f"{kind[:-1]} {name!r} of server {alias!r}"
+                    raise LockError(
+                        path, f"{what} does not match its digest; was it edited by hand? {_RESTORE}"
+                    )
+        if entry.get("digest") != digest(digests):
+            raise LockError(path, edited)
+    except (KeyError, TypeError, AttributeError, NotCanonical):
+        raise LockError(path, edited) from None
+    return server
+
+
+def _name(kind: Kind, definition: JSONObject) -> JSON:
+    return definition["uriTemplate" if kind == "templates" else "name"]
+
+
+def _entry(server: LockedServer) -> dict[str, JSON]:
+    digests = server.digests()
+    return {
+        "digest": digest(digests),
+        "launch": server.launch,
+        **({"package": server.package} if server.package else {}),
+        **({"instructions": server.instructions} if server.instructions else {}),
+        **{
+            kind: {
+                name: {"digest": digests[kind][name], "definition": definition}
+                for name, definition in server.definitions[kind].items()
+            }
+            for kind in KINDS
+        },
+    }
