@@ -1,7 +1,7 @@
 """Shape the tools of servers for a model, according to the config.
 
-The order is fixed: texts are cleaned, tools are selected, overridden and marked; then come the shapers
-added in code; naming is last.
+The order is fixed: texts are cleaned, tools are selected, trusted, overridden and marked; then come the
+shapers added in code; naming is last.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +28,7 @@ from toolbus.shape import (
     resource_tools,
     selected,
     shaped,
+    trusted,
     unmatched,
 )
 
@@ -57,8 +58,10 @@ class Shaping:
             *([including(*config.include)] if config.include else []),
             *([excluding(*config.exclude)] if config.exclude else []),
         ]
+        relied_on = {alias for alias, server in servers.items() if server.trust}
         marks = {alias: server.mark for alias, server in servers.items()}
         self._shapers: list[Shaper] = [
+            *([trusted(relied_on)] if relied_on else []),
             *([overridden(rules)] if rules else []),
             *([marked(marks)] if any(marks.values()) else []),
             *own,
@@ -101,7 +104,11 @@ class Shaping:
     @property
     def own(self) -> list[ToolSpec]:
         """The bus's own tools, if the config asks for them."""
-        return [LIST_RESOURCES, READ_RESOURCE] if self._config.resource_tools in (True, "bus") else []
+        if self._config.resource_tools not in (True, "bus"):
+            return []
+        # A read goes to the server that the model names.
+        all_trusted = all(server.trust for server in self._config.servers.values())
+        return [LIST_RESOURCES, replace(READ_RESOURCE, trusted=all_trusted)]
 
     def budget(self, origin: Origin) -> Budget:
         """The budget of a tool's results for a model."""

@@ -21,7 +21,7 @@ from toolbus.shape.dialects import (
     restored,
 )
 from toolbus.shape.naming import may_name, named, prefixed, template_name
-from toolbus.shape.override import marked, overridden
+from toolbus.shape.override import marked, overridden, trusted
 from toolbus.shape.pipeline import LeaveOut, Shaper, each, shaped
 from toolbus.shape.render import rendered, rendered_text
 from toolbus.shape.select import Pattern, excluding, including, selected, unmatched
@@ -59,5 +59,6 @@ __all__ = [
     "selected",
     "shaped",
     "template_name",
+    "trusted",
     "unmatched",
 ]

@@ -29,6 +29,7 @@ LIST_RESOURCES = ToolSpec(
         "additionalProperties": False,
     },
     annotations=_READ_ONLY,
+    trusted=True,
 )
 READ_RESOURCE = ToolSpec(
     name="read_resource",
