@@ -9,17 +9,20 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from glob import escape
 
+from toolbus.call import READ_RESULT
 from toolbus.config import BusConfig
-from toolbus.core.records import RECEIVED, Budget, Inventory, Origin, Quarantined, ToolSpec
+from toolbus.core.records import RECEIVED, Budget, Change, Inventory, Origin, Quarantined, ToolSpec
 from toolbus.core.text import cleaned
 from toolbus.shape import (
     LIST_RESOURCES,
     READ_RESOURCE,
     Shaper,
+    TextLimits,
     cleaned_texts,
     declared,
     excluding,
     including,
+    limited,
     marked,
     may_name,
     named,
@@ -31,11 +34,23 @@ from toolbus.shape import (
     trusted,
     unmatched,
 )
+from toolbus.shape.limit import cut_text
 
 # By the shaper in a tool's history.
 _WARNINGS = {
     RECEIVED: "invalid parts of its definition were ignored: {}",
-    "cleaned_texts": "invisible or control characters were removed from its description",
+    "cleaned_texts": "invisible or control characters were removed from its {}",
+    "limited": "too long for a model, shortened: {} (limits.description, limits.definition)",
+}
+_HIDDEN_IN_INSTRUCTIONS = "invisible or control characters were removed from its instructions"
+_LONG_INSTRUCTIONS = "its instructions are too long for a model and were shortened (limits.description)"
+# How a warning names a field; the others follow from these.
+_FIELD_NAMES = {
+    "description": "description",
+    "title": "title",
+    "input_schema": "arguments",
+    "output_schema": "output schema",
+    "annotations": "annotations",
 }
 
 
@@ -52,11 +67,16 @@ class Shaping:
             for alias, server in servers.items()
             for pattern, override in server.override.items()
         }
+        self._limits = {
+            alias: TextLimits(description=server.limits.description, schema=server.limits.definition)
+            for alias, server in servers.items()
+        }
         self._selecting: list[Shaper] = [
             cleaned_texts(),
             selected({alias: (server.include, server.exclude) for alias, server in servers.items()}),
             *([including(*config.include)] if config.include else []),
             *([excluding(*config.exclude)] if config.exclude else []),
+            limited(self._limits),
         ]
         relied_on = {alias for alias, server in servers.items() if server.trust}
         marks = {alias: server.mark for alias, server in servers.items()}
@@ -82,10 +102,18 @@ class Shaping:
         listed = [tool for inventory in inventories.values() for tool in inventory.tools]
         tools = shaped(listed, self._selecting, leave_out)
         # Patterns only apply to the servers' tools; these were requested by name.
-        other = shaped(self._other(inventories), [cleaned_texts()], leave_out)
+        other = shaped(self._other(inventories), [cleaned_texts(), limited(self._limits)], leave_out)
         result = shaped([*tools, *other], self._shapers, leave_out)
         self._quarantined = bad
         return result
+
+    def instructions(self, inventories: Mapping[str, Inventory]) -> dict[str, str]:
+        """The instructions of the servers that have some, by alias: clean, and of limited length."""
+        return {
+            alias: cut_text(cleaned(inventory.instructions), self._limits[alias].description)
+            for alias, inventory in inventories.items()
+            if inventory.instructions
+        }
 
     def with_quarantined(self, inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
         """The inventories, with the tools that were left out here as quarantined."""
@@ -113,8 +141,8 @@ class Shaping:
     def budget(self, origin: Origin) -> Budget:
         """The budget of a tool's results for a model."""
         server = self._config.servers.get(origin.server)
-        if server is None:
-            return Budget()
+        if server is None:  # our own tool; `read_result` has a limit of its own
+            return Budget() if origin == READ_RESULT.origin else self._config.budget
         own = (o.budget for pattern, o in server.override.items() if fnmatchcase(origin.tool, pattern))
         return next((budget for budget in own if budget is not None), server.budget)
 
@@ -144,6 +172,13 @@ class Shaping:
                 elif rule.hide and required and not filled:
                     yield alias, None, f"override.{pattern}: {name!r} is required, so it cannot be hidden"
 
+    def _instruction_warnings(self, alias: str, inventory: Inventory) -> Iterator[str]:
+        text = inventory.instructions or ""
+        if cleaned(text) is not text:
+            yield _HIDDEN_IN_INSTRUCTIONS
+        if len(text) > self._limits[alias].description:
+            yield _LONG_INSTRUCTIONS
+
     def warnings(
         self, inventories: Mapping[str, Inventory], tools: Sequence[ToolSpec]
     ) -> Iterator[tuple[str, str | None, str]]:
@@ -153,11 +188,18 @@ class Shaping:
                 for pattern in unmatched(inventory.tools, self._config.servers[alias].include):
                     yield alias, None, f"include: no tool matches {pattern!r}"
                 yield from self._override_warnings(alias, inventory.tools)
+            yield from ((alias, None, message) for message in self._instruction_warnings(alias, inventory))
         for alias, found in self._quarantined.items():
             for bad in found:
                 yield alias, bad.tool, f"left out: {bad.reason}"
         for tool in tools:
             for change in tool.history:
                 if change.shaper in _WARNINGS:
-                    message = _WARNINGS[change.shaper].format(", ".join(change.fields))
-                    yield tool.origin.server, tool.origin.tool, message
+                    yield tool.origin.server, tool.origin.tool, _warning(change)
+
+
+def _warning(change: Change) -> str:
+    fields = change.fields
+    if change.shaper != RECEIVED:
+        fields = [_FIELD_NAMES[name] for name in fields if name in _FIELD_NAMES]
+    return _WARNINGS[change.shaper].format(", ".join(fields))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from toolbus.core.originals import with_originals
 from toolbus.schema.values import JSON, JSONObject
 
 EMPTY: JSONObject = {}
@@ -21,6 +22,10 @@ class ArgumentMap:
     """Always sent, whatever the model sets."""
     hidden: frozenset[str] = frozenset()
     """Arguments that the model cannot set, by the server's name."""
+    originals: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The server's own names and listed values, also inside arguments, by those that the model sees."""
+    schema: JSONObject = field(default_factory=lambda: EMPTY)
+    """The schema that declares the originals."""
 
     def to_server(self, arguments: JSONObject) -> dict[str, JSON]:
         """The arguments for the server."""
@@ -31,4 +36,5 @@ class ArgumentMap:
         }
         # Models send null for omitted arguments.
         absent = {name: value for name, value in self.defaults.items() if given.get(name) is None}
-        return {**given, **absent, **self.fixed}
+        mapped = {**given, **absent, **self.fixed}
+        return with_originals(mapped, self.schema, self.originals) if self.originals else mapped

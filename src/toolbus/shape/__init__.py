@@ -9,7 +9,7 @@ from toolbus.shape.as_tools import (
     resource_list,
     resource_tools,
 )
-from toolbus.shape.clean import cleaned_texts
+from toolbus.shape.clean import cleaned_block, cleaned_texts
 from toolbus.shape.dialects import (
     DIALECTS,
     Definition,
@@ -20,6 +20,7 @@ from toolbus.shape.dialects import (
     original_arguments,
     restored,
 )
+from toolbus.shape.limit import TextLimits, limited
 from toolbus.shape.naming import may_name, named, prefixed, template_name
 from toolbus.shape.override import marked, overridden, trusted
 from toolbus.shape.pipeline import LeaveOut, Shaper, each, shaped
@@ -36,13 +37,16 @@ __all__ = [
     "Loss",
     "Pattern",
     "Shaper",
+    "TextLimits",
     "UnknownDialect",
+    "cleaned_block",
     "cleaned_texts",
     "converted",
     "declared",
     "each",
     "excluding",
     "including",
+    "limited",
     "marked",
     "may_name",
     "named",

@@ -101,7 +101,7 @@ def _divided(blocks: _Blocks, limit: int, kept_as: str | None) -> _Blocks:
         while needed > room:
             count -= 1
             needed -= needs[count]
-    shares = _shares(lengths[:count], room - count)
+    shares = fair_shares(lengths[:count], room - count)
     shown: list[Text | Image | Audio] = []
     start = place = 0
     for block in blocks:
@@ -120,7 +120,7 @@ def _divided(blocks: _Blocks, limit: int, kept_as: str | None) -> _Blocks:
     return tuple(shown)
 
 
-def _shares(needs: Sequence[int], room: int) -> list[int]:
+def fair_shares(needs: Sequence[int], room: int) -> list[int]:
     """How much of the room each one gets: small ones all they need, the others equal parts of the rest."""
     shares = [0] * len(needs)
     for rank, index in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
@@ -269,7 +269,7 @@ def _cut_container(value: _Container, room: int, depth: int) -> str:
     if len(kept) < len(value):
         inner -= note
     inner -= sum(len(label) + 1 for label, _, _ in kept)
-    shares = _shares([size for _, _, size in kept], inner)
+    shares = fair_shares([size for _, _, size in kept], inner)
     parts = [
         label + _cut(item, share, depth + 1) for (label, item, _), share in zip(kept, shares, strict=True)
     ]
