@@ -137,7 +137,7 @@ def cleaned_schema(schema: JSON) -> JSON:
 
     Names and enum values are unchanged, because calls must use them exactly.
     """
-    if is_plain(schema) or all(cleaned(text) is text for text in schema_texts(schema)):
+    if _is_plain(schema) or all(cleaned(text) is text for text in schema_texts(schema)):
         return schema
     return with_schema_texts(schema, [cleaned(text) for text in schema_texts(schema)])
 
@@ -198,7 +198,7 @@ def _is_array(value: JSON) -> TypeGuard[list[JSON] | tuple[JSON, ...]]:
     return isinstance(value, list | tuple)
 
 
-def is_plain(schema: JSON) -> bool:
+def _is_plain(schema: JSON) -> bool:
     """Whether it is ASCII without control characters: true for most schemas, and much faster to check."""
     try:
         shown = repr(schema)

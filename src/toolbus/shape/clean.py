@@ -3,9 +3,9 @@
 from dataclasses import replace
 from typing import Any
 
-from toolbus.core.records import Block, ToolSpec
+from toolbus.core.records import Block, Text, ToolSpec
 from toolbus.core.text import cleaned, cleaned_json
-from toolbus.shape.clean_schema import cleaned_definition
+from toolbus.shape.clean_schema import cleaned_definition, is_plain
 from toolbus.shape.pipeline import Shaper
 
 
@@ -20,6 +20,9 @@ def cleaned_texts() -> Shaper:
 
 def cleaned_block(block: Block) -> Block:
     """The block without invisible and control characters; the same object if it has none."""
+    if isinstance(block, Text):  # nearly every block
+        text = cleaned(block.text)
+        return block if text is block.text else replace(block, text=text)
     names = ("text", "uri", "name", "title", "description", "mime_type")
     texts = {name: text for name in names if isinstance(text := getattr(block, name, None), str)}
     clean = {name: cleaned(text) for name, text in texts.items()}
@@ -41,6 +44,7 @@ def _cleaned(tool: ToolSpec) -> ToolSpec:
         schema, _ = cleaned_definition(tool.output_schema)
         if schema is not tool.output_schema:
             changes["output_schema"] = schema
-    if tool.annotations and (hints := cleaned_json(tool.annotations)) is not tool.annotations:
-        changes["annotations"] = hints
+    hints = tool.annotations
+    if hints and not is_plain(hints) and (clean := cleaned_json(hints)) is not hints:
+        changes["annotations"] = clean
     return replace(tool, **changes) if changes else tool

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import cast
 from urllib.parse import quote, unquote
 
+from pydantic_core import to_json
+
 from toolbus.core.argument_map import ArgumentMap
-from toolbus.core.text import cleaned, is_plain, rewritten_json, strings
+from toolbus.core.text import cleaned, rewritten_json, strings
 from toolbus.schema.keywords import REFERENCES, part_kind
 from toolbus.schema.values import JSON, JSONObject, is_array, is_object
 
@@ -31,6 +33,18 @@ def cleaned_definition(schema: JSONObject) -> tuple[JSONObject, ArgumentMap | No
         return clean, None
     originals = {clean: original for original, clean in cleaning.table.items()}
     return clean, ArgumentMap(originals=originals, schema=schema)
+
+
+def is_plain(value: JSON) -> bool:
+    """Whether it is ASCII without control characters: true for most schemas, and much faster to check."""
+    try:
+        data = to_json(value, inf_nan_mode="constants")
+    except ValueError:  # too deep, or not JSON
+        return False
+    if b"\\" in data:
+        for harmless in (b"\\\\", b'\\"', b"\\n", b"\\t"):  # backslashes first: they may precede the others
+            data = data.replace(harmless, b"")
+    return data.isascii() and b"\\" not in data and b"\x7f" not in data
 
 
 class _Cleaning:

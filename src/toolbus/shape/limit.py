@@ -60,24 +60,24 @@ def _limited(tool: ToolSpec, limits: TextLimits) -> ToolSpec:
         schema = getattr(tool, name)
         if schema is not None and (shorter := _limited_schema(schema, limits)) is not schema:
             changes[name] = shorter
-    if _length(tool.annotations) > limits.description:
+    if tool.annotations and _is_longer(tool.annotations, limits.description):
         changes["annotations"] = {key: hint for key, hint in tool.annotations.items() if hint in _BOOLEANS}
     return replace(tool, **changes) if changes else tool
 
 
 def _limited_schema(schema: JSONObject, limits: TextLimits) -> JSONObject:
-    length = _length(schema)
-    if length <= min(limits.description, limits.schema):
+    if not _is_longer(schema, min(limits.description, limits.schema)):
         return schema
+    length = _length(schema)
     texts = schema_texts(schema)
     if sum(map(len, texts)) > limits.description:
         room = fair_shares([len(text) for text in texts], limits.description)
         schema = with_schema_texts(
             schema, [cut_text(text, share) for text, share in zip(texts, room, strict=True)]
         )
-    if _length(schema) > limits.schema:
+    if _is_longer(schema, limits.schema):
         schema = _without_explanations(schema)
-    if _length(schema) > limits.schema:
+    if _is_longer(schema, limits.schema):
         note = f"This schema has {length:,} characters, too many to be shown."
         return {"type": "object", "description": note}
     return schema
@@ -107,6 +107,11 @@ _PARTS: Mapping[str, Callable[[Any, int], JSON]] = {
         name: _without_explanations(inner, depth) for name, inner in value.items()
     },
 }
+
+
+def _is_longer(value: JSON, longest: int) -> bool:
+    # Bytes first: nearly every definition is short.
+    return len(to_json(value, inf_nan_mode="constants")) > longest and _length(value) > longest
 
 
 def _length(value: JSON) -> int:
