@@ -88,6 +88,7 @@ FOREIGN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
     "vs code": lambda entry: {"inputs": [], "servers": {"a": entry}},
     "vs code settings": lambda entry: {"mcp": {"servers": {"a": entry}}},
     "squidbot": lambda entry: {"mcp_servers": {"a": entry}},
+    "aidk": lambda entry: {"serverName": "a", "connection": entry},
     "axle": lambda entry: {"services": {"mcp": [{"name": "a", **entry}]}},
 }
 

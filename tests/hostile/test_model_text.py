@@ -296,7 +296,7 @@ async def test_hidden_characters_beside_the_tools(tmp_path: Path) -> None:
             {"role": "user", "content": {"type": "text", "text": f"Hi{evil}"}},
             {"role": "user", "content": {"type": "resource_link", "uri": f"x://{evil}", "name": "n"}},
         ],
-        "resources": [{"uri": f"x://a{evil}", "name": f"n{evil}"}],
+        "resources": [{"uri": f"x://a{evil}", "name": "a"}, {"uri": "x://b", "name": f"n{evil}"}],
         "instructions": f"Be{evil} kind.",
     }
     settings = {"resource_tools": "server", "prompt_tools": True}
@@ -305,7 +305,9 @@ async def test_hidden_characters_beside_the_tools(tmp_path: Path) -> None:
             assert cleaned(text) is text
         assert bus.instructions == {"a": "Be kind."}
         assert REMOVED.format("instructions") in told
-        [prompt] = [tool for tool in bus.tools() if "prompt" in tool.name]
+        [prompt, reading] = sorted(bus.tools(), key=lambda tool: tool.name)
+        assert reading.description == "Reads a resource of the server 'a'. It has x://b (n)."
+        assert "resources not listed for models, because their URIs have hidden characters: 1" in told
         result = await prompt.execute(x="1")
         assert (result.is_error, cleaned(str(result.content))) == (False, str(result.content))
         sent = messages(await bus.get_prompt("a", f"p{evil}"))
@@ -328,3 +330,17 @@ async def test_an_error_with_endless_and_hidden_text(tmp_path: Path, kind: str) 
         assert answer.is_error
         assert len(answer.text) <= (10_100 if kind == "protocol" else 40_000)
         assert cleaned(answer.text) is answer.text
+
+
+@pytest.mark.parametrize("kind", HIDDEN)
+async def test_a_long_result_with_escaped_hidden_characters(tmp_path: Path, kind: str) -> None:
+    """They do not become hidden ones when the result is shortened."""
+    text = json.dumps({"evil": HIDDEN[kind], HIDDEN[kind]: "\ud800", "long": "x" * 100_000})
+    result = {"content": [{"type": "text", "text": text}]}
+    async with attacked(tmp_path, tools=[[tool()]], results={"look": result}) as (bus, _):
+        [look] = bus.tools()
+        answer = await look.execute()
+        assert len(answer.text) <= 40_000
+        assert cleaned(answer.text) is answer.text
+        assert json.loads(answer.text)["evil"] == ""
+        answer.text.encode()

@@ -21,6 +21,7 @@ from toolbus.shape import (
     cleaned_texts,
     declared,
     excluding,
+    hidden_uris,
     including,
     limited,
     marked,
@@ -172,12 +173,14 @@ class Shaping:
                 elif rule.hide and required and not filled:
                     yield alias, None, f"override.{pattern}: {name!r} is required, so it cannot be hidden"
 
-    def _instruction_warnings(self, alias: str, inventory: Inventory) -> Iterator[str]:
+    def _text_warnings(self, alias: str, inventory: Inventory) -> Iterator[str]:
         text = inventory.instructions or ""
         if cleaned(text) is not text:
             yield _HIDDEN_IN_INSTRUCTIONS
         if len(text) > self._limits[alias].description:
             yield _LONG_INSTRUCTIONS
+        if self._config.resource_tools and (count := hidden_uris(inventory)):
+            yield f"resources not listed for models, because their URIs have hidden characters: {count}"
 
     def warnings(
         self, inventories: Mapping[str, Inventory], tools: Sequence[ToolSpec]
@@ -188,7 +191,7 @@ class Shaping:
                 for pattern in unmatched(inventory.tools, self._config.servers[alias].include):
                     yield alias, None, f"include: no tool matches {pattern!r}"
                 yield from self._override_warnings(alias, inventory.tools)
-            yield from ((alias, None, message) for message in self._instruction_warnings(alias, inventory))
+            yield from ((alias, None, message) for message in self._text_warnings(alias, inventory))
         for alias, found in self._quarantined.items():
             for bad in found:
                 yield alias, bad.tool, f"left out: {bad.reason}"

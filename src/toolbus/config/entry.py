@@ -272,7 +272,7 @@ def _draft(entry: Mapping[JSON, JSON], location: Location, *, foreign: bool) -> 
     """The entry with every key translated; null counts as not set."""
     draft = _Draft()
     for key, value in entry.items():
-        is_ignored = key in IGNORED or (foreign and key == "trust")
+        is_ignored = key in IGNORED or (key == "trust" and (foreign or "serverName" in entry))
         if is_ignored or value is None:
             draft.warnings += promise_warnings({key: value} if is_ignored else {})
             continue

@@ -4,6 +4,7 @@ from toolbus.schema.node import declared
 from toolbus.shape.as_tools import (
     LIST_RESOURCES,
     READ_RESOURCE,
+    hidden_uris,
     prompt_name,
     prompt_tools,
     resource_list,
@@ -45,6 +46,7 @@ __all__ = [
     "declared",
     "each",
     "excluding",
+    "hidden_uris",
     "including",
     "limited",
     "marked",

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, TypeGuard
 
 from toolbus.core.records import JSON, Audio, Budget, Image, Text, ToolResult
+from toolbus.core.text import cleaned_json
 
 MINIMUM = Budget.SMALLEST
 """The smallest budget, in characters; smaller ones are raised to it. The note alone takes half of it."""
@@ -183,9 +184,11 @@ def _parsed(text: str) -> JSON:
     if not _BEGINS_JSON.match(text):
         return None
     try:
-        return json.loads(text, parse_float=_number, parse_constant=str)
+        value = json.loads(text, parse_float=_number, parse_constant=str)
     except (ValueError, RecursionError):
         return None
+    # Written again, an escaped character would be hidden.
+    return cleaned_json(value) if "\\u" in text else value
 
 
 def _number(literal: str) -> float | str:
