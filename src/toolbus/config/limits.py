@@ -19,7 +19,9 @@ class Limits(ConfigModel):
     tools: _Count = 50_000
     """Tools of one server; the others are left out."""
     description: _Count = 10_000
-    """Characters of a tool's description; the rest is cut off."""
+    """Characters of a tool's description, and of all texts in its schema; the rest is cut off."""
+    definition: _Count = 40_000
+    """Characters of a tool's schema, as JSON; the model gets a longer one without its details."""
     error: _Count = 10_000
     """Characters of an error message; the rest is cut off."""
     requests: _Count = 100

@@ -106,7 +106,7 @@ def load_server(source: object, *, alias: str | None = None, bus: BusConfig | No
         if len(found.entries) != 1:
             raise ConfigError(f"expected one server, found {len(found.entries)}; use load_config for several")
         name, entry = next(iter(found.entries.items()))
-        defaults = replace(defaults, foreign=found.foreign)
+        defaults = replace(defaults, foreign=found.foreign, warnings=found.warnings)
     elif is_mapping(source) or isinstance(source, str) or is_server_object(source):
         name = alias_of(source)
     else:
@@ -142,7 +142,7 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
     bus = _bus_settings(settings, mistakes, location).model_copy(
         update={"file": location.file, "folder": folder}
     )
-    defaults = replace(_defaults(bus), foreign=found.foreign)
+    defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
     servers: dict[str, ServerConfig] = {}
     for alias in wanted:
         entry = found.entries.get(alias)

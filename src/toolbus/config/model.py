@@ -112,6 +112,8 @@ class ServerConfig(ConfigModel):
     """Which of the included tools to exclude, in the same format."""
     override: dict[str, ToolOverride] = {}
     """Changes to tools, by a glob on the server's own tool names."""
+    trust: bool = False
+    """Whether to rely on the server's annotations: its read-only tools run without approval."""
     mark: bool = False
     """Whether descriptions start with the server: `[MCP: alias]`."""
     repair: bool = True

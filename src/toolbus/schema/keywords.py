@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from typing import Literal
 
 from toolbus.schema.values import JSON, is_array, is_object
 
@@ -62,6 +63,15 @@ WITHOUT_EFFECT: Mapping[str, tuple[JSON, ...]] = {
     **dict.fromkeys(["additionalProperties", "unevaluatedProperties", "unevaluatedItems"], (True, {})),
 }
 """Values that constrain nothing: leaving the keyword out loses nothing."""
+
+
+def part_kind(key: str, value: JSON) -> Literal["one", "many", "named"] | None:
+    """How the value of a keyword holds schemas, in any draft; None if it holds none."""
+    if key in _ANY_MANY and is_array(value):
+        return "many"
+    if key in _ANY_NAMED and is_object(value):
+        return "named"
+    return "one" if key in _ANY_ONE else None
 
 
 def parts(node: Mapping[str, JSON]) -> Iterator[tuple[tuple[str, ...], JSON]]:
