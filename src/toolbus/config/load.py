@@ -123,6 +123,7 @@ def _defaults(bus: BusConfig) -> Defaults:
         limits=bus.limits,
         mark=bus.mark,
         repair=bus.repair,
+        redact=bus.redact,
         budget=bus.budget,
         folder=bus.folder,
     )
