@@ -361,11 +361,14 @@ def exit_code(arguments: Sequence[str]) -> int:
         return 1
     except (Exception, typer.Abort) as error:  # top level: every error becomes a line
         from toolbus.cli.errors import report
+        from toolbus.cli.output.screen import visible
 
         if "--debug" in arguments:
             import traceback
 
-            traceback.print_exception(error)
+            lines = "".join(traceback.format_exception(error))
+            with suppress(OSError):  # stderr is closed
+                print(visible(lines), end="", file=sys.stderr)
         try:
             return report(error, as_json="--json" in arguments)
         finally:
