@@ -7,7 +7,7 @@ an SSE server. A 401 leads to neither.
 
 import asyncio
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -177,7 +177,9 @@ def _client_info() -> types.Implementation:
 
 def _redacting(log: LoggingFnT, values: Resolved) -> LoggingFnT:
     async def log_redacted(params: types.LoggingMessageNotificationParams) -> None:
-        data = from_json(to_json(params.data, serialize_unknown=True))
+        data = params.data
+        with suppress(ValueError):  # a lone surrogate, which UTF-8 cannot write
+            data = from_json(to_json(data, serialize_unknown=True))
         await log(params.model_copy(update={"data": values.redacted.json(data)}))
 
     return log_redacted
