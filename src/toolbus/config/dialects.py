@@ -26,7 +26,7 @@ CONTAINERS: tuple[tuple[str, ...], ...] = (
 
 SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
-    *("include", "exclude", "mark", "repair", "budget"),
+    *("include", "exclude", "mark", "repair", "redact", "budget"),
     *("resource_tools", "prompt_tools", "roots"),
     *("context", "context_budget"),
 )

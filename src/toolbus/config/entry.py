@@ -109,6 +109,7 @@ class Defaults:
     limits: Limits = field(default_factory=Limits)
     mark: bool = False
     repair: bool = True
+    redact: bool = True
     budget: Budget = DEFAULT_BUDGET
     folder: Path | None = None
     """The folder that relative paths are relative to."""
@@ -156,6 +157,7 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
         "alias": alias,
         "mark": defaults.mark,
         "repair": defaults.repair,
+        "redact": defaults.redact,
         "budget": defaults.budget,
         **draft.fields,
         "warnings": (*defaults.warnings, *draft.warnings),

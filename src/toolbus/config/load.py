@@ -4,6 +4,7 @@ An invalid entry does not affect the other servers: `config_in` keeps it with it
 raises for any mistake; a bus continues with the valid servers (`usable_config`).
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -68,7 +69,7 @@ def _read(source: ConfigSource) -> BusConfig:
     if isinstance(source, str) and re.match(r"https?://", source):
         raise ConfigError("expected a config, not a URL; name the server: {'NAME': 'https://...'}")
     if isinstance(source, str | Path):
-        path = Path(source).expanduser()
+        path = Path(os.path.expanduser(source))
         return config_in(read_document(path), path)
     if is_mapping(source):
         return config_in(with_container(source))
@@ -123,6 +124,7 @@ def _defaults(bus: BusConfig) -> Defaults:
         limits=bus.limits,
         mark=bus.mark,
         repair=bus.repair,
+        redact=bus.redact,
         budget=bus.budget,
         folder=bus.folder,
     )

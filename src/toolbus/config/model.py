@@ -96,6 +96,8 @@ class ServerConfig(ConfigModel):
     """A credential sent with every HTTP request; in a file, also the token itself."""
     verify: bool | str = True
     """Whether to verify the server's certificate, or the path of a CA bundle to verify it with."""
+    redact: bool = True
+    """Whether the server's own credentials are hidden in what it sends; it would reach a model."""
     baggage: bool = False
     """Whether calls carry the program's OpenTelemetry baggage, besides its trace."""
     client_cert: str | None = None
@@ -220,6 +222,8 @@ class BusConfig(ConfigModel):
     """The default of `mark` for all servers."""
     repair: bool = True
     """The default of `repair` for all servers."""
+    redact: bool = True
+    """The default of `redact` for all servers."""
     budget: Budget = DEFAULT_BUDGET
     """The default of `budget` for all servers."""
     resource_tools: Literal[True, False, "bus", "server"] = False

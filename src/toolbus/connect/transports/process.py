@@ -19,7 +19,8 @@ from typing import Any, Literal, cast
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.config.secrets.redact import PROXIES
-from toolbus.connect.diagnostics import STDERR_WIDTH, Diagnostics
+from toolbus.connect.cause import redacted_cause
+from toolbus.connect.diagnostics import STDERR_KEPT, STDERR_WIDTH, Diagnostics
 from toolbus.connect.process_hints import misplaced_file
 from toolbus.connect.transports.reaper import reaper
 from toolbus.core.errors import ConnectFailed
@@ -152,17 +153,16 @@ class ServerProcess(asyncio.SubprocessProtocol):
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
                 lambda: self, program, *values.args, env=env, cwd=values.cwd, start_new_session=True
             )
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise ConnectFailed(
-                config.alias,
-                "spawn",
-                f"{values.command!r} cannot be started: {reason}",
-                hint="check that it is executable",
-            ) from error
-        diagnostics.pid = transport.get_pid()
-        reaper.watch(diagnostics.pid)
-        return transport
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            cause = f"{values.redacted(values.command or '')!r} cannot be started: {reason}"
+            failure = ConnectFailed(config.alias, "spawn", cause, hint="check that it is executable")
+            failure.__cause__ = redacted_cause(error, values.redacted)
+        else:
+            diagnostics.pid = transport.get_pid()
+            reaper.watch(diagnostics.pid)
+            return transport
+        raise failure  # not in the clause above, which would make the original its context
 
     # For the event loop
 
@@ -176,7 +176,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._on_output(data)
         else:
             *lines, self._stderr_partial = (self._stderr_partial + data).split(b"\n")
-            self._stderr_partial = self._stderr_partial[-STDERR_WIDTH:]
+            self._stderr_partial = self._stderr_partial[:STDERR_KEPT]
             for line in lines:
                 self._handle_stderr(line)
 
@@ -203,7 +203,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.writable.set()
 
     def _handle_stderr(self, line: bytes) -> None:
-        text = self._values.redacted(line.decode(errors="replace").rstrip()[:STDERR_WIDTH])
+        text = self._values.redacted.head(line.decode(errors="replace").rstrip(), STDERR_WIDTH)
         self._diagnostics.add_stderr(text)
         self._log.debug("%s", text)
 
@@ -232,7 +232,8 @@ def safe_environment() -> dict[str, str]:
 def _find_program(server: str, values: Resolved, env: dict[str, str]) -> str:
     assert values.command is not None
     if values.cwd is not None and not os.path.isdir(values.cwd):
-        raise ConnectFailed(server, "spawn", f"the folder {values.cwd!r} (cwd) does not exist")
+        folder = values.redacted(values.cwd)
+        raise ConnectFailed(server, "spawn", f"the folder {folder!r} (cwd) does not exist")
     command = os.path.expanduser(values.command)
     # Also next to our own interpreter, to find `uvx` in a virtual environment that is not activated.
     path = os.pathsep.join([env.get("PATH", os.defpath), os.path.dirname(sys.executable)])
@@ -242,12 +243,13 @@ def _find_program(server: str, values: Resolved, env: dict[str, str]) -> str:
     )
     if found := shutil.which(located, path=path):
         return found
+    shown = values.redacted(command)
     if os.path.isfile(located):
-        raise ConnectFailed(server, "spawn", f"{command!r} is not executable", hint="run chmod +x on it")
+        raise ConnectFailed(server, "spawn", f"{shown!r} is not executable", hint="run chmod +x on it")
     hint = misplaced_file(values) or "install it, or give its full path"
     if " " in command.strip():
         hint = "put the arguments into args, not command"
-    raise ConnectFailed(server, "spawn", f"command {command!r} not found", hint=hint)
+    raise ConnectFailed(server, "spawn", f"command {shown!r} not found", hint=hint)
 
 
 async def _terminate(transport: asyncio.SubprocessTransport, exited: Flag, grace: Grace) -> None:

@@ -163,7 +163,7 @@ class _StreamablePeer(Peer):
             reason = f"the server no longer knows the session (HTTP {status})"
             return WireError(reason, sent=False, status=status)
         with suppress(ValueError):
-            match from_json(body):
+            match from_json(self._redacted.received(body)):
                 case {"error": {"code": int() as code, "message": str() as message, **more}}:
                     data = cast("dict[str, Any]", more).get("data")
                     text = self._redacted(message)
