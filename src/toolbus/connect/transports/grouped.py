@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Literal, cast
 
+from toolbus.connect.forks import detach_after_fork
 from toolbus.connect.transports.child import ChildEvents
-from toolbus.connect.transports.forks import detach_after_fork
 from toolbus.connect.transports.reaper import reaper
 
 POLL_INTERVAL = 0.01

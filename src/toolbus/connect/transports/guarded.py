@@ -17,8 +17,8 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+from toolbus.connect.forks import detach_after_fork
 from toolbus.connect.transports.child import ChildEvents
-from toolbus.connect.transports.forks import detach_after_fork
 from toolbus.core.flag import Flag
 
 GUARD = Path(__file__).with_name("guard.py")

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
-from toolbus.connect.transports.forks import detach_after_fork
+from toolbus.connect.forks import detach_after_fork
 
 LAST_DIGIT = 9
 """The last descriptor that every shell can redirect."""
