@@ -93,6 +93,10 @@ class ConfigNotTrusted(ConfigError):
         self.args = (f"{file} {self.problem}",)
 
 
+FORKED = "it was started before this process was forked, and belongs to the parent"
+"""Why a bus cannot be used in a forked process."""
+
+
 class BusClosed(ToolbusError):
     """The bus is not running: never started, or stopped."""
 
