@@ -207,8 +207,8 @@ class Session:
     def check_output(self, tool: str, output: JSON) -> None:
         """Warn about structured output that does not match the tool's schema; the data is still useful."""
         check = self.outputs.get(tool)
-        if check is not None and (fault := check.fault(output)):
-            self._warn(f"the output does not match its schema: {fault}", tool)
+        if check is not None and (problem := check.problem(output)):
+            self._warn(problem, tool)
 
     async def _check_sdk_output(self, name: str, result: CallToolResult) -> None:
         self.check_output(name, result.structured_content)

@@ -15,6 +15,8 @@ DEEPEST = 60
 """Levels of nesting that are read; anything deeper is cut. Real schemas stay below 20."""
 _LARGEST_NUMBER = 1e300
 _LARGEST_COUNT = 2**63
+_LONGEST_PATTERN = 1_000
+"""Characters; compiling takes some microseconds for each."""
 _QUOTED = 160  # characters of a keyword's value that a description repeats
 
 
@@ -34,6 +36,8 @@ NAMED = frozenset(["properties", "patternProperties", "dependentSchemas"])
 _ANY_ONE = ONE | {"additionalItems"}
 _ANY_MANY = MANY | {"items"}
 _ANY_NAMED = NAMED | {"$defs", "definitions", "dependencies"}
+SCHEMA_KEYWORDS = _ANY_ONE | _ANY_MANY | _ANY_NAMED
+"""Keywords that hold schemas, in any draft."""
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # Keywords that only name or store schemas; once references are followed, they are not needed.
@@ -125,7 +129,7 @@ def is_pattern(text: JSON) -> bool:
 
 @lru_cache(maxsize=2048)
 def _compiles_in_python(text: str) -> bool:
-    if _AMBIGUOUS.search(text):
+    if len(text) > _LONGEST_PATTERN or _AMBIGUOUS.search(text):
         return False
     try:
         re.compile(text)

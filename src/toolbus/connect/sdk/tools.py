@@ -10,11 +10,17 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
+from toolbus.config.limits import Limits
 from toolbus.connect.sdk.tool_schemas import arguments_schema
-from toolbus.core.encodable import DEEPEST, encoding_problem
+from toolbus.core.encodable import DEEPEST, encoding_problem, is_too_deep
 from toolbus.core.records import EMPTY, JSON, RECEIVED, Change, JSONObject, Origin, Quarantined, ToolSpec
 from toolbus.core.text import cleaned, cleaned_schema
+from toolbus.schema.patterns import pattern_length
+from toolbus.schema.values import is_larger
 
+_DEFAULT = Limits()
+_LONGEST_PATTERNS = 5_000
+"""Characters of all patterns in a schema: compiling takes some microseconds for each."""
 _SCHEMAS = ("inputSchema", "outputSchema")
 _OPTIONAL: Mapping[str, type] = {"description": str, "title": str, "annotations": dict, "_meta": dict}
 _HINTS: Mapping[str, type] = {
@@ -26,11 +32,8 @@ _HINTS: Mapping[str, type] = {
 }
 
 
-def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quarantined:
-    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable.
-
-    `longest` is for the characters of the description.
-    """
+def tool_spec(server: str, tool: JSON, limits: Limits = _DEFAULT) -> ToolSpec | Quarantined:
+    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable."""
     if not isinstance(tool, dict):
         return Quarantined(tool="(no name)", reason="the definition is not an object")
     item = cast("dict[str, JSON]", tool)
@@ -39,16 +42,17 @@ def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quar
         return Quarantined(tool="(no name)", reason="it has no name")
     ignored: list[str] = []
     item = _with_object(item, ignored)
-    for key in _SCHEMAS:
-        if not isinstance(item.get(key), dict) and (key == "inputSchema" or item.get(key) is not None):
-            problem = "is missing" if item.get(key) is None else "is not an object"
-            return Quarantined(tool=_shown(name), reason=f"{key} {problem}")
+    if (problem := _schema_problem(item)) is not None:
+        return Quarantined(tool=_shown(name), reason=problem)
     item = _typed(item, _OPTIONAL, ignored)
+    encoded = _encoded(item)
+    if encoded is None or _values_at_most(encoded) > limits.schema_size or b'"pattern' in encoded:
+        item, encoded = _with_small_schemas(item, limits.schema_size, ignored), None
     annotations: JSONObject = item.get("annotations") or EMPTY
     if annotations:
         annotations = _typed(annotations, _HINTS, ignored, "annotations.")
     meta: JSONObject = item.get("_meta") or EMPTY
-    if not _is_plain(item):
+    if not _is_plain(item, encoded):
         if (fault := encoding_problem(name)) is not None:
             return Quarantined(tool=_shown(name), reason=f"its name {fault}")
         item = _with_clean_texts(item, ignored)
@@ -61,7 +65,7 @@ def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quar
     return ToolSpec(
         name=name,
         origin=Origin(server, name),
-        description=_cut(item.get("description") or "", longest, ignored),
+        description=_cut(item.get("description") or "", limits.description, ignored),
         title=item.get("title") or annotations.get("title"),
         input_schema=input_schema,
         output_schema=item.get("outputSchema"),
@@ -69,6 +73,13 @@ def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quar
         meta=meta,
         history=(Change(shaper=RECEIVED, fields=tuple(ignored)),) if ignored else (),
     )
+
+
+def _schema_problem(item: JSONObject) -> str | None:
+    for key in _SCHEMAS:
+        if not isinstance(item.get(key), dict) and (key == "inputSchema" or item.get(key) is not None):
+            return f"{key} {'is missing' if item.get(key) is None else 'is not an object'}"
+    return None
 
 
 def _cut(description: str, longest: int, ignored: list[str]) -> str:
@@ -95,15 +106,42 @@ def _typed(given: JSONObject, kinds: Mapping[str, type], ignored: list[str], at:
     return {key: value for key, value in given.items() if key not in wrong}
 
 
-def _is_plain(item: JSONObject) -> bool:
-    """Whether it can be written as JSON; for most tools, three times as fast as `encoding_problem`."""
+def _encoded(item: JSONObject) -> bytes | None:
+    """The definition as JSON; None if it has values that cannot be written."""
     try:
-        text = to_json(item, inf_nan_mode="constants")
+        return to_json(item, inf_nan_mode="constants")
     except ValueError:
+        return None
+
+
+def _values_at_most(encoded: bytes) -> int:
+    return encoded.count(b",") + encoded.count(b"{") + encoded.count(b"[")
+
+
+def _is_plain(item: JSONObject, encoded: bytes | None) -> bool:
+    """Whether it can be written as JSON; for most tools, three times as fast as `encoding_problem`."""
+    text = _encoded(item) if encoded is None else encoded
+    if text is None:
         return False
     # A short text has no number of more than 4,300 digits, which Python would not write.
     is_small = len(text) < 4_300 and text.count(b"{") + text.count(b"[") <= DEEPEST
     return (is_small and b"NaN" not in text and b"Infinity" not in text) or encoding_problem(item) is None
+
+
+def _with_small_schemas(item: JSONObject, largest: int, ignored: list[str]) -> JSONObject:
+    """The definition without schemas that take long to read; a call of the tool is then not checked."""
+    fresh: dict[str, Any] = dict(item)
+    for key, instead in (("inputSchema", {"type": "object"}), ("outputSchema", None)):
+        schema = item.get(key)
+        if is_too_deep(schema, widest=100):
+            continue  # it costs the tool
+        if is_larger(schema, largest):
+            fresh[key] = instead
+            ignored.append(f"{key} (more than {largest:,} values, limits.schema_size)")
+        elif pattern_length(schema) > _LONGEST_PATTERNS:
+            fresh[key] = instead
+            ignored.append(f"{key} (patterns of more than {_LONGEST_PATTERNS:,} characters)")
+    return fresh
 
 
 def _with_clean_texts(item: JSONObject, ignored: list[str]) -> JSONObject:
