@@ -5,7 +5,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # pyright otherwise asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: test test-all test-adapter check shapes bench compare soak demo docs format clean
+.PHONY: test test-all test-adapter check shapes hostile bench compare soak demo docs format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -46,6 +46,10 @@ check: .venv/.ready
 # How the real tool definitions below TOOLBUS_CORPUS fare in every dialect.
 shapes: .venv/.ready
 	python -m tests.shape.table
+
+# Every attack of a hostile server: what was promised, and whether it held.
+hostile: .venv/.ready
+	python -m tests.hostile.table $(ARGS)
 
 bench: .venv/.ready
 	python -m bench

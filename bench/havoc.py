@@ -73,16 +73,24 @@ class Victim:
 
 
 def killed_child(file: Path) -> bool:
-    """Kill the process a file names, if it is a living child of ours."""
+    """Kill the process a file names, if it is a living descendant of ours."""
     try:
-        pid = int(file.read_text())
-        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+        pid = ancestor = int(file.read_text())
+        state, _ = state_and_parent(pid)
+        while ancestor > 1 and ancestor != os.getpid():
+            ancestor = state_and_parent(ancestor)[1]
     except OSError:
         return False
-    if int(parent) != os.getpid() or state in "ZX":
+    if ancestor != os.getpid() or state in "ZX":
         return False
     os.kill(pid, signal.SIGKILL)
     return True
+
+
+def state_and_parent(pid: int) -> tuple[str, int]:
+    """The state of a process, and the number of its parent."""
+    state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    return state, int(parent)
 
 
 def victims(folder: Path, random: Random) -> list[Victim]:

@@ -42,11 +42,13 @@ def holdings() -> Holdings:
     )
 
 
-def children() -> int:
-    """How many processes have this one as their parent, the dead that nobody waited for included."""
-    return sum(
-        len(file.read_text().split()) for file in Path("/proc/self/task").glob("*/children") if file.exists()
-    )
+def children(pid: str = "self") -> int:
+    """How many descendants a process has, the dead that nobody waited for included."""
+    found: list[str] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with suppress(OSError):  # it ended while we looked
+            found += file.read_text().split()
+    return len(found) + sum(map(children, found))
 
 
 def memory() -> int:

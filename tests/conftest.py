@@ -19,7 +19,7 @@ from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus.bus import servers
-from toolbus.connect.transports.reaper import reaper
+from toolbus.connect.transports.guarded import guard
 
 SERVERS = Path(__file__).parent / "servers"
 STARTING = 60.0
@@ -83,7 +83,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session", autouse=True)
 def _reaped() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
     with keeping():
-        reaper.forget(0)  # starts the reaper, which stays for as long as we do
+        guard.start()  # it stays for as long as we do
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -32,7 +32,7 @@ async def own_stage(
 
 
 def _desk(place: Place) -> dict[str, object]:
-    return {"servers": {"desk": place.config(timeouts={"call": 8})}}
+    return {"servers": {"desk": place.config(timeouts={"call": 8}, trust=True)}}
 
 
 def _harness(request: pytest.FixtureRequest) -> Harness:

@@ -149,7 +149,7 @@ class TestCrewAI(Contract):
     ) -> None:
         def ask(context: ToolCallHookContext) -> bool | None:
             assert isinstance(context.tool, BoundTool)
-            return agrees or context.tool.metadata["annotations"].get("readOnlyHint") is True
+            return agrees or context.tool.metadata["reads_only"] is True
 
         with hooks(before=ask):
             said, asked = await stage.play([[ADD], [ToolCall("desk_echo", {"text": "tea"})], "Done."])

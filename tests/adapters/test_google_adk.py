@@ -100,7 +100,7 @@ class TestGoogleADK(Contract):
         with stage.model([[ToolCall("desk_many")], "Done."]):
             async with clerk(toolset(stage.bus), after_tool_callback=after) as runner:
                 await talked(runner, types.UserContent("Go."))
-        of_tool: dict[str, Any] = {"server": "desk", "tool": "many", "annotations": {}}
+        of_tool: dict[str, Any] = {"server": "desk", "tool": "many", "annotations": {}, "reads_only": False}
         assert seen[0] == of_tool
         assert seen[1] == {**of_tool, "is_error": False, "structured": {"n": 7}, "meta": seen[1]["meta"]}
         assert seen[1]["meta"]["trace"] == "abc"

@@ -21,7 +21,7 @@ DENIED = "The user did not allow this call{}. Do not try it again unless the use
 
 @pytest.fixture
 async def bus() -> AsyncIterator[Toolbus]:
-    async with Toolbus({"servers": {"desk": {"server": everyday()}}}) as bus:
+    async with Toolbus({"servers": {"desk": {"server": everyday(), "trust": True}}}) as bus:
         yield bus
 
 

@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder whose config has one server."""
     work = tmp_path / "work"
     work.mkdir()
-    write_config(work, {"own": scripted(work, "own", **SCRIPT)})
+    write_config(work, {"own": {**scripted(work, "own", **SCRIPT), "trust": True}})
     return work
 
 
@@ -212,7 +212,9 @@ def test_without_the_extra_it_says_what_to_install(folder: Path) -> None:
 def test_a_signal_ends_it_and_all_it_started(folder: Path, sign: signal.Signals) -> None:
     with Fifo(folder / "marker") as marker, Provider([[ToolCall("own_hang")]]) as provider:
         script: dict[str, Any] = {"tools": [{"name": "hang", **READS}], "hangs": ["hang"], "stays": True}
-        write_config(folder, {"own": scripted(folder, "own", **script, marker=marker.path)})
+        write_config(
+            folder, {"own": {**scripted(folder, "own", **script, marker=marker.path), "trust": True}}
+        )
         with subprocess.Popen(
             [TOOLBUS, "chat", "Hang.", "--model", MODEL],
             cwd=folder,

@@ -34,7 +34,7 @@ def dialog(home: Path, provider: Provider, *words: str, **script: Any) -> Genera
     """A chat that waits for its first line."""
     folder = home / "work"
     folder.mkdir()
-    write_config(folder, {"own": scripted(folder, "own", **{**SCRIPT, **script})})
+    write_config(folder, {"own": {**scripted(folder, "own", **{**SCRIPT, **script}), "trust": True}})
     with terminal("chat", "--model", MODEL, *words, folder=folder, env=provider.environment) as screen:
         screen.until(f"{MODEL} with ", "tools on 1 server; /help lists the commands", "> ")
         yield screen
@@ -231,7 +231,7 @@ def test_commands_show_tools_and_servers_save_and_help(tmp_path: Path) -> None:
 
 
 def test_one_answer_on_a_terminal_streams_and_asks(tmp_path: Path) -> None:
-    write_config(tmp_path, {"own": scripted(tmp_path, "own", **SCRIPT)})
+    write_config(tmp_path, {"own": {**scripted(tmp_path, "own", **SCRIPT), "trust": True}})
     with Provider([Say("Writing.", [ToolCall("own_write", {"text": "x"})]), "Done."]) as provider:
         words = ("chat", "Write x.", "--model", MODEL)
         with terminal(*words, folder=tmp_path, env=provider.environment) as screen:

@@ -42,7 +42,7 @@ DIALECTS: dict[str, Any] = {
     "gemini cli": {
         "mcp": {"allowed": ["files"]},
         "mcpServers": {
-            "files": {**NPX, "trust": True, "description": "d"},
+            "files": {**NPX, "trust": False, "description": "d"},
             "web": {"httpUrl": "https://x.test/mcp", "authProviderType": "dynamic_discovery"},
         },
     },

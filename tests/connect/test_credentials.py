@@ -121,7 +121,7 @@ async def test_a_token_that_came_late_is_in_no_log_and_no_error(
         record.token = "another"
         with pytest.raises(WireError) as refused:
             await peer.send_raw_request("tools/call", LOOK)
-    assert refused.value.message == "invalid token ***"
+    assert refused.value.message == "invalid token Bearer ***"
     # Whatever quotes it later is covered, too.
     error = connect_failure(OSError("bad header late-token-2 after late-token-1"), attempt)
     assert error.cause == "bad header *** after ***"

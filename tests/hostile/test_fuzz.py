@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 from toolbus.config import load_server
+from toolbus.config.secrets.redact import Redactor
 from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
 
 CONFIG = load_server(
@@ -91,7 +92,7 @@ async def _take(written: list[bytes]) -> list[str]:
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         assert (type(progress), type(message)) in ((float, str), (float, type(None)))
 
-    peer = Peer("test", send, redacted=str, on_invalid=lambda nth, data: None, config=CONFIG)
+    peer = Peer("test", send, redacted=Redactor(), on_invalid=lambda nth, data: None, config=CONFIG)
     running = asyncio.create_task(peer.run(on_request, on_notify))
     await asyncio.sleep(0)
     call = asyncio.create_task(peer.send_raw_request("tools/call", {}, {"on_progress": on_progress}))

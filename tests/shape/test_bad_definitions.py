@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import modest
+from toolbus.config.limits import Limits
 from toolbus.bus.shaping import Shaping
 from toolbus.cli.input.arguments import described
 from toolbus.config import load_config
@@ -89,7 +90,7 @@ def shaping() -> Shaping:
 
 def arrived(*tools: JSON) -> tuple[Catalog, list[Quarantined]]:
     """The way of a listing to the catalog, as the bus goes it."""
-    records = [tool_spec("s", tool) for tool in tools]
+    records = [tool_spec("s", tool, Limits()) for tool in tools]
     stock = Inventory(tools=tuple(record for record in records if isinstance(record, ToolSpec)))
     bad = [record for record in records if isinstance(record, Quarantined)]
     shapes = shaping()

@@ -202,7 +202,7 @@ def test_a_prefix_counts_for_a_given_name_too_and_not_for_the_one_the_bus_gave()
     assert [spec.name for spec in prefixed("fs")(specs)] == ["fs_a_b", "fs_open"]
 
 
-def test_texts_are_cleaned_and_what_a_call_must_hold_is_not() -> None:
+def test_all_texts_are_cleaned_and_a_call_has_the_servers_own_names_and_values() -> None:
     hidden = "\u200b\u202e\U000e0041"
     schema: JSONObject = {
         "properties": {f"p{hidden}": {"description": f"a{hidden}b", "enum": [f"v{hidden}"]}},
@@ -214,10 +214,11 @@ def test_texts_are_cleaned_and_what_a_call_must_hold_is_not() -> None:
 
     assert spec.description == "Reads red"
     assert spec.input_schema == {
-        "properties": {f"p{hidden}": {"description": "ab", "enum": [f"v{hidden}"]}},
+        "properties": {"p": {"description": "ab", "enum": ["v"]}},
         "anyOf": [{"title": "t"}],
     }
-    assert spec.history == (Change(shaper="cleaned_texts", fields=("description", "input_schema")),)
+    assert spec.to_server({"p": "v"}) == {f"p{hidden}": f"v{hidden}"}
+    assert spec.history == (Change(shaper="cleaned_texts", fields=("description", "input_schema", "maps")),)
     assert spec.server_schema is schema
 
 

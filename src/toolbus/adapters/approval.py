@@ -2,9 +2,13 @@
 
 `approve=` takes a mode or a function. An adapter's function says which tools need approval, and the framework
 asks. The agent's function decides about each call itself.
+
+What a server says about its own tools decides nothing, unless the config marks the server with `trust: true`.
 """
 
+import hashlib
 import inspect
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
@@ -12,7 +16,7 @@ from typing import Literal, TypeAlias, TypeVar
 from toolbus.core.records import JSON, ToolSpec
 
 ApprovalMode: TypeAlias = Literal["never", "writes", "ask"]
-"""Ask `never`, for every tool that is not marked read-only (`writes`), or for every tool (`ask`)."""
+"""Ask `never`, for every tool (`ask`), or for all but the read-only ones of trusted servers (`writes`)."""
 Decision: TypeAlias = bool | str
 """True allows a call; False or a reason denies it."""
 
@@ -34,8 +38,13 @@ class Request:
 
     @property
     def reads_only(self) -> bool:
-        """Whether the server marks the tool as read-only. The mark is not verified."""
+        """Whether the tool is marked read-only, by a server that the config trusts (`trust: true`)."""
         return _is_read_only(self.spec)
+
+    @property
+    def digest(self) -> str | None:
+        """A digest of the tool's definition, to remember an answer with; None for your own function."""
+        return None if self.spec is None else definition_digest(self.spec)
 
 
 Function = TypeVar("Function", bound=Callable[..., object])
@@ -77,9 +86,24 @@ async def decided(decide: Callable[[T], Decision | Awaitable[Decision]], request
     return await decision if inspect.isawaitable(decision) else decision
 
 
+def definition_digest(spec: ToolSpec) -> str:
+    """A digest of what a tool claims to be; an answer that was given for another digest has expired."""
+    claims = {
+        "origin": str(spec.origin),
+        "route": spec.route,
+        "name": spec.name,
+        "title": spec.title,
+        "description": spec.description,
+        "schemas": [spec.input_schema, spec.server_schema, spec.output_schema],
+        "annotations": spec.annotations,
+        "trusted": spec.trusted,
+    }
+    return hashlib.sha256(json.dumps(claims, sort_keys=True).encode()).hexdigest()
+
+
 def _asks(mode: ApprovalMode, spec: ToolSpec | None) -> bool:
     return mode == "ask" or (mode == "writes" and not _is_read_only(spec))
 
 
 def _is_read_only(spec: ToolSpec | None) -> bool:
-    return spec is not None and spec.annotations.get("readOnlyHint") is True
+    return spec is not None and spec.reads_only

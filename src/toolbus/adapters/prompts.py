@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 
 from toolbus.adapters.media import IMAGE_TYPES, PDF, Document, Media, model_blocks, pdf_documents
 from toolbus.core.records import Block, Embedded, PromptMessage, Text, ToolResult
+from toolbus.shape import cleaned_block
 
 Role: TypeAlias = Literal["user", "assistant"]
 Part: TypeAlias = Text | Media | Document
@@ -36,13 +37,14 @@ class PromptTurn:
 def prompt_turns(
     messages: Iterable[PromptMessage], types: Collection[str] = PROMPT_TYPES
 ) -> list[PromptTurn]:
-    """One turn for every message that is not blank.
+    """One turn for every message that is not blank, without hidden characters.
 
     Providers reject media in assistant messages, so those are described in text.
     """
     turns = [
         PromptTurn(
-            role=message.role, parts=message_parts(message.content, types if message.role == "user" else ())
+            role=message.role,
+            parts=message_parts(cleaned_block(message.content), types if message.role == "user" else ()),
         )
         for message in messages
     ]

@@ -46,6 +46,7 @@ def tool_metadata(tool: Tool, result: ToolResult | None = None) -> dict[str, JSO
         "server": tool.server,
         "tool": tool.origin.tool,
         "annotations": dict(tool.spec.annotations),
+        "reads_only": tool.spec.reads_only,
     }
     return metadata if result is None else metadata | result_metadata(result)
 

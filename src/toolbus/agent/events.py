@@ -67,6 +67,8 @@ class ApprovalAsked:
     name: str
     arguments: Mapping[str, JSON]
     server: str | None = None
+    digest: str | None = None
+    """A digest of the tool's definition, to remember an answer with; None for your own function."""
     answer: "asyncio.Future[Decision]" = field(repr=False, compare=False)
 
     def approve(self) -> None:

@@ -136,6 +136,7 @@ class Run(Generic[T]):
                 name=request.name,
                 arguments=request.arguments,
                 server=request.server,
+                digest=request.digest,
                 answer=answer,
             )
         )

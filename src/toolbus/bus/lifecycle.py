@@ -10,7 +10,7 @@ from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import BusLock
 from toolbus.bus.servers import Servers
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
-from toolbus.core.errors import BusClosed
+from toolbus.core.errors import FORKED, BusClosed
 from toolbus.core.events import Hub
 from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
@@ -53,6 +53,7 @@ class Lifecycle:
 
     async def start(self) -> None:
         """Connect to all servers concurrently; a second start does nothing."""
+        self.check_process()  # first: in a fork, nobody would release the lock
         async with self._lock:
             if self.closed:
                 raise BusClosed()
@@ -163,8 +164,14 @@ class Lifecycle:
         if self._loop is None or self.closed:
             raise BusClosed(started=self.closed)
         if not self._loop.is_running:
-            raise BusClosed(reason="its event loop has ended, or it belongs to another process")
+            self.check_process()
+            raise BusClosed(reason="its event loop has ended")
         return self._loop
+
+    def check_process(self) -> None:
+        """Raise `BusClosed` if the bus was started before this process was forked."""
+        if self._loop is not None and self._loop.is_elsewhere:
+            raise BusClosed(reason=FORKED)
 
     def check_running(self) -> None:
         """Raise `BusClosed` if the bus is not running."""

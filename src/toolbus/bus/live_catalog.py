@@ -12,7 +12,6 @@ from toolbus.core.collector import paused_collector
 from toolbus.core.errors import ShaperFailed
 from toolbus.core.events import CatalogChanged, Hub, Warned, warn
 from toolbus.core.records import Inventory
-from toolbus.core.text import cleaned
 from toolbus.shape import Shaper
 
 logger = logging.getLogger("toolbus")
@@ -43,8 +42,7 @@ class LiveCatalog:
     @property
     def instructions(self) -> dict[str, str]:
         """The instructions of the servers that have some, by alias."""
-        given = {alias: inventory.instructions for alias, inventory in self._inventories().items()}
-        return {alias: cleaned(text) for alias, text in given.items() if text}
+        return self.shaping.instructions(self._inventories())
 
     def use(self, config: BusConfig) -> None:
         """Use another config from now on."""

@@ -44,7 +44,9 @@ class BusLock:
         self._reviews = {}
         servers: Mapping[str, LockedServer] = {} if file is None else file.servers
         locked = [alias for alias, mode in modes.items() if mode != "off"]
-        self._reviewers = {alias: Reviewer(alias, servers.get(alias)) for alias in locked}
+        self._reviewers = {
+            alias: Reviewer(alias, servers.get(alias), config.servers[alias].limits) for alias in locked
+        }
         self._known = {alias: self._reviewers[alias].known for alias in locked if alias in servers}
         self._launches = {alias: one for alias in locked if (one := self._launch_held(config, alias))}
 

@@ -1,7 +1,7 @@
 """Shape the tools of servers for a model, according to the config.
 
-The order is fixed: texts are cleaned, tools are selected, overridden and marked; then come the shapers
-added in code; naming is last.
+The order is fixed: texts are cleaned, tools are selected, trusted, overridden and marked; then come the
+shapers added in code; naming is last.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,17 +9,21 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from glob import escape
 
+from toolbus.call import READ_RESULT
 from toolbus.config import BusConfig
-from toolbus.core.records import RECEIVED, Budget, Inventory, Origin, Quarantined, ToolSpec
+from toolbus.core.records import RECEIVED, Budget, Change, Inventory, Origin, Quarantined, ToolSpec
 from toolbus.core.text import cleaned
 from toolbus.shape import (
     LIST_RESOURCES,
     READ_RESOURCE,
     Shaper,
+    TextLimits,
     cleaned_texts,
     declared,
     excluding,
+    hidden_uris,
     including,
+    limited,
     marked,
     may_name,
     named,
@@ -28,13 +32,26 @@ from toolbus.shape import (
     resource_tools,
     selected,
     shaped,
+    trusted,
     unmatched,
 )
+from toolbus.shape.limit import cut_text
 
 # By the shaper in a tool's history.
 _WARNINGS = {
     RECEIVED: "invalid parts of its definition were ignored: {}",
-    "cleaned_texts": "invisible or control characters were removed from its description",
+    "cleaned_texts": "invisible or control characters were removed from its {}",
+    "limited": "too long for a model, shortened: {} (limits.description, limits.definition)",
+}
+_HIDDEN_IN_INSTRUCTIONS = "invisible or control characters were removed from its instructions"
+_LONG_INSTRUCTIONS = "its instructions are too long for a model and were shortened (limits.description)"
+# How a warning names a field; the others follow from these.
+_FIELD_NAMES = {
+    "description": "description",
+    "title": "title",
+    "input_schema": "arguments",
+    "output_schema": "output schema",
+    "annotations": "annotations",
 }
 
 
@@ -51,14 +68,21 @@ class Shaping:
             for alias, server in servers.items()
             for pattern, override in server.override.items()
         }
+        self._limits = {
+            alias: TextLimits(description=server.limits.description, schema=server.limits.definition)
+            for alias, server in servers.items()
+        }
         self._selecting: list[Shaper] = [
             cleaned_texts(),
             selected({alias: (server.include, server.exclude) for alias, server in servers.items()}),
             *([including(*config.include)] if config.include else []),
             *([excluding(*config.exclude)] if config.exclude else []),
+            limited(self._limits),
         ]
+        relied_on = {alias for alias, server in servers.items() if server.trust}
         marks = {alias: server.mark for alias, server in servers.items()}
         self._shapers: list[Shaper] = [
+            *([trusted(relied_on)] if relied_on else []),
             *([overridden(rules)] if rules else []),
             *([marked(marks)] if any(marks.values()) else []),
             *own,
@@ -79,10 +103,18 @@ class Shaping:
         listed = [tool for inventory in inventories.values() for tool in inventory.tools]
         tools = shaped(listed, self._selecting, leave_out)
         # Patterns only apply to the servers' tools; these were requested by name.
-        other = shaped(self._other(inventories), [cleaned_texts()], leave_out)
+        other = shaped(self._other(inventories), [cleaned_texts(), limited(self._limits)], leave_out)
         result = shaped([*tools, *other], self._shapers, leave_out)
         self._quarantined = bad
         return result
+
+    def instructions(self, inventories: Mapping[str, Inventory]) -> dict[str, str]:
+        """The instructions of the servers that have some, by alias: clean, and of limited length."""
+        return {
+            alias: cut_text(cleaned(inventory.instructions), self._limits[alias].description)
+            for alias, inventory in inventories.items()
+            if inventory.instructions
+        }
 
     def with_quarantined(self, inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
         """The inventories, with the tools that were left out here as quarantined."""
@@ -101,13 +133,17 @@ class Shaping:
     @property
     def own(self) -> list[ToolSpec]:
         """The bus's own tools, if the config asks for them."""
-        return [LIST_RESOURCES, READ_RESOURCE] if self._config.resource_tools in (True, "bus") else []
+        if self._config.resource_tools not in (True, "bus"):
+            return []
+        # A read goes to the server that the model names.
+        all_trusted = all(server.trust for server in self._config.servers.values())
+        return [LIST_RESOURCES, replace(READ_RESOURCE, trusted=all_trusted)]
 
     def budget(self, origin: Origin) -> Budget:
         """The budget of a tool's results for a model."""
         server = self._config.servers.get(origin.server)
-        if server is None:
-            return Budget()
+        if server is None:  # our own tool; `read_result` has a limit of its own
+            return Budget() if origin == READ_RESULT.origin else self._config.budget
         own = (o.budget for pattern, o in server.override.items() if fnmatchcase(origin.tool, pattern))
         return next((budget for budget in own if budget is not None), server.budget)
 
@@ -137,6 +173,15 @@ class Shaping:
                 elif rule.hide and required and not filled:
                     yield alias, None, f"override.{pattern}: {name!r} is required, so it cannot be hidden"
 
+    def _text_warnings(self, alias: str, inventory: Inventory) -> Iterator[str]:
+        text = inventory.instructions or ""
+        if cleaned(text) is not text:
+            yield _HIDDEN_IN_INSTRUCTIONS
+        if len(text) > self._limits[alias].description:
+            yield _LONG_INSTRUCTIONS
+        if self._config.resource_tools and (count := hidden_uris(inventory)):
+            yield f"resources not listed for models, because their URIs have hidden characters: {count}"
+
     def warnings(
         self, inventories: Mapping[str, Inventory], tools: Sequence[ToolSpec]
     ) -> Iterator[tuple[str, str | None, str]]:
@@ -146,11 +191,18 @@ class Shaping:
                 for pattern in unmatched(inventory.tools, self._config.servers[alias].include):
                     yield alias, None, f"include: no tool matches {pattern!r}"
                 yield from self._override_warnings(alias, inventory.tools)
+            yield from ((alias, None, message) for message in self._text_warnings(alias, inventory))
         for alias, found in self._quarantined.items():
             for bad in found:
                 yield alias, bad.tool, f"left out: {bad.reason}"
         for tool in tools:
             for change in tool.history:
                 if change.shaper in _WARNINGS:
-                    message = _WARNINGS[change.shaper].format(", ".join(change.fields))
-                    yield tool.origin.server, tool.origin.tool, message
+                    yield tool.origin.server, tool.origin.tool, _warning(change)
+
+
+def _warning(change: Change) -> str:
+    fields = change.fields
+    if change.shaper != RECEIVED:
+        fields = [_FIELD_NAMES[name] for name in fields if name in _FIELD_NAMES]
+    return _WARNINGS[change.shaper].format(", ".join(fields))

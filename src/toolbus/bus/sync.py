@@ -5,6 +5,7 @@ like any synchronous call.
 """
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
@@ -20,7 +21,7 @@ from toolbus.call import Hook, OnInput, Progress
 from toolbus.config import GetSecret
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import BusClosed
+from toolbus.core.errors import FORKED, BusClosed
 from toolbus.core.events import Emit, OnLog
 from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation import Caller, Guard, Observer
@@ -80,6 +81,8 @@ class Portal:
         self._bus = bus
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._process = 0
+        """The process that has the thread; a fork of it does not."""
         self._stop = asyncio.Event()
 
     def open(self) -> None:
@@ -90,6 +93,7 @@ class Portal:
             self._thread = threading.Thread(
                 target=lambda: asyncio.run(self._serve(loop)), name="toolbus", daemon=True
             )
+            self._process = os.getpid()
             self._thread.start()
             self._loop = loop.result()
         try:
@@ -101,7 +105,7 @@ class Portal:
     def close(self) -> None:
         """Stop the bus and end the thread; any number of times."""
         loop, self._loop = self._loop, None
-        if loop is not None and self._thread is not None:
+        if loop is not None and self._thread is not None and self._process == os.getpid():
             loop.call_soon_threadsafe(self._stop.set)
             self._thread.join()
 
@@ -115,6 +119,9 @@ class Portal:
         if self._loop is None:
             work.close()
             raise BusClosed(started=self._thread is not None, how="use `with`, or call start() first")
+        if self._process != os.getpid():
+            work.close()
+            raise BusClosed(reason=FORKED)
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a hook or callback of SyncToolbus cannot wait for the bus it runs on")

@@ -10,9 +10,14 @@ from toolbus.core.display import signature
 from toolbus.core.errors import BusClosed, ToolbusError
 from toolbus.core.events import Reason
 from toolbus.core.records import JSON, Origin, Progress, ToolResult, ToolSpec
+from toolbus.core.text import cleaned
 from toolbus.shape import Dialect, converted, declared
+from toolbus.shape.budget import fitted
 
 logger = logging.getLogger("toolbus")
+
+MAX_ERROR = 10_000
+"""Characters of an error for a model."""
 
 
 class Runner(Protocol):
@@ -94,17 +99,21 @@ class Tool:
         try:
             return await self.runner.run(self.spec, arguments, on_progress, keep=self.can_read_more)
         except ToolbusError as error:
-            return ToolResult.failure(str(error), self.name)
+            return self._failure(str(error))
         except Exception as error:  # from a user's hook: `execute` never raises
             logger.exception("calling %r raised", self.name)
-            return ToolResult.failure(f"{type(error).__name__}: {error}", self.name)
+            return self._failure(f"{type(error).__name__}: {error}")
 
     def execute_sync(self, /, **arguments: JSON) -> ToolResult:
         """As `execute`, from a thread without a loop; RuntimeError if it would never return."""
         try:
             return self.runner.wait(self.execute(**arguments))
         except ToolbusError as error:
-            return ToolResult.failure(str(error), self.name)
+            return self._failure(str(error))
+
+    def _failure(self, message: str) -> ToolResult:
+        # It may quote the server.
+        return ToolResult.failure(fitted(cleaned(message), MAX_ERROR, None), self.name)
 
     def __deepcopy__(self, memo: object) -> "Tool":
         return self  # bound to a live bus, which has no copy; frameworks copy their tools

@@ -385,6 +385,7 @@ class View:
 
     def events(self) -> EventStream:
         """The events from now on, for `async for`; ends when the bus stops."""
+        self._engine.lifecycle.check_process()
         return self._hub.listen(self._filter)
 
     @property

@@ -63,6 +63,7 @@ READ_RESULT = ToolSpec(
         "idempotentHint": True,
         "openWorldHint": False,
     },
+    trusted=True,
 )
 
 

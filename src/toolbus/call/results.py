@@ -6,8 +6,9 @@ from typing import TypeAlias
 
 from toolbus.call.result_store import CAPACITY, READ_RESULT, Owner, ResultStore
 from toolbus.core.operation import Operation
-from toolbus.core.records import Block, Budget, Embedded, ResourceLink, Text, ToolResult
-from toolbus.core.text import cleaned, cleaned_json
+from toolbus.core.records import Budget, Embedded, Text, ToolResult
+from toolbus.core.text import cleaned_json
+from toolbus.shape import cleaned_block
 from toolbus.shape.budget import character_limit, fitted_blocks
 from toolbus.shape.render import described_text, rendered
 
@@ -97,21 +98,8 @@ def _binary_resources(result: ToolResult) -> tuple[Embedded, ...]:
 
 def without_hidden(result: ToolResult) -> ToolResult:
     """The result without invisible and control characters; the same object if it has none."""
-    content = tuple(_cleaned(block) for block in result.content)
+    content = tuple(cleaned_block(block) for block in result.content)
     structured = cleaned_json(result.structured)
     if structured is result.structured and all(a is b for a, b in zip(content, result.content, strict=True)):
         return result
     return replace(result, content=content, structured=structured)
-
-
-def _cleaned(block: Block) -> Block:
-    match block:
-        case Text() | Embedded() if block.text is not None:
-            text = cleaned(block.text)
-            return block if text is block.text else replace(block, text=text)
-        case ResourceLink():
-            texts = {name: getattr(block, name) for name in ("name", "title", "description")}
-            clean = {name: cleaned(text) for name, text in texts.items() if text}
-            return block if all(clean[name] is texts[name] for name in clean) else replace(block, **clean)
-        case _:
-            return block

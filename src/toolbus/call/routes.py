@@ -20,6 +20,7 @@ from toolbus.core.records import (
     Text,
     ToolResult,
     ToolSpec,
+    marks_read_only,
 )
 from toolbus.shape import prompt_name, resource_list
 
@@ -165,7 +166,7 @@ def _prompt_blocks(prompt: PromptResult, *, roles: bool) -> tuple[Block, ...]:
 
 def _repeatable(spec: ToolSpec) -> bool:
     """Whether the server declares that repeating a call is safe."""
-    return spec.annotations.get("readOnlyHint") is True or spec.annotations.get("idempotentHint") is True
+    return marks_read_only(spec.annotations) or spec.annotations.get("idempotentHint") is True
 
 
 class _Reporter:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -242,8 +242,8 @@ def chat(
         Literal["ask", "writes", "never"],
         typer.Option(
             "--approve",
-            help="Ask before every call, before calls to tools not marked read-only, or never. Without a "
-            "terminal, and with --json, calls that need approval are not run.",
+            help="Ask before every call, before all but read-only tools of servers with trust: true, or "
+            "never. Without a terminal, and with --json, calls that need approval are not run.",
         ),
     ] = "writes",
     out: Annotated[
@@ -359,20 +359,17 @@ def exit_code(arguments: Sequence[str]) -> int:
             patch_scripts()
         return _run_command(arguments)
     except BrokenPipeError:
-        _discard_stdout()
+        _discard(sys.stdout)
         return 1
     except (Exception, typer.Abort) as error:  # top level: every error becomes a line
         from toolbus.cli.errors import report
 
-        if "--debug" in arguments:
-            import traceback
-
-            traceback.print_exception(error)
-        try:
-            return report(error, as_json="--json" in arguments)
-        finally:
-            if isinstance(error, OSError) and error.errno is not None:
-                _discard_stdout()
+        if isinstance(error, OSError) and error.errno is not None:
+            _discard_unwritable(sys.stdout)
+        code = report(error, as_json="--json" in arguments, debug="--debug" in arguments)
+        _discard_unwritable(sys.stdout)
+        _discard_unwritable(sys.stderr)
+        return code
 
 
 def _run_command(arguments: Sequence[str]) -> int:
@@ -392,7 +389,15 @@ def _ensure_streams() -> None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  stays open until exit
 
 
-def _discard_stdout() -> None:
-    """Keep Python from flushing stdout again at exit: its reader is gone, or the disk is full."""
+def _discard_unwritable(stream: TextIO) -> None:
+    """Discard what cannot be written: the disk is full, or the reader is gone."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Keep Python from writing to the stream again at exit."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

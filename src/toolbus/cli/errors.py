@@ -1,6 +1,8 @@
 """Report an error: one line that ends with the next step, and the exit code."""
 
 import sys
+from contextlib import suppress
+from traceback import format_exception
 
 import typer
 
@@ -25,23 +27,26 @@ class Usage(Exception):
         super().__init__(message)
 
 
-def report(error: BaseException, *, as_json: bool) -> int:
-    """Print the error to stderr, with `as_json` also as JSON to stdout; return the exit code."""
+def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
+    """Print the error to stderr, with `as_json` also as JSON to stdout; return the exit code.
+
+    With `debug`, a traceback comes first. A stream that cannot be written to is ignored.
+    """
     message, code = _message_and_code(error)
     headline, details = message, error.details if isinstance(error, Usage) else ()
     if isinstance(error, ConfigError) and len(error.mistakes) > 1:
         headline, details = f"{len(error.mistakes)} errors in the config:", tuple(map(str, error.mistakes))
-    print(
-        wrapped(f"toolbus: {visible(headline)}", sys.stderr),
-        *map(visible, details),
-        sep="\n",
-        file=sys.stderr,
-    )
+    with suppress(OSError):
+        if debug:
+            print(visible("".join(format_exception(error))), end="", file=sys.stderr)
+        print(wrapped(f"toolbus: {visible(headline)}", sys.stderr), file=sys.stderr)
+        print(*map(visible, details), sep="\n", end="\n" if details else "", file=sys.stderr, flush=True)
     if as_json:
         kind = (
             "Usage" if code == WRONG_USAGE and not isinstance(error, ToolbusError) else type(error).__name__
         )
-        print(escaped_json({"error": {"type": kind, "message": message}}), flush=True)
+        with suppress(OSError):
+            print(escaped_json({"error": {"type": kind, "message": message}}), flush=True)
     return code
 
 

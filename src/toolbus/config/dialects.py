@@ -10,7 +10,7 @@ from pathlib import PurePath
 from toolbus.config.context import is_context
 from toolbus.config.entry import is_server, unwrapped
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
-from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction
+from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -26,7 +26,7 @@ CONTAINERS: tuple[tuple[str, ...], ...] = (
 
 SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
-    *("include", "exclude", "mark", "repair", "budget"),
+    *("include", "exclude", "mark", "repair", "redact", "budget"),
     *("resource_tools", "prompt_tools", "roots"),
     *("context", "context_budget"),
 )
@@ -55,6 +55,8 @@ class Container:
     """Entries with an invalid alias, by the name used in messages."""
     mistakes: Mistakes = field(default_factory=Mistakes)
     """Mistakes outside the entries."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about ignored keys outside the entries."""
 
 
 def container(document: Mapping[JSON, JSON], location: Location) -> Container:
@@ -81,7 +83,8 @@ def container(document: Mapping[JSON, JSON], location: Location) -> Container:
     else:
         mistakes = _misspelled_restrictions((document, holder), location)
     aliased = _aliased(holder[path[-1]], ".".join(path), location)
-    return replace(aliased, settings=settings, foreign=foreign, mistakes=mistakes)
+    warnings = promise_warnings({**document, **holder})
+    return replace(aliased, settings=settings, foreign=foreign, mistakes=mistakes, warnings=warnings)
 
 
 def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:

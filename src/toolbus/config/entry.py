@@ -19,7 +19,7 @@ from toolbus.config.limits import Limits
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
-from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction
+from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
 from toolbus.config.secrets.reference import masked
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, JSON, Budget
@@ -60,7 +60,7 @@ IGNORED = frozenset(
     {
         *("description", "title", "icon", "icons", "note", "comment"),  # for people
         *("version", "gallery", "metadata", "tags"),  # for marketplaces
-        *("autoApprove", "alwaysAllow", "trust", "alwaysLoad"),  # approval belongs to the host
+        *("autoApprove", "alwaysAllow", "alwaysLoad"),  # approval belongs to the host
         *("dev", "sandbox", "sandboxEnabled", "watchPaths", "keep_alive", "extension", "extensionName"),
         *("authentication", "oauth", "authProviderType", "targetAudience", "targetServiceAccount"),
         *("sse_read_timeout", "headersHelper", "include_tags", "exclude_tags"),
@@ -109,11 +109,14 @@ class Defaults:
     limits: Limits = field(default_factory=Limits)
     mark: bool = False
     repair: bool = True
+    redact: bool = True
     budget: Budget = DEFAULT_BUDGET
     folder: Path | None = None
     """The folder that relative paths are relative to."""
     foreign: bool = False
     """Whether the file belongs to another host, which may have its own keys."""
+    warnings: tuple[str, ...] = ()
+    """Warnings about keys beside the servers."""
 
 
 def server_config(
@@ -154,9 +157,10 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
         "alias": alias,
         "mark": defaults.mark,
         "repair": defaults.repair,
+        "redact": defaults.redact,
         "budget": defaults.budget,
         **draft.fields,
-        "warnings": tuple(draft.warnings),
+        "warnings": (*defaults.warnings, *draft.warnings),
     }
     mistakes = draft.mistakes
     # Each field is removed first, so that an invalid one is not reported twice.
@@ -270,7 +274,9 @@ def _draft(entry: Mapping[JSON, JSON], location: Location, *, foreign: bool) -> 
     """The entry with every key translated; null counts as not set."""
     draft = _Draft()
     for key, value in entry.items():
-        if key in IGNORED or value is None:
+        is_ignored = key in IGNORED or (key == "trust" and (foreign or "serverName" in entry))
+        if is_ignored or value is None:
+            draft.warnings += promise_warnings({key: value} if is_ignored else {})
             continue
         with draft.mistakes.collected():
             if key in KEYS:

@@ -17,7 +17,7 @@ def named_config() -> Path | None:
     """The file that `$TOOLBUS_CONFIG` names, if it is set; ConfigError if there is no such file."""
     if not (named := os.environ.get("TOOLBUS_CONFIG")):
         return None
-    path = Path(named).expanduser()
+    path = Path(os.path.expanduser(named))
     if not path.is_file():
         raise ConfigError("no such file; correct or unset $TOOLBUS_CONFIG", file=str(path))
     return path
@@ -46,7 +46,10 @@ def user_folder() -> Path | None:
     """The user's config folder for toolbus; None without a home."""
     from platformdirs import user_config_dir
 
-    folder = Path(user_config_dir("toolbus", appauthor=False))
+    try:
+        folder = Path(user_config_dir("toolbus", appauthor=False))
+    except RuntimeError:  # there is no home
+        return None
     # A relative path would be below the current folder, which may belong to anyone.
     return folder if folder.is_absolute() else None
 

@@ -18,8 +18,12 @@ class Limits(ConfigModel):
     """JSON values in one message: parsed, each takes about a hundred bytes."""
     tools: _Count = 50_000
     """Tools of one server; the others are left out."""
+    schema_size: _Count = 3_000
+    """JSON values in a schema of a tool; a larger one is replaced by one that accepts any arguments."""
     description: _Count = 10_000
-    """Characters of a tool's description; the rest is cut off."""
+    """Characters of a tool's description, and of all texts in its schema; the rest is cut off."""
+    definition: _Count = 40_000
+    """Characters of a tool's schema, as JSON; the model gets a longer one without its details."""
     error: _Count = 10_000
     """Characters of an error message; the rest is cut off."""
     requests: _Count = 100

@@ -4,6 +4,7 @@ An invalid entry does not affect the other servers: `config_in` keeps it with it
 raises for any mistake; a bus continues with the valid servers (`usable_config`).
 """
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -68,7 +69,7 @@ def _read(source: ConfigSource) -> BusConfig:
     if isinstance(source, str) and re.match(r"https?://", source):
         raise ConfigError("expected a config, not a URL; name the server: {'NAME': 'https://...'}")
     if isinstance(source, str | Path):
-        path = Path(source).expanduser()
+        path = Path(os.path.expanduser(source))
         return config_in(read_document(path), path)
     if is_mapping(source):
         return config_in(with_container(source))
@@ -106,7 +107,7 @@ def load_server(source: object, *, alias: str | None = None, bus: BusConfig | No
         if len(found.entries) != 1:
             raise ConfigError(f"expected one server, found {len(found.entries)}; use load_config for several")
         name, entry = next(iter(found.entries.items()))
-        defaults = replace(defaults, foreign=found.foreign)
+        defaults = replace(defaults, foreign=found.foreign, warnings=found.warnings)
     elif is_mapping(source) or isinstance(source, str) or is_server_object(source):
         name = alias_of(source)
     else:
@@ -123,6 +124,7 @@ def _defaults(bus: BusConfig) -> Defaults:
         limits=bus.limits,
         mark=bus.mark,
         repair=bus.repair,
+        redact=bus.redact,
         budget=bus.budget,
         folder=bus.folder,
     )
@@ -142,7 +144,7 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
     bus = _bus_settings(settings, mistakes, location).model_copy(
         update={"file": location.file, "folder": folder}
     )
-    defaults = replace(_defaults(bus), foreign=found.foreign)
+    defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
     servers: dict[str, ServerConfig] = {}
     for alias in wanted:
         entry = found.entries.get(alias)

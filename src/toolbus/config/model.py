@@ -99,6 +99,8 @@ class ServerConfig(ConfigModel):
     """A credential sent with every HTTP request; in a file, also the token itself."""
     verify: bool | str = True
     """Whether to verify the server's certificate, or the path of a CA bundle to verify it with."""
+    redact: bool = True
+    """Whether the server's own credentials are hidden in what it sends; it would reach a model."""
     baggage: bool = False
     """Whether calls carry the program's OpenTelemetry baggage, besides its trace."""
     client_cert: str | None = None
@@ -115,6 +117,8 @@ class ServerConfig(ConfigModel):
     """Which of the included tools to exclude, in the same format."""
     override: dict[str, ToolOverride] = {}
     """Changes to tools, by a glob on the server's own tool names."""
+    trust: bool = False
+    """Whether to rely on the server's annotations: its read-only tools run without approval."""
     mark: bool = False
     """Whether descriptions start with the server: `[MCP: alias]`."""
     repair: bool = True
@@ -223,6 +227,8 @@ class BusConfig(ConfigModel):
     """The default of `mark` for all servers."""
     repair: bool = True
     """The default of `repair` for all servers."""
+    redact: bool = True
+    """The default of `redact` for all servers."""
     budget: Budget = DEFAULT_BUDGET
     """The default of `budget` for all servers."""
     resource_tools: Literal[True, False, "bus", "server"] = False

@@ -134,7 +134,7 @@ def _refuse(found: Candidate, reason: str) -> None:
 def _located(path: Path) -> Path:
     # The folder is resolved, but not a link to the file: `.env`, relative paths and programs are looked up
     # beside the link, so a link to a trusted config elsewhere is a different config.
-    return path.expanduser().absolute().parent.resolve() / path.name
+    return Path(os.path.expanduser(path)).absolute().parent.resolve() / path.name
 
 
 def _record_of(file: Path) -> str:

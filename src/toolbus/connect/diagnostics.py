@@ -16,6 +16,8 @@ from toolbus.core.stderr import error_line
 
 STDERR_LINES = 100
 STDERR_WIDTH = 500
+STDERR_KEPT = 64 * 1024
+"""How many bytes of a line are kept until it ends: the secrets in them are hidden before it is cut."""
 STDERR_RECENT = 40
 """How many of the last lines may explain why the process ended; older ones are about something else."""
 STDERR_SHOWN = 10

@@ -6,13 +6,15 @@ an SSE server. A 401 leads to neither.
 """
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
 from typing import cast
 
 import mcp_types as types
+from mcp import Client
 from mcp.client.session import LoggingFnT
 from pydantic_core import from_json, to_json
 
@@ -20,11 +22,13 @@ from toolbus.config import Resolved, Secrets, ServerConfig, Transport
 from toolbus.connect.attempt import Attempt
 from toolbus.connect.auth.static import config_credentials
 from toolbus.connect.callbacks import Callbacks
+from toolbus.connect.cause import redacted_cause
 from toolbus.connect.diagnostics import Diagnostics
 from toolbus.connect.early import EarlyStart, resolve
 from toolbus.connect.failure import connect_failure, timeout_failure
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk.client import connected_client
+from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.session import Session
 from toolbus.connect.transports.table import connector
 from toolbus.core.errors import ConnectFailed, ToolbusError
@@ -44,6 +48,8 @@ class ConnectHints:
     """Whether the warnings about the config were reported."""
     early: EarlyStart | None = None
     """What was started before the first attempt."""
+    redacted: Callable[[str], str] = str
+    """Hides the secrets of the current attempt in a text."""
 
 
 async def open_session(
@@ -58,6 +64,7 @@ async def open_session(
     _report_warnings(config, callbacks, hints)
     early = _take_early(stack, hints)
     values = await (early.values() if early else resolve(config, secrets))
+    hints.redacted = values.redacted
     diagnostics, process = (early.diagnostics, early.process) if early else (Diagnostics(), None)
     transport = hints.transport or config.transport
     mode = hints.mode or ("legacy" if config.era == "legacy" else "auto")
@@ -74,7 +81,7 @@ async def open_session(
             values=values,
             credentials=config_credentials(values),
             diagnostics=diagnostics,
-            warn=lambda message: callbacks.warn(message, None),
+            warn=lambda message: callbacks.warn(values.redacted(message), None),
             process=process,
         )
         try:
@@ -133,7 +140,21 @@ async def _connect(
     except TimeoutError as error:
         raise timeout_failure(attempt) from error
     except (Exception, BaseExceptionGroup) as error:  # the SDK raises anything; it all means "not connected"
-        raise connect_failure(root_cause(error), attempt) from error
+        failure = connect_failure(root_cause(error), attempt)
+        failure.__cause__ = redacted_cause(error, values.redacted)
+    else:
+        return _session(attempt, client, result_filter, callbacks, handler)
+    raise failure  # not in the clause above, which would make the original its context
+
+
+def _session(
+    attempt: Attempt,
+    client: Client,
+    result_filter: ResultFilter,
+    callbacks: Callbacks,
+    handler: RequestHandler,
+) -> Session:
+    config, values = attempt.config, attempt.values
     session = Session(
         config,
         client,
@@ -141,7 +162,7 @@ async def _connect(
         attempt.diagnostics,
         handler,
         redacted=values.redacted,
-        warn=callbacks.warn,
+        warn=lambda message, tool: callbacks.warn(values.redacted(message), tool),
     )
     if config.era == "modern" and session.era != "modern":
         cause = f"the server uses protocol {session.protocol}, which is legacy"
@@ -156,7 +177,9 @@ def _client_info() -> types.Implementation:
 
 def _redacting(log: LoggingFnT, values: Resolved) -> LoggingFnT:
     async def log_redacted(params: types.LoggingMessageNotificationParams) -> None:
-        data = from_json(to_json(params.data, serialize_unknown=True))
+        data = params.data
+        with suppress(ValueError):  # a lone surrogate, which UTF-8 cannot write
+            data = from_json(to_json(data, serialize_unknown=True))
         await log(params.model_copy(update={"data": values.redacted.json(data)}))
 
     return log_redacted

@@ -8,6 +8,7 @@ long, the request counts as cancelled.
 import asyncio
 import inspect
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -312,4 +313,4 @@ class RequestHandler:
 def as_uri(root: str | Path) -> str:
     """The URI of a root folder."""
     text = str(root)
-    return text if text.startswith("file://") else Path(text).expanduser().resolve().as_uri()
+    return text if text.startswith("file://") else Path(os.path.expanduser(text)).resolve().as_uri()

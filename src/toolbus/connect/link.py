@@ -309,7 +309,8 @@ class Link:
             error = root_cause(failure)
             if isinstance(error, ToolbusError):
                 return error
-            return ConnectFailed(self.config.alias, "connect", f"{type(error).__name__}: {error}")
+            cause = self._hints.redacted(f"{type(error).__name__}: {error}")
+            return ConnectFailed(self.config.alias, "connect", cause)
         finally:
             self._session = None
 

@@ -45,10 +45,11 @@ def misplaced_file(values: Resolved) -> str:
     if values.folder is None:
         return ""
     here = os.path.abspath(values.cwd or "")
+    shown = values.redacted(here)
     for word in (values.command or "", *values.args):
         is_path = word and not word.startswith("-") and (word != values.command or os.path.dirname(word))
         if not is_path or os.path.isabs(word) or os.path.exists(os.path.join(here, word)):
             continue
         if os.path.exists(os.path.join(values.folder, word)):
-            return f"{values.redacted(word)!r} is not in {here!r} but next to the config; set cwd: ."
+            return f"{values.redacted(word)!r} is not in {shown!r} but next to the config; set cwd: ."
     return ""

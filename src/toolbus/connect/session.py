@@ -17,6 +17,7 @@ from mcp_types import CONNECTION_CLOSED, CallToolResult
 from pydantic import ValidationError
 
 from toolbus.config import ServerConfig
+from toolbus.connect.cause import first_problem, redacted_cause
 from toolbus.connect.deadlines import Deadline, Deadlines
 from toolbus.connect.diagnostics import Diagnostics, HttpActivity
 from toolbus.connect.handlers import RequestHandler
@@ -124,7 +125,7 @@ class Session:
         except (ValidationError, ValueError) as error:
             failed = self.to_error(error, what)
             assert failed is not None, "an invalid response is a failure"
-            raise failed from error
+            raise failed from self.cause(error)
 
     async def responses(
         self, requests: JSONObject, answers: Mapping[str, Answer]
@@ -179,19 +180,23 @@ class Session:
             case InputRequiredRoundsExceededError():
                 return too_many_questions(self.server, what, error.max_rounds)
             case ValidationError():
-                message = f"invalid response: {_first_problem(error)}"
+                message = f"invalid response: {self._redacted(first_problem(error))}"
             case ValueError() | TypeError():
                 # The SDK encodes the request as JSON before it sends it: that failed.
-                return ArgumentsError(what, f"cannot be sent as JSON: {error}")
+                return ArgumentsError(what, self._redacted(f"cannot be sent as JSON: {error}"))
             case RuntimeError() | OSError() | anyio.ClosedResourceError() | anyio.BrokenResourceError():
                 if self._diagnostics.lost is not None or isinstance(error, anyio.ClosedResourceError):
                     return self.loss_error(what)
                 message = self._redacted(str(error))
             case ExceptionGroup():
-                message = f"its request for input failed: {error.exceptions[0]}"
+                message = self._redacted(f"its request for input failed: {error.exceptions[0]}")
             case _:
                 return None
         return CallRejected(self.server, what, INTERNAL_ERROR, message)
+
+    def cause(self, error: Exception) -> BaseException:
+        """The exception that an error of ours is raised from, without secrets."""
+        return redacted_cause(error, self._redacted)
 
     def end(self, reason: str) -> None:
         """End the session: requests in flight are cancelled and fail with `LinkLost`."""
@@ -202,8 +207,8 @@ class Session:
     def check_output(self, tool: str, output: JSON) -> None:
         """Warn about structured output that does not match the tool's schema; the data is still useful."""
         check = self.outputs.get(tool)
-        if check is not None and (fault := check.fault(output)):
-            self._warn(f"the output does not match its schema: {fault}", tool)
+        if check is not None and (problem := check.problem(output)):
+            self._warn(problem, tool)
 
     async def _check_sdk_output(self, name: str, result: CallToolResult) -> None:
         self.check_output(name, result.structured_content)
@@ -267,7 +272,7 @@ class Exchange(Deadline):
         if failed is not None:
             # A lost link is the whole reason; the deadline only ended the wait.
             is_lost = isinstance(error, TimeoutError) and isinstance(failed, LinkLost)
-            raise failed from (None if is_lost else error)
+            raise failed from (None if is_lost else self._session.cause(error))
 
     def _failure(self, error: Exception) -> ToolbusError | None:
         if not isinstance(error, TimeoutError):
@@ -276,8 +281,3 @@ class Exchange(Deadline):
             return self._session.loss_error(self._what, sent=self._delivery.may_have_arrived)
         tail = self._diagnostics.stderr_tail(self._stderr_before)
         return CallTimeout(self._session.server, self._what, self.seconds, tail)
-
-
-def _first_problem(error: ValidationError) -> str:
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"

@@ -101,6 +101,10 @@ class LockError(ConfigError):
         super().__init__(problem, file=str(path))
 
 
+FORKED = "it was started before this process was forked, and belongs to the parent"
+"""Why a bus cannot be used in a forked process."""
+
+
 class BusClosed(ToolbusError):
     """The bus is not running: never started, or stopped."""
 

@@ -5,6 +5,7 @@ Without listeners, events cost nothing. A slow listener loses its oldest events;
 
 import asyncio
 import logging
+import os
 import threading
 import time
 import weakref
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
 
+from toolbus.core.errors import FORKED, BusClosed
 from toolbus.core.records import JSON, State
 
 logger = logging.getLogger("toolbus")
@@ -189,6 +191,7 @@ class EventStream:
 
     def __init__(self, only: Filter | None = None, max_bytes: int = BACKLOG_BYTES) -> None:
         self._loop = asyncio.get_running_loop()
+        self._process = os.getpid()
         self._only = only
         self._backlog: deque[tuple[Event, int]] = deque()
         """The events that were not read yet, with their sizes."""
@@ -205,6 +208,8 @@ class EventStream:
         while not self._backlog:
             if self._ended:
                 raise StopAsyncIteration
+            if self._process != os.getpid():  # nobody would wake it
+                raise BusClosed("the event stream", reason=FORKED)
             self._wake.clear()
             await self._wake.wait()
         with self._lock:

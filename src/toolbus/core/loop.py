@@ -31,6 +31,11 @@ class OwnerLoop:
         """Whether the loop is still running, in this process; otherwise a call would never return."""
         return self._loop.is_running() and self._process == os.getpid()
 
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether it is the loop of another process, of which this one is a fork."""
+        return self._process != os.getpid()
+
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the owner loop, from any loop; cancelling the caller cancels it there."""
         if self.is_current:

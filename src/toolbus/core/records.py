@@ -1,17 +1,16 @@
 """The values passed between the stages: plain and frozen, independent of the SDK and the network."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from toolbus.core.argument_map import EMPTY, ArgumentMap
 from toolbus.core.display import mime_bundle, result_line
 from toolbus.core.elicitation import Pending
 from toolbus.core.errors import ToolFailed
 from toolbus.core.fast_init import with_fast_init
 from toolbus.schema.values import JSON, JSONObject, entries_of
 
-EMPTY: JSONObject = {}
-"""Shared empty object; do not mutate."""
 Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
 """Receives progress, total and message."""
 LogLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
@@ -45,31 +44,6 @@ class Change:
     fields: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArgumentMap:
-    """Maps the model's arguments to the server's."""
-
-    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The model's name to the server's."""
-    defaults: JSONObject = field(default_factory=lambda: EMPTY)
-    """Sent unless the model sets them, by the server's name."""
-    fixed: JSONObject = field(default_factory=lambda: EMPTY)
-    """Always sent, whatever the model sets."""
-    hidden: frozenset[str] = frozenset()
-    """Arguments that the model cannot set, by the server's name."""
-
-    def to_server(self, arguments: JSONObject) -> dict[str, JSON]:
-        """The arguments for the server."""
-        given = {
-            self.renamed.get(name, name): value
-            for name, value in arguments.items()
-            if name in self.renamed or name not in self.hidden
-        }
-        # Models send null for omitted arguments.
-        absent = {name: value for name, value in self.defaults.items() if given.get(name) is None}
-        return {**given, **absent, **self.fixed}
-
-
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
@@ -82,7 +56,7 @@ class ToolSpec:
     input_schema: JSONObject = field(default_factory=lambda: {"type": "object"})
     output_schema: JSONObject | None = None
     annotations: JSONObject = field(default_factory=lambda: EMPTY)
-    """The server's hints as sent, such as readOnlyHint: hints, not guarantees."""
+    """The server's hints as sent: hints, not guarantees; `reads_only` says whether they may be relied on."""
     options: JSONObject = field(default_factory=lambda: EMPTY)
     """Provider options, by provider."""
     meta: JSONObject = field(default_factory=lambda: EMPTY)
@@ -96,8 +70,15 @@ class ToolSpec:
     """The MCP method that a call sends; resources and prompts may be tools, too."""
     history: tuple[Change, ...] = ()
     """The changes made since the server listed it."""
+    trusted: bool = False
+    """Whether its annotations may be relied on: the config marks the server with `trust: true`."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
     """A cache of its definition in each dialect; filled by `toolbus.shape.dialects`."""
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether it is marked read-only, and not destructive, by a server that the config trusts."""
+        return self.trusted and marks_read_only(self.annotations)
 
     def to_server(self, arguments: JSONObject) -> JSONObject:
         """The arguments for the server."""
@@ -122,7 +103,13 @@ class ToolSpec:
             server_schema=self.server_schema,
             route=self.route,
             history=past or self.history,
+            trusted=self.trusted,
         )
+
+
+def marks_read_only(annotations: JSONObject) -> bool:
+    """Whether the server marks a tool as read-only; a tool marked destructive as well is not."""
+    return annotations.get("readOnlyHint") is True and annotations.get("destructiveHint") is not True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

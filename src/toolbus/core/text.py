@@ -7,7 +7,7 @@ emoji or flag for every bit or two.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, TypeGuard, cast
 
@@ -106,7 +106,7 @@ def cleaned_json(value: JSON) -> JSON:
 
     If two keys become equal, the later one gets a number.
     """
-    if all(cleaned(text) is text for text in _strings(value)):
+    if all(cleaned(text) is text for text in strings(value)):
         return value
     return rewritten_json(value, lambda scalar: cleaned(scalar) if isinstance(scalar, str) else scalar)
 
@@ -137,11 +137,21 @@ def cleaned_schema(schema: JSON) -> JSON:
 
     Names and enum values are unchanged, because calls must use them exactly.
     """
-    if _is_plain(schema) or all(cleaned(text) is text for _, _, text in _texts(schema)):
+    if _is_plain(schema) or all(cleaned(text) is text for text in schema_texts(schema)):
         return schema
+    return with_schema_texts(schema, [cleaned(text) for text in schema_texts(schema)])
+
+
+def schema_texts(schema: JSON) -> list[str]:
+    """Every text for people in the schema."""
+    return [text for _, _, text in _texts(schema)]
+
+
+def with_schema_texts(schema: JSON, texts: Iterable[str]) -> JSON:
+    """A copy of the schema with other texts, in the order of `schema_texts`."""
     fresh = _copied(schema)
-    for holder, key, text in _texts(fresh):
-        holder[key] = cleaned(text)
+    for (holder, key, _), text in zip(_texts(fresh), texts, strict=True):
+        holder[key] = text
     return fresh
 
 
@@ -152,7 +162,8 @@ def _is_suspect(text: str) -> bool:
     return _SUSPECT.search(text) is not None
 
 
-def _strings(value: JSON) -> Iterator[str]:
+def strings(value: JSON) -> Iterator[str]:
+    """Every text in a JSON value, keys too, in its order."""
     todo = [value]
     while todo:
         item = todo.pop()
@@ -160,20 +171,21 @@ def _strings(value: JSON) -> Iterator[str]:
             yield item
         elif _is_object(item):
             yield from item
-            todo.extend(item.values())
+            todo.extend(reversed(list(item.values())))
         elif _is_array(item):
-            todo.extend(item)
+            todo.extend(reversed(item))
 
 
 def _rewritten_keys(source: JSONObject, rewrite: Callable[[JSON], JSON]) -> list[str]:
     keys: dict[str, None] = {}
+    numbers: dict[str, int] = {}
     for key in source:
         clean = name = rewrite(key)
-        number = 1
         # A key that was already clean keeps its name, wherever it is.
         while name in keys or (name != key and name in source):
-            number += 1
-            name = f"{clean}_{number}"
+            # Each name counts on, or many equal ones would take quadratic time.
+            numbers[clean] = numbers.get(clean, 1) + 1
+            name = f"{clean}_{numbers[clean]}"
         keys[name] = None
     return list(keys)
 

@@ -6,15 +6,19 @@ are dropped. Dropping a hint is safe, because the protocol's defaults are cautio
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from pydantic_core import to_json
 
-from toolbus.core.encodable import DEEPEST, encoding_problem
+from toolbus.core.encodable import DEEPEST, encoding_problem, is_too_deep
 from toolbus.core.records import EMPTY, JSON, RECEIVED, Change, JSONObject, Origin, Quarantined, ToolSpec
 from toolbus.core.text import cleaned, cleaned_schema
 from toolbus.core.tool_schemas import arguments_schema
+from toolbus.schema.patterns import pattern_length
+from toolbus.schema.values import is_larger
 
+_LONGEST_PATTERNS = 5_000
+"""Characters of all patterns in a schema: compiling takes some microseconds for each."""
 _SCHEMAS = ("inputSchema", "outputSchema")
 _EXTRAS = ("execution", "icons")
 _OPTIONAL: Mapping[str, type] = {"description": str, "title": str, "annotations": dict, "_meta": dict}
@@ -27,11 +31,18 @@ _HINTS: Mapping[str, type] = {
 }
 
 
-def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quarantined:
-    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable.
+class DefinitionLimits(Protocol):
+    """The limits of a definition, as in the config."""
 
-    `longest` is for the characters of the description.
-    """
+    @property
+    def schema_size(self) -> int: ...
+
+    @property
+    def description(self) -> int: ...
+
+
+def tool_spec(server: str, tool: JSON, limits: DefinitionLimits) -> ToolSpec | Quarantined:
+    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable."""
     if not isinstance(tool, dict):
         return Quarantined(tool="(no name)", reason="the definition is not an object")
     item = cast("dict[str, JSON]", tool)
@@ -40,17 +51,18 @@ def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quar
         return Quarantined(tool="(no name)", reason="it has no name")
     ignored: list[str] = []
     item = _with_object(item, ignored)
-    for key in _SCHEMAS:
-        if not isinstance(item.get(key), dict) and (key == "inputSchema" or item.get(key) is not None):
-            problem = "is missing" if item.get(key) is None else "is not an object"
-            return Quarantined(tool=_shown(name), reason=f"{key} {problem}")
+    if (problem := _schema_problem(item)) is not None:
+        return Quarantined(tool=_shown(name), reason=problem)
     item = _typed(item, _OPTIONAL, ignored)
+    encoded = _encoded(item)
+    if encoded is None or _values_at_most(encoded) > limits.schema_size or b'"pattern' in encoded:
+        item, encoded = _with_small_schemas(item, limits.schema_size, ignored), None
     annotations: JSONObject = item.get("annotations") or EMPTY
     if annotations:
         annotations = _typed(annotations, _HINTS, ignored, "annotations.")
     meta: JSONObject = item.get("_meta") or EMPTY
     extras = {key: item[key] for key in _EXTRAS if item.get(key)} or EMPTY
-    if not _is_plain(item):
+    if not _is_plain(item, encoded):
         if (fault := encoding_problem(name)) is not None:
             return Quarantined(tool=_shown(name), reason=f"its name {fault}")
         item = _with_clean_texts(item, ignored)
@@ -64,7 +76,7 @@ def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quar
     return ToolSpec(
         name=name,
         origin=Origin(server, name),
-        description=_cut(item.get("description") or "", longest, ignored),
+        description=_cut(item.get("description") or "", limits.description, ignored),
         title=item.get("title") or annotations.get("title"),
         input_schema=input_schema,
         output_schema=item.get("outputSchema"),
@@ -73,6 +85,13 @@ def tool_spec(server: str, tool: JSON, longest: int = 10_000) -> ToolSpec | Quar
         extras=extras,
         history=(Change(shaper=RECEIVED, fields=tuple(ignored)),) if ignored else (),
     )
+
+
+def _schema_problem(item: JSONObject) -> str | None:
+    for key in _SCHEMAS:
+        if not isinstance(item.get(key), dict) and (key == "inputSchema" or item.get(key) is not None):
+            return f"{key} {'is missing' if item.get(key) is None else 'is not an object'}"
+    return None
 
 
 def _cut(description: str, longest: int, ignored: list[str]) -> str:
@@ -99,15 +118,42 @@ def _typed(given: JSONObject, kinds: Mapping[str, type], ignored: list[str], at:
     return {key: value for key, value in given.items() if key not in wrong}
 
 
-def _is_plain(item: JSONObject) -> bool:
-    """Whether it can be written as JSON; for most tools, three times as fast as `encoding_problem`."""
+def _encoded(item: JSONObject) -> bytes | None:
+    """The definition as JSON; None if it has values that cannot be written."""
     try:
-        text = to_json(item, inf_nan_mode="constants")
+        return to_json(item, inf_nan_mode="constants")
     except ValueError:
+        return None
+
+
+def _values_at_most(encoded: bytes) -> int:
+    return encoded.count(b",") + encoded.count(b"{") + encoded.count(b"[")
+
+
+def _is_plain(item: JSONObject, encoded: bytes | None) -> bool:
+    """Whether it can be written as JSON; for most tools, three times as fast as `encoding_problem`."""
+    text = _encoded(item) if encoded is None else encoded
+    if text is None:
         return False
     # A short text has no number of more than 4,300 digits, which Python would not write.
     is_small = len(text) < 4_300 and text.count(b"{") + text.count(b"[") <= DEEPEST
     return (is_small and b"NaN" not in text and b"Infinity" not in text) or encoding_problem(item) is None
+
+
+def _with_small_schemas(item: JSONObject, largest: int, ignored: list[str]) -> JSONObject:
+    """The definition without schemas that take long to read; a call of the tool is then not checked."""
+    fresh: dict[str, Any] = dict(item)
+    for key, instead in (("inputSchema", {"type": "object"}), ("outputSchema", None)):
+        schema = item.get(key)
+        if is_too_deep(schema, widest=100):
+            continue  # it costs the tool
+        if is_larger(schema, largest):
+            fresh[key] = instead
+            ignored.append(f"{key} (more than {largest:,} values, limits.schema_size)")
+        elif pattern_length(schema) > _LONGEST_PATTERNS:
+            fresh[key] = instead
+            ignored.append(f"{key} (patterns of more than {_LONGEST_PATTERNS:,} characters)")
+    return fresh
 
 
 def _with_clean_texts(item: JSONObject, ignored: list[str]) -> JSONObject:

@@ -153,7 +153,7 @@ async def _tools_page(session: Session, cursor: str | None, timeout: float) -> P
     _record_task_tools(session, items)
     next_cursor = page.get("nextCursor")
     with paused_collector():
-        records = [tool_spec(session.server, item, session.config.limits.description) for item in items]
+        records = [tool_spec(session.server, item, session.config.limits) for item in items]
     if session.era == "modern":
         specs = [record for record in records if isinstance(record, ToolSpec)]
         # All at once first, because hardly any server has such tools.

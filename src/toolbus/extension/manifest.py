@@ -11,6 +11,7 @@ Errors are ConfigErrors that name file, server and key, and suggest a known name
 start with `x-` are ignored.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, TypeAlias
@@ -60,7 +61,7 @@ def load_manifest(source: ManifestSource) -> Manifest:
         return source
     path = None
     if isinstance(source, str | Path):
-        path = _file(Path(source).expanduser())
+        path = _file(Path(os.path.expanduser(source)))
         source = read_document(path)
     return _manifest(source, path)
 

@@ -7,6 +7,7 @@ depend on the order of keys, on the order in lists that are sets, or on white sp
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
+from toolbus.config.limits import Limits
 from toolbus.core.records import (
     JSON,
     Inventory,
@@ -91,10 +92,10 @@ def changed_fields(old: JSONObject, new: JSONObject) -> tuple[str, ...]:
 
 
 def inventory_of(
-    server: str, locked: Mapping[Kind, Mapping[str, JSONObject]], instructions: str
+    server: str, locked: Mapping[Kind, Mapping[str, JSONObject]], instructions: str, limits: Limits
 ) -> Inventory:
     """What the server offered when it was locked."""
-    records = [tool_spec(server, definition) for definition in locked["tools"].values()]
+    records = [tool_spec(server, definition, limits) for definition in locked["tools"].values()]
     return Inventory(
         tools=tuple(record for record in records if isinstance(record, ToolSpec)),
         quarantined=tuple(record for record in records if isinstance(record, Quarantined)),

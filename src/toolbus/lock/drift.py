@@ -4,6 +4,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+from toolbus.config.limits import Limits
 from toolbus.core.records import Inventory, JSONObject, ToolSpec
 from toolbus.lock.canonical import NotCanonical
 from toolbus.lock.definitions import (
@@ -55,11 +56,11 @@ class Review:
 class Reviewer:
     """Compares the inventories of one server with what was approved of it; None if it is not in the lock."""
 
-    def __init__(self, server: str, locked: LockedServer | None) -> None:
+    def __init__(self, server: str, locked: LockedServer | None, limits: Limits) -> None:
         self._server = server
         self._locked = LockedServer(launch={}) if locked is None else locked
         self._digests = self._locked.digests()
-        self.known = self._locked.inventory(server)
+        self.known = self._locked.inventory(server, limits)
         """What was approved."""
         self._tools = {tool.origin.tool: tool for tool in self.known.tools}
 

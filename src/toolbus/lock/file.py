@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from toolbus.config.limits import Limits
 from toolbus.core.errors import LockError
 from toolbus.core.records import JSON, Inventory, JSONObject
 from toolbus.lock.canonical import NotCanonical, digest
@@ -54,9 +55,9 @@ class LockedServer:
             },
         }
 
-    def inventory(self, server: str) -> Inventory:
+    def inventory(self, server: str, limits: Limits) -> Inventory:
         """What the server offered when it was locked."""
-        return inventory_of(server, self.definitions, self.instructions)
+        return inventory_of(server, self.definitions, self.instructions, limits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,8 @@ merge       two nodes that both apply, as one
 reader      a node with references followed and `allOf` merged
 node        what a schema allows at one place
 describe    a schema and a value in words
+patterns    what regular expressions cost
 bounds      what is too deep or too large to validate
-validator   jsonschema-rs
+rust        jsonschema-rs
+validator   what is valid, and why not
 """

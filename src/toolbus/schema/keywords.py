@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from typing import Literal
 
 from toolbus.schema.values import JSON, is_array, is_object
 
@@ -14,6 +15,8 @@ DEEPEST = 60
 """Levels of nesting that are read; anything deeper is cut. Real schemas stay below 20."""
 _LARGEST_NUMBER = 1e300
 _LARGEST_COUNT = 2**63
+_LONGEST_PATTERN = 1_000
+"""Characters; compiling takes some microseconds for each."""
 _QUOTED = 160  # characters of a keyword's value that a description repeats
 
 
@@ -33,6 +36,8 @@ NAMED = frozenset(["properties", "patternProperties", "dependentSchemas"])
 _ANY_ONE = ONE | {"additionalItems"}
 _ANY_MANY = MANY | {"items"}
 _ANY_NAMED = NAMED | {"$defs", "definitions", "dependencies"}
+SCHEMA_KEYWORDS = _ANY_ONE | _ANY_MANY | _ANY_NAMED
+"""Keywords that hold schemas, in any draft."""
 
 REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
 # Keywords that only name or store schemas; once references are followed, they are not needed.
@@ -62,6 +67,15 @@ WITHOUT_EFFECT: Mapping[str, tuple[JSON, ...]] = {
     **dict.fromkeys(["additionalProperties", "unevaluatedProperties", "unevaluatedItems"], (True, {})),
 }
 """Values that constrain nothing: leaving the keyword out loses nothing."""
+
+
+def part_kind(key: str, value: JSON) -> Literal["one", "many", "named"] | None:
+    """How the value of a keyword holds schemas, in any draft; None if it holds none."""
+    if key in _ANY_MANY and is_array(value):
+        return "many"
+    if key in _ANY_NAMED and is_object(value):
+        return "named"
+    return "one" if key in _ANY_ONE else None
 
 
 def parts(node: Mapping[str, JSON]) -> Iterator[tuple[tuple[str, ...], JSON]]:
@@ -115,7 +129,7 @@ def is_pattern(text: JSON) -> bool:
 
 @lru_cache(maxsize=2048)
 def _compiles_in_python(text: str) -> bool:
-    if _AMBIGUOUS.search(text):
+    if len(text) > _LONGEST_PATTERN or _AMBIGUOUS.search(text):
         return False
     try:
         re.compile(text)

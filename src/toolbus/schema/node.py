@@ -4,11 +4,11 @@ This is advice for repairs, messages and input: it may be wrong where a schema i
 validated too. Anything malformed counts as absent.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import cast
 
+from toolbus.schema.patterns import matches
 from toolbus.schema.reader import Place, Reader
 from toolbus.schema.references import References
 from toolbus.schema.values import JSON, JSONObject, Node, entries_of, is_array, is_object, items_of, type_of
@@ -112,7 +112,7 @@ class Schema:
         if name in self.properties:
             return self.properties[name]
         for pattern, schema in self._named("patternProperties").items():
-            if re.search(pattern, name):
+            if matches(pattern, name):
                 return schema
         return self.own.get("additionalProperties", True)
 

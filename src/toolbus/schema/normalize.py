@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
-from toolbus.schema.keywords import CHECKS, IDENTITY, REFERENCES, TYPES, is_json, is_pattern, words
+from toolbus.schema.keywords import CHECKS, IDENTITY, REFERENCES, TYPES, is_json, is_pattern, quoted, words
 from toolbus.schema.values import JSON, Node, is_array, is_object, same_json
 
 LossKind: TypeAlias = Literal["lossless", "widened", "permissive"]
@@ -156,10 +156,8 @@ def _patterns(node: Node, note: Note, path: str) -> None:
     pattern = node.get("pattern")
     if isinstance(pattern, str) and not is_pattern(pattern):
         del node["pattern"]
-        text = node.get("description")
-        node["description"] = (
-            f"{text} (pattern: {pattern})" if isinstance(text, str) else f"(pattern: {pattern})"
-        )
+        text, words = node.get("description"), f"(pattern: {quoted(pattern)})"
+        node["description"] = f"{text} {words}" if isinstance(text, str) else words
         note("widened", f"{path}/pattern", "`pattern` is not portable; it is in the description")
 
 

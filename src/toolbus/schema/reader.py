@@ -10,10 +10,10 @@ from toolbus.schema.keywords import DEEPEST, IDENTITY, REFERENCES, quoted
 from toolbus.schema.merge import merged
 from toolbus.schema.normalize import LossKind, Note, normalized
 from toolbus.schema.references import MISSING, References
-from toolbus.schema.values import JSON, Node, is_object
+from toolbus.schema.values import JSON, Node, entries_of, is_object
 
 RECURSION = 2
-PLACES = 5_000
+PLACES = 2_500
 
 
 class Place(NamedTuple):
@@ -56,6 +56,8 @@ class Reader:
                 what = "no value is allowed" if schema is False else "this is not a schema"
                 self._note("widened", at.path, f"{what}; any value is accepted")
             return {}, at
+        # Each of them is read as well, even if only at a glance.
+        self._left -= len(entries_of(schema.get("properties")))
         node = normalized(schema, self._note, at.path)
         if not at.path and (named := IDENTITY.intersection(schema)):
             self._note("lossless", at.path, f"left out: {', '.join(sorted(named))}")

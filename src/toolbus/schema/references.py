@@ -3,7 +3,8 @@
 from typing import Final
 from urllib.parse import unquote
 
-from toolbus.schema.values import JSON, is_array, is_object
+from toolbus.schema.keywords import REFERENCES
+from toolbus.schema.values import JSON, Node, is_array, is_object
 
 MISSING: Final = object()
 """The target of a reference that points nowhere, or outside the schema."""
@@ -12,11 +13,12 @@ MISSING: Final = object()
 class References:
     """The reference targets of one schema. Ids and anchors are indexed when a reference first needs them."""
 
-    __slots__ = ("_named", "root")
+    __slots__ = ("_is_ambiguous", "_named", "root")
 
     def __init__(self, root: JSON) -> None:
         self.root = root
         self._named: dict[str, JSON] | None = None
+        self._is_ambiguous = False
 
     def target(self, reference: JSON) -> JSON:
         """The schema that a reference names, or `MISSING`."""
@@ -30,21 +32,41 @@ class References:
             return _at_pointer(start, fragment)
         return self._names().get(f"#{fragment}", MISSING)
 
+    @property
+    def is_ambiguous(self) -> bool:
+        """Whether others may resolve a reference differently.
+
+        A name occurs twice, or a schema that is a document of its own, by its id, has references.
+        """
+        self._names()
+        return self._is_ambiguous
+
     def _names(self) -> dict[str, JSON]:
         """Every schema that has a name: `$id`, `id` (draft 4), `$anchor`, `$dynamicAnchor`."""
         if self._named is None:
             self._named = {}
-            waiting = [self.root]
+            waiting = [(self.root, False)]
             while waiting:
-                node = waiting.pop()
+                node, is_document = waiting.pop()
                 if is_object(node):
-                    for key, prefix in (("$id", ""), ("id", ""), ("$anchor", "#"), ("$dynamicAnchor", "#")):
-                        if isinstance(name := node.get(key), str):
-                            self._named.setdefault(prefix + name.removesuffix("#"), node)
-                    waiting.extend(node.values())
+                    is_document = self._keep_names(self._named, node) or is_document
+                    if is_document and any(isinstance(node.get(key), str) for key in REFERENCES):
+                        self._is_ambiguous = True
+                    waiting.extend((inner, is_document) for inner in node.values())
                 elif is_array(node):
-                    waiting.extend(node)
+                    waiting.extend((inner, is_document) for inner in node)
         return self._named
+
+    def _keep_names(self, named: dict[str, JSON], node: Node) -> bool:
+        """Keep the names of one schema; returns whether it is a document of its own."""
+        is_document = False
+        for key, prefix in (("$id", ""), ("id", ""), ("$anchor", "#"), ("$dynamicAnchor", "#")):
+            if isinstance(name := node.get(key), str):
+                full = prefix + name.removesuffix("#")
+                self._is_ambiguous = self._is_ambiguous or named.get(full, node) is not node
+                named.setdefault(full, node)
+                is_document = is_document or (not prefix and node is not self.root)
+        return is_document
 
 
 def _at_pointer(node: JSON, pointer: str) -> JSON:
@@ -53,8 +75,8 @@ def _at_pointer(node: JSON, pointer: str) -> JSON:
         key = raw.replace("~1", "/").replace("~0", "~")
         if is_object(node) and key in node:
             node = node[key]
-        elif is_array(node) and key.isdecimal() and int(key[:9]) < len(node):
-            node = node[int(key[:9])]
+        elif is_array(node) and key.isdecimal() and len(key) < 10 and int(key) < len(node):
+            node = node[int(key)]
         else:
             return MISSING
     return node

@@ -1,19 +1,18 @@
-"""Validate values with jsonschema-rs. The one place that knows it; it is imported when first needed.
+"""Validate values, in bounded time: what would take too long is not checked.
 
-Its regular expressions take linear time; a pattern that it cannot compile is not checked. `format` and
-`contentEncoding` are annotations. A reference is never fetched.
+Nor is a pattern that the validator cannot compile. `format` and `contentEncoding` are annotations.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from importlib import import_module
 from itertools import islice
 from typing import Any
 
 from toolbus.schema.bounds import Bounds
 from toolbus.schema.keywords import REFERENCES, subschemas
+from toolbus.schema.patterns import MOST_STATES, state_count, usable
 from toolbus.schema.references import References
+from toolbus.schema.rust import compiled, package
 from toolbus.schema.values import (
     JSON,
     Node,
@@ -28,9 +27,12 @@ from toolbus.schema.values import (
 
 _DEEPEST_SCHEMA = 80
 _MOST_FAULTS = 100
-_LARGE = 5_000
-_MOST_PATTERNS = 500
+_LARGE = 1_000
+_MOST_SCHEMAS = 5_000
+_MOST_PATTERNS = 300
 """Compiling one takes about 30 us."""
+_MOST_STATES = 10_000
+"""Of all patterns; compiling takes about a microsecond for each."""
 _BESIDE_NULLABLE = {"$schema", "$id", "$defs", "definitions", "title", "description", "default", "examples"}
 
 
@@ -65,14 +67,15 @@ class Validator:
             nodes = [node for _, node in subschemas(self.schema)]
             nullable = [node for node in nodes if node.get("nullable") is True]
             # Allowing null may also make a value invalid: if a second alternative of `oneOf` accepts it.
-            literal = _compiled("validator_for", self.schema) if nullable else None
+            literal = compiled(self.schema) if nullable else None
             self._is_literally_valid = literal and literal.is_valid
             for node in nullable:
                 _allow_null(node)
             self._bounds = Bounds(self.schema, nodes)
-            if self._bounds.is_exceeded:
-                raise InvalidSchema("its references are endless, or too many")
-            self._is_valid = _compiled("validator_for", self.schema).is_valid
+            if self._bounds.problem is not None:
+                raise InvalidSchema(self._bounds.problem)
+            self._compiled = compiled(self.schema)
+            self._is_valid = self._compiled.is_valid
         except BaseException as error:
             if not _is_unreadable(error):
                 raise
@@ -86,8 +89,8 @@ class Validator:
     def accepts(self, value: JSON) -> bool | None:
         """Whether the whole value is valid; None if that cannot be checked."""
         try:  # not `with`, which takes half as long as the validation itself
-            if self._bounds.is_recursive:
-                self._bounds.check(value)
+            if not self._bounds.is_cheap and not self._bounds.allows(value):
+                return None
             if self._is_valid(value):
                 return True
             return self._is_literally_valid is not None and self._is_literally_valid(value)
@@ -103,30 +106,37 @@ class Validator:
         with _UNREADABLE_IGNORED:
             if self._parts is None:
                 self._pointers = {id(node): _pointer(steps) for steps, node in subschemas(self.schema)}
-                self._parts = _compiled("validator_map_for", self.schema)
+                self._parts = compiled(self.schema, "validator_map_for")
             pointer = self._pointers.get(id(schema))
             if pointer is None:  # merged by the reader
                 return set(schema) == {"allOf"} and all(self.fits(value, part) for part in schema["allOf"])
-            self._bounds.check(value)
             part = self._parts.get(pointer)
-            return part is not None and part.is_valid(value)
+            return part is not None and self._bounds.allows(value) and part.is_valid(value)
         return False
+
+    def explanation(self, value: JSON) -> str | None:
+        """The most general reason why a value is invalid, in one line; None if that cannot be found out."""
+        if self.is_large or is_larger(value, _LARGE):
+            return self.first_fault(value)
+        # The least specific one: others may only follow from it.
+        found = sorted(self.faults(value), key=lambda fault: len(fault.path))
+        return found[0].message if found else None
 
     def first_fault(self, value: JSON) -> str | None:
         """The first reason why the value is invalid, in one line; None if that cannot be found out."""
-        package: Any = import_module("jsonschema_rs")
+        if is_larger(value, _LARGE):
+            return None  # the reason would quote all of it
         with _UNREADABLE_IGNORED:
             try:
-                _compiled("validator_for", self.schema).validate(value)
-            except package.ValidationError as error:
+                self._compiled.validate(value)
+            except package().ValidationError as error:
                 return str(error.message).splitlines()[0]
         return None
 
     def faults(self, value: JSON) -> list[Fault]:
         """Why the value is invalid, by place; empty if that cannot be found out."""
         with _UNREADABLE_IGNORED:
-            self._bounds.check(value)
-            errors = _compiled("validator_for", self.schema).iter_errors(value)
+            errors = self._compiled.iter_errors(value) if self._bounds.allows(value) else ()
             found = [self._fault(error, value) for error in islice(errors, _MOST_FAULTS)]
             return sorted(found, key=lambda fault: [_sortable(step) for step in fault.path])
         return []
@@ -163,19 +173,40 @@ def _checkable(schema: JSON) -> JSON:
     copy = json_copy(schema, _DEEPEST_SCHEMA)
     if not is_object(copy) and not isinstance(copy, bool):
         raise InvalidSchema("it is neither an object nor a boolean")
-    patterns = 0
-    for _, node in subschemas(copy):
-        patterns += ("pattern" in node) + len(entries_of(node.get("patternProperties")))
-        if patterns > _MOST_PATTERNS:
-            raise InvalidSchema(f"it has more than {_MOST_PATTERNS} patterns")
-        node.pop("contentEncoding", None)
-        node.pop("contentMediaType", None)
-        if isinstance(pattern := node.get("pattern"), str) and not _compiles_in_rust(pattern):
-            del node["pattern"]
-    package: Any = import_module("jsonschema_rs")
-    if is_object(copy) and package.validator_cls_for(copy) is package.Draft202012Validator:
+    patterns = states = 0
+    for number, (place, node) in enumerate(subschemas(copy)):
+        if number > _MOST_SCHEMAS:
+            raise InvalidSchema(f"it consists of more than {_MOST_SCHEMAS:,} schemas")
+        written = [text for text in (node.get("pattern"), *entries_of(node.get("patternProperties"))) if text]
+        patterns += len(written)
+        states += sum(count for text in written if (count := _states(text)) <= MOST_STATES)
+        if patterns > _MOST_PATTERNS or states > _MOST_STATES:
+            raise InvalidSchema("it has too many patterns, or too large ones")
+        _drop_unchecked(node)
+        if place:
+            node.pop("$schema", None)
+    jsonschema_rs = package()
+    if is_object(copy) and jsonschema_rs.validator_cls_for(copy) is jsonschema_rs.Draft202012Validator:
         copy.pop("$schema", None)  # an unknown draft counts as the newest
     return copy
+
+
+def _states(pattern: JSON) -> int:
+    return state_count(pattern) if isinstance(pattern, str) else 0
+
+
+def _drop_unchecked(node: Node) -> None:
+    """Remove the keywords that are annotations, and the patterns that cannot be used."""
+    node.pop("contentEncoding", None)
+    node.pop("contentMediaType", None)
+    if isinstance(pattern := node.get("pattern"), str) and usable(pattern) is None:
+        del node["pattern"]
+    named = node.get("patternProperties")
+    if is_object(named) and any(usable(text) is None for text in named):
+        node["patternProperties"] = {text: inner for text, inner in named.items() if usable(text) is not None}
+        # They depend on which names match.
+        node.pop("additionalProperties", None)
+        node.pop("unevaluatedProperties", None)
 
 
 def _allow_null(node: Node) -> None:
@@ -189,22 +220,6 @@ def _allow_null(node: Node) -> None:
     node["type"] = [*(types if is_array(types) else [types]), "null"]
     if "enum" in node:
         node["enum"] = [*items_of(node["enum"]), None]
-
-
-@lru_cache(maxsize=2048)
-def _compiles_in_rust(pattern: str) -> bool:
-    try:
-        _compiled("validator_for", {"pattern": pattern})
-    except ValueError:
-        return False
-    return True
-
-
-def _compiled(function: str, schema: JSON) -> Any:
-    package: Any = import_module("jsonschema_rs")
-    return getattr(package, function)(
-        schema, offline=True, validate_formats=False, pattern_options=package.RegexOptions()
-    )
 
 
 def _is_unreadable(error: BaseException) -> bool:

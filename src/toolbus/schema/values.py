@@ -82,12 +82,14 @@ def json_copy(value: JSON, deepest: int = 50) -> JSON:
 def is_larger(value: JSON, size: int) -> bool:
     """Whether a JSON value has more than that many values inside."""
     waiting, found = [value], 0
-    while waiting and found <= size:
+    while waiting:
         item = waiting.pop()
-        inner = list(item.values()) if _is_mapping(item) else item if _is_row(item) else ()
+        inner = item.values() if _is_mapping(item) else item if _is_row(item) else ()
         found += len(inner)
-        waiting.extend(inner)
-    return found > size
+        if found > size:
+            return True
+        waiting.extend([each for each in inner if isinstance(each, dict | list | tuple)])
+    return False
 
 
 def _scalar_copy(value: JSON) -> JSON:

@@ -4,12 +4,13 @@ from toolbus.schema.node import declared
 from toolbus.shape.as_tools import (
     LIST_RESOURCES,
     READ_RESOURCE,
+    hidden_uris,
     prompt_name,
     prompt_tools,
     resource_list,
     resource_tools,
 )
-from toolbus.shape.clean import cleaned_texts
+from toolbus.shape.clean import cleaned_block, cleaned_texts
 from toolbus.shape.dialects import (
     DIALECTS,
     Definition,
@@ -20,8 +21,9 @@ from toolbus.shape.dialects import (
     original_arguments,
     restored,
 )
+from toolbus.shape.limit import TextLimits, limited
 from toolbus.shape.naming import may_name, named, prefixed, template_name
-from toolbus.shape.override import marked, overridden
+from toolbus.shape.override import marked, overridden, trusted
 from toolbus.shape.pipeline import LeaveOut, Shaper, each, shaped
 from toolbus.shape.render import rendered, rendered_text
 from toolbus.shape.select import Pattern, excluding, including, selected, unmatched
@@ -36,13 +38,17 @@ __all__ = [
     "Loss",
     "Pattern",
     "Shaper",
+    "TextLimits",
     "UnknownDialect",
+    "cleaned_block",
     "cleaned_texts",
     "converted",
     "declared",
     "each",
     "excluding",
+    "hidden_uris",
     "including",
+    "limited",
     "marked",
     "may_name",
     "named",
@@ -59,5 +65,6 @@ __all__ = [
     "selected",
     "shaped",
     "template_name",
+    "trusted",
     "unmatched",
 ]

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from toolbus.core.records import JSON, OWN, Inventory, Origin, Prompt, ToolSpec
+from toolbus.core.records import JSON, OWN, Inventory, Origin, Prompt, Resource, ResourceTemplate, ToolSpec
+from toolbus.core.text import cleaned
 
 SHOWN = 20
 """How many URIs a description lists."""
@@ -29,6 +30,7 @@ LIST_RESOURCES = ToolSpec(
         "additionalProperties": False,
     },
     annotations=_READ_ONLY,
+    trusted=True,
 )
 READ_RESOURCE = ToolSpec(
     name="read_resource",
@@ -67,7 +69,7 @@ def resource_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
             annotations=_READ_ONLY,
         )
         for alias, inventory in inventories.items()
-        if inventory.resources or inventory.templates
+        if _readable(inventory)
     ]
 
 
@@ -87,6 +89,11 @@ def prompt_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
         # The first one of each name, as the server would choose.
         for prompt in {prompt.name: prompt for prompt in reversed(inventory.prompts)}.values()
     ]
+
+
+def hidden_uris(inventory: Inventory) -> int:
+    """How many resources and templates a model cannot name, because their URIs have hidden characters."""
+    return len(inventory.resources) + len(inventory.templates) - len(_readable(inventory))
 
 
 def prompt_name(spec: ToolSpec) -> str:
@@ -110,9 +117,7 @@ def _arguments(prompt: Prompt) -> dict[str, JSON]:
 
 def _available(inventory: Inventory) -> str:
     """The resources, as many as a description can list."""
-    fixed = [f"{item.uri} ({item.name})" for item in inventory.resources]
-    patterns = [f"{item.uri_template} ({item.name})" for item in inventory.templates]
-    found = [*fixed, *patterns]
+    found = [f"{uri} ({item.name})" for uri, item in _readable(inventory)]
     more = f", and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return f" It has {', '.join(found[:SHOWN])}{more}."
 
@@ -122,16 +127,25 @@ def resource_list(inventories: Mapping[str, Inventory], servers: Iterable[str]) 
     return {
         alias: {
             "resources": [
-                _without_empty(uri=item.uri, name=item.name, about=item.description, type=item.mime_type)
-                for item in inventories[alias].resources
+                _without_empty(uri=uri, name=item.name, about=item.description, type=item.mime_type)
+                for uri, item in _readable(inventories[alias])
+                if isinstance(item, Resource)
             ],
             "templates": [
-                _without_empty(uri=item.uri_template, name=item.name, about=item.description)
-                for item in inventories[alias].templates
+                _without_empty(uri=uri, name=item.name, about=item.description)
+                for uri, item in _readable(inventories[alias])
+                if isinstance(item, ResourceTemplate)
             ],
         }
         for alias in servers
     }
+
+
+def _readable(inventory: Inventory) -> list[tuple[str, Resource | ResourceTemplate]]:
+    """The resources and templates that a model can name, by URI or template."""
+    found: list[tuple[str, Resource | ResourceTemplate]] = [(item.uri, item) for item in inventory.resources]
+    found += [(item.uri_template, item) for item in inventory.templates]
+    return [(uri, item) for uri, item in found if cleaned(uri) is uri]
 
 
 def _without_empty(**facts: str | None) -> dict[str, JSON]:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import TypeAlias, TypeGuard
 
 from toolbus.core.records import JSON, Audio, Budget, Image, Text, ToolResult
+from toolbus.core.text import cleaned_json
 
 MINIMUM = Budget.SMALLEST
 """The smallest budget, in characters; smaller ones are raised to it. The note alone takes half of it."""
@@ -101,7 +102,7 @@ def _divided(blocks: _Blocks, limit: int, kept_as: str | None) -> _Blocks:
         while needed > room:
             count -= 1
             needed -= needs[count]
-    shares = _shares(lengths[:count], room - count)
+    shares = fair_shares(lengths[:count], room - count)
     shown: list[Text | Image | Audio] = []
     start = place = 0
     for block in blocks:
@@ -120,7 +121,7 @@ def _divided(blocks: _Blocks, limit: int, kept_as: str | None) -> _Blocks:
     return tuple(shown)
 
 
-def _shares(needs: Sequence[int], room: int) -> list[int]:
+def fair_shares(needs: Sequence[int], room: int) -> list[int]:
     """How much of the room each one gets: small ones all they need, the others equal parts of the rest."""
     shares = [0] * len(needs)
     for rank, index in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
@@ -183,9 +184,11 @@ def _parsed(text: str) -> JSON:
     if not _BEGINS_JSON.match(text):
         return None
     try:
-        return json.loads(text, parse_float=_number, parse_constant=str)
+        value = json.loads(text, parse_float=_number, parse_constant=str)
     except (ValueError, RecursionError):
         return None
+    # Written again, an escaped character would be hidden.
+    return cleaned_json(value) if "\\u" in text else value
 
 
 def _number(literal: str) -> float | str:
@@ -269,7 +272,7 @@ def _cut_container(value: _Container, room: int, depth: int) -> str:
     if len(kept) < len(value):
         inner -= note
     inner -= sum(len(label) + 1 for label, _, _ in kept)
-    shares = _shares([size for _, _, size in kept], inner)
+    shares = fair_shares([size for _, _, size in kept], inner)
     parts = [
         label + _cut(item, share, depth + 1) for (label, item, _), share in zip(kept, shares, strict=True)
     ]

@@ -1,20 +1,32 @@
-"""Remove characters from a tool's texts that a user cannot see but a model can."""
+"""Remove characters that a user cannot see but a model can, from tools and from content."""
 
 from dataclasses import replace
 from typing import Any
 
-from toolbus.core.records import ToolSpec
-from toolbus.core.text import cleaned, cleaned_schema
+from toolbus.core.records import Block, Text, ToolSpec
+from toolbus.core.text import cleaned, cleaned_json
+from toolbus.shape.clean_schema import cleaned_definition, is_plain
 from toolbus.shape.pipeline import Shaper
 
 
 def cleaned_texts() -> Shaper:
-    """A shaper that cleans descriptions and titles, including those in schemas."""
+    """A shaper that cleans all texts of tools; arguments are mapped back to the server's own names."""
 
     def clean(tools: list[ToolSpec]) -> list[ToolSpec]:
         return [_cleaned(tool) for tool in tools]
 
     return clean
+
+
+def cleaned_block(block: Block) -> Block:
+    """The block without invisible and control characters; the same object if it has none."""
+    if isinstance(block, Text):  # nearly every block
+        text = cleaned(block.text)
+        return block if text is block.text else replace(block, text=text)
+    names = ("text", "uri", "name", "title", "description", "mime_type")
+    texts = {name: text for name in names if isinstance(text := getattr(block, name, None), str)}
+    clean = {name: cleaned(text) for name, text in texts.items()}
+    return block if all(clean[name] is texts[name] for name in texts) else replace(block, **clean)
 
 
 def _cleaned(tool: ToolSpec) -> ToolSpec:
@@ -23,6 +35,16 @@ def _cleaned(tool: ToolSpec) -> ToolSpec:
         text = getattr(tool, name)
         if text and (clean := cleaned(text)) is not text:
             changes[name] = clean
-    if (schema := cleaned_schema(tool.input_schema)) is not tool.input_schema:
+    schema, to_originals = cleaned_definition(tool.input_schema)
+    if schema is not tool.input_schema:
         changes["input_schema"] = schema
+    if to_originals is not None:
+        changes["maps"] = (*tool.maps, to_originals)
+    if tool.output_schema is not None:
+        schema, _ = cleaned_definition(tool.output_schema)
+        if schema is not tool.output_schema:
+            changes["output_schema"] = schema
+    hints = tool.annotations
+    if hints and not is_plain(hints) and (clean := cleaned_json(hints)) is not hints:
+        changes["annotations"] = clean
     return replace(tool, **changes) if changes else tool

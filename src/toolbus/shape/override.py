@@ -13,7 +13,7 @@ An argument with a `value` is always sent with it and hidden from the model; one
 optional; `hide` hides an optional one.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
@@ -46,6 +46,15 @@ def marked(servers: Mapping[str, bool]) -> Shaper:
         ]
 
     return mark
+
+
+def trusted(servers: Collection[str]) -> Shaper:
+    """A shaper that marks the tools of these servers as trusted: their annotations may be relied on."""
+
+    def trust(tools: list[ToolSpec]) -> list[ToolSpec]:
+        return [replace(tool, trusted=True) if tool.origin.server in servers else tool for tool in tools]
+
+    return trust
 
 
 def _overridden(tool: ToolSpec, rules: Mapping[str, Rule]) -> ToolSpec:

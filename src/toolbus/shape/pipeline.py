@@ -19,7 +19,7 @@ LeaveOut: TypeAlias = Callable[[ToolSpec, str], None]
 
 NAMING = "named"
 """The last shaper."""
-_KEPT = ("origin", "route", "history", "server_schema", "definitions")
+_KEPT = ("origin", "route", "history", "server_schema", "trusted", "definitions")
 _RECORDED = tuple(field.name for field in fields(ToolSpec) if field.name not in _KEPT)
 _FIELD_TYPES: Mapping[str, type | tuple[type, ...]] = {
     "name": str,

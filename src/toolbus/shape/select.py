@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-from toolbus.core.records import JSON, ToolSpec
+from toolbus.core.records import JSON, ToolSpec, marks_read_only
 from toolbus.shape.pipeline import Shaper
 
 Pattern: TypeAlias = str | Mapping[str, JSON]
@@ -67,5 +67,5 @@ def _is_selected(tool: ToolSpec, name: str, include: Patterns, exclude: Patterns
 def _matches(tool: ToolSpec, name: str, pattern: Pattern) -> bool:
     if isinstance(pattern, str):
         return fnmatchcase(name, pattern)
-    hints = {**DEFAULT_HINTS, **tool.annotations}
+    hints = {**DEFAULT_HINTS, **tool.annotations, "readOnlyHint": marks_read_only(tool.annotations)}
     return all(hints.get(hint) == value for hint, value in pattern.items())

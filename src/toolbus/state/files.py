@@ -14,7 +14,10 @@ def location(name: str) -> Path:
     """The path of a state file, such as `trust/1f2e.json`; OSError if the user has no state folder."""
     from platformdirs import user_state_dir
 
-    folder = Path(user_state_dir("toolbus", appauthor=False))
+    try:
+        folder = Path(user_state_dir("toolbus", appauthor=False))
+    except RuntimeError:  # there is no home
+        folder = Path("~")
     if not folder.is_absolute():
         # Without a home it would be below the current folder, which may belong to anyone.
         raise OSError(errno.ENOENT, "no state folder; set HOME or XDG_STATE_HOME", str(folder))

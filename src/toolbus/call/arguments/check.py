@@ -7,9 +7,12 @@ from functools import cached_property
 from toolbus.call.arguments.problem import described_problem
 from toolbus.call.arguments.repairer import Repairer
 from toolbus.schema.validator import InvalidSchema, Validator
-from toolbus.schema.values import JSON, JSONObject, is_object, json_copy
+from toolbus.schema.values import JSON, JSONObject, is_larger, is_object, json_copy
 
 _MOST_REPAIRS = 20
+_MOST_VALUES = 500
+"""More than these are not repaired, nor is the problem described."""
+_MISMATCH = "they do not match its schema"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,8 +47,11 @@ class ArgumentCheck:
     def checked(self, arguments: Mapping[str, JSON]) -> Checked:
         """The arguments, repaired if needed; unchanged if they or the schema cannot be checked."""
         validator = self._validator
-        if validator is None or validator.accepts(arguments):
+        is_valid = True if validator is None else validator.accepts(arguments)
+        if validator is None or is_valid:
             return Checked(arguments=arguments)
+        if is_larger(arguments, _MOST_VALUES):
+            return Checked(arguments=arguments, problem=None if is_valid is None else _MISMATCH)
         try:
             given = json_copy(arguments)
         except ValueError:  # not JSON, or nested too deeply: the server decides
@@ -54,7 +60,7 @@ class ArgumentCheck:
             return Checked(arguments=arguments)
         if validator.is_large:
             reason = validator.first_fault(given) or "the reason is unknown"
-            return Checked(arguments=arguments, problem=f"they do not match its schema: {reason:.500}")
+            return Checked(arguments=arguments, problem=f"{_MISMATCH}: {reason:.500}")
         repaired = Repairer(validator).repaired(given)
         if repaired.is_valid and is_object(repaired.value):
             return Checked(arguments=repaired.value, repairs=_shortened(repaired.notes))

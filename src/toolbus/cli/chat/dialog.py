@@ -1,5 +1,6 @@
 """The chat dialog on a terminal: prompts and commands, until the user quits."""
 
+import os
 import shlex
 from collections.abc import Callable
 from copy import copy
@@ -156,7 +157,7 @@ class Dialog:
         except ValueError:  # an unclosed quote
             words = []
         if len(words) == 1:
-            return Path(words[0]).expanduser()
+            return Path(os.path.expanduser(words[0]))
         self._screen.note(f"{command} FILE: pass one file name, in quotes if it has spaces")
         return None
 

@@ -15,21 +15,27 @@ from toolbus.cli.output.screen import Screen, escaped_json, one_line
 APPROVAL_PROMPT = "run it? [y]es, [n]o, [a]lways in this chat: "
 ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
 NO_TERMINAL = "there is no terminal to ask for approval"
+CHANGED = "{} is not the tool that you allowed: its definition has changed"
 STOP_HINT = "Ctrl-C to stop the turn"
 
 
 class Prompter:
-    """Asks, and remembers tools that are always allowed; without a keyboard, denies."""
+    """Asks, and remembers tools that are always allowed, until they change; without a keyboard, denies."""
 
     def __init__(self, screen: Screen, keyboard: Keyboard | None) -> None:
         self._screen = screen
         self._keyboard = keyboard
-        self._always: set[tuple[str | None, str]] = set()
+        self._always: dict[tuple[str | None, str], str | None] = {}
+        """The digest of each tool that is always allowed, by server and name."""
 
     def approve(self, asked: ApprovalAsked) -> Decision:
         """Return True, or a reason for denial; KeyboardInterrupt on Ctrl-C."""
-        if (asked.server, asked.name) in self._always:
-            return True
+        tool = asked.server, asked.name
+        if tool in self._always:
+            if self._always[tool] == asked.digest:
+                return True
+            del self._always[tool]
+            self._screen.note(CHANGED.format(one_line(asked.name)))
         if self._keyboard is None:
             self._screen.note(f"{asked.name} was not run: {NO_TERMINAL}; allow it with --approve never")
             return NO_TERMINAL
@@ -41,7 +47,7 @@ class Prompter:
                 self._screen.note("")
                 answer = "no"
             if answer == "always":
-                self._always.add((asked.server, asked.name))
+                self._always[tool] = asked.digest
             if answer is not None:
                 return answer != "no"
 

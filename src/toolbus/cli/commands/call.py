@@ -16,7 +16,7 @@ from toolbus.cli.input.elicitation import terminal_interactions
 from toolbus.cli.listing_cache import CachedListing, fresh_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.output import results
-from toolbus.cli.output.screen import Screen, one_line
+from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import UNATTENDED, async_command, load_trusted_config, open_bus, start_idle_servers
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolNotFound
@@ -104,7 +104,7 @@ def print_outcome(
             }
         )
     elif waiting is not None:
-        print(waiting, flush=True)
+        print(escaped_json(json.loads(waiting)), flush=True)
         screen.note(f"{result.pending}; to answer, run: toolbus resume FILE")
     else:
         results.print_result(screen, result, files)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from toolbus.cli.options import Settings
-from toolbus.cli.output.screen import Screen
+from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import load_trusted_config, load_untrusted_config
 from toolbus.config import BusConfig, Secrets, ServerConfig, resolved
 from toolbus.config.location import is_list, is_mapping
@@ -30,7 +30,10 @@ def run(settings: Settings, *, expanded: bool) -> int:
         return 0
     import yaml
 
-    print(yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100), end="")
+    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100)
+    if visible(text) != text:
+        text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=False, width=100)
+    print(text, end="")
     return 0
 
 

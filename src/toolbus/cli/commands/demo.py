@@ -74,15 +74,16 @@ def _config(folder: Path, worker: str, pictures: str) -> BusConfig:
     """Both transports, both eras, and one server that cannot start."""
 
     def module(name: str, *args: str) -> dict[str, JSON]:
-        return {"command": sys.executable, "args": ["-m", f"toolbus.demo.{name}", *args]}
+        program = {"command": sys.executable, "args": ["-m", f"toolbus.demo.{name}", *args]}
+        return {**program, "trust": True}  # it ships with toolbus
 
     return load_config(
         {
             "servers": {
                 "notes": {**module("notes", "--db", str(folder / "notes.db")), "era": "legacy"},
                 "files": module("files", str(folder / "files")),
-                "worker": {"url": worker},
-                "pictures": {"url": pictures, "era": "legacy"},
+                "worker": {"url": worker, "trust": True},
+                "pictures": {"url": pictures, "era": "legacy", "trust": True},
                 "broken": {"command": "no-such-program"},
             },
             "timeouts": {"recover": TIMEOUT},

@@ -1,5 +1,6 @@
 """`toolbus import`: import servers from another program's config."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -67,10 +68,14 @@ def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bo
 def _sources(source: str | None) -> list[ImportFile]:
     folder = Path.cwd()
     if source is not None and source not in EDITORS:
-        if not Path(source).expanduser().is_file():
+        path = Path(os.path.expanduser(source))
+        if not path.is_file():
             raise Usage(f"{source!r} is neither a file nor one of {', '.join(EDITORS)}")
-        return [ImportFile(path=Path(source).expanduser(), folder=folder)]
-    found = found_files(source, home=Path.home(), folder=folder, platform=sys.platform)
+        return [ImportFile(path=path, folder=folder)]
+    home = Path(os.path.expanduser("~"))
+    if not home.is_absolute():
+        home = Path(os.devnull)  # there is no home, and nothing below this
+    found = found_files(source, home=home, folder=folder, platform=sys.platform)
     if not found:
         whose = "any of " + ", ".join(EDITORS) if source is None else EDITORS[source].title
         raise Usage(f"no config of {whose} found in this folder or your home; pass the path of the file")

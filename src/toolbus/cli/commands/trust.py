@@ -1,5 +1,6 @@
 """`toolbus trust`, and the prompt that other commands show before they use a config they found."""
 
+import os
 import signal
 import sys
 from collections.abc import Generator
@@ -43,7 +44,7 @@ def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> in
     if yes and remove:
         raise Usage("--yes and --remove cannot be combined; keep one")
     screen = Screen(settings)
-    path = (file or settings.config or find_config()).expanduser()
+    path = Path(os.path.expanduser(file or settings.config or find_config()))
     if remove:
         return _remove(screen, path)
     found = candidate(path)

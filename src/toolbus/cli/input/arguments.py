@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -159,7 +160,7 @@ def content(path: str, key: str) -> bytes:
     if path == "-":
         return sys.stdin.buffer.read()
     try:
-        return Path(path).expanduser().read_bytes()
+        return Path(os.path.expanduser(path)).read_bytes()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise Usage(f"{key}: cannot read {path!r}: {reason}; check the path") from None

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
+from toolbus.cli.output.screen import visible
+
 try:
     import termios
 except ImportError:  # Windows
@@ -62,7 +64,7 @@ def _print_prompt(prompt: str) -> None:
     if termios is not None:
         # Input typed ahead must not answer the question.
         termios.tcflush(sys.stdin, termios.TCIFLUSH)
-    print(prompt, end="", file=sys.stderr, flush=True)
+    print(visible(prompt), end="", file=sys.stderr, flush=True)
 
 
 def _read_line() -> str:

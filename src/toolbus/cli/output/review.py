@@ -33,6 +33,10 @@ _CODE_VARIABLE = re.compile(
     r"(LD|DYLD|PYTHON|NODE|NPM|RUBY|GEM|PERL|JAVA|JDK|BASH|GIT|UV|PIP)\w*|\w*(PATH|SHELL|OPTIONS|OPTS|PROXY|URL|HOST)|ENV",
     re.IGNORECASE,
 )
+_MEANING = {
+    ("verify", False): "false: any certificate is accepted",
+    ("trust", True): "true: its read-only tools run without approval",
+}
 _LABELS = {"headers": "header", "env_file_variables": "env", "secrets": "secret", "inherit_env": "inherits"}
 
 
@@ -75,7 +79,7 @@ def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
         elif name == "inherit_env":
             yield label, "the whole environment" if fact == "all" else ", ".join(fact)
         else:
-            yield label, "false: any certificate is accepted" if fact is False else str(fact)
+            yield label, _MEANING.get((name, fact)) or str(fact)
 
 
 class _Project:
@@ -109,6 +113,7 @@ class _Project:
             },
             "inherit_env": list(inherited) if is_list(inherited) else "all" if inherited == "all" else None,
             "secrets": list(self._secrets(server, own)),
+            "trust": server.trust or None,
             "override": {
                 tool: _rule(change) for tool, change in server.override.items() if _changes_meaning(change)
             },

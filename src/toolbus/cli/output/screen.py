@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 
     from toolbus.cli.output.spinner import Spinner
 
-_UNSEEN = re.compile(f"[{CONTROLS}{FORMATTING}{TAGS}]")
+# Also the format controls of hieroglyphs, shorthand and music, and the separators of lines and paragraphs.
+_UNSEEN = re.compile(
+    f"[{CONTROLS}{FORMATTING}{TAGS}\u2028\u2029\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
+)
 # Also the selectors of Mongolian and of ideographs, and an empty Braille cell.
 _BLANK = re.compile(f"[{BLANK}\u180b-\u180d\u180f\u2800\U000e0100-\U000e01ef]")
 _MOST_BITS = 14_000
@@ -100,12 +103,12 @@ class Screen:
     """Stdout and stderr of one command."""
 
     def __init__(self, settings: Settings) -> None:
-        from rich.console import Console
+        from toolbus.cli.output.console import SafeConsole
 
         options: Any = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
         options["no_color"] = True if settings.no_color else None
-        self.out = Console(**options)
-        self.err = Console(stderr=True, **options)
+        self.out = SafeConsole(**options)
+        self.err = SafeConsole(stderr=True, **options)
         self.as_json = settings.json
         self._spinner: Spinner | None = None
         if settings.verbose:

@@ -23,9 +23,11 @@ from toolbus.core.records import JSON
 # Variables that an editor fills in from its current state.
 _EDITOR_ONLY = ("workspaceFolderBasename", "pathSeparator", "fileDirname", "execPath", "selectedText")
 # Keys that are already handled.
-_HANDLED = ("enabled", "disabled", "connection")
+_HANDLED = ("enabled", "disabled", "connection", "trust")
 # Keys of hosts for servers that require a browser sign-in.
 _SIGN_IN = ("oauth", "authentication", "authProviderType")
+# Nobody but the user, in a toolbus.yaml, says that a server can be trusted.
+_UNUSED = IGNORED - {*_SIGN_IN} | {"trust"}
 _INPUT = r"(?<!\$)\$\{input:([^}:]+)\}"
 _TOKEN = "set auth, or an Authorization header, to a token"
 _ABSOLUTE = re.compile(r"[/\\~$]|[A-Za-z]:")
@@ -138,7 +140,7 @@ def _remarks(
     alias: str, entry: Mapping[JSON, JSON], config: ServerConfig, source: ImportFile
 ) -> Iterator[str]:
     """Notes about an imported server."""
-    if unused := [key for key, value in entry.items() if key in IGNORED - {*_SIGN_IN} and value]:
+    if unused := [key for key, value in entry.items() if key in _UNUSED and value]:
         yield f"server {alias!r}: ignored keys without a meaning here: {', '.join(unused)}"
     has_token = config.auth is not None or any(name.lower() == "authorization" for name in config.headers)
     if not has_token and any(_signs_in(key, value) for key, value in entry.items()):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolbus.config.model import ServerConfig
+from toolbus.config.secrets.echo import is_credential
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.lookup import Found, Missing, Secrets
 from toolbus.config.secrets.redact import Redactor, names_credential, proxy_secrets, shown_url, url_secrets
@@ -57,29 +58,31 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     """
     if config.mistake is not None:
         raise config.mistake.with_traceback(None)  # the same one at each attempt
-    known: dict[Reference, str] = {}
-    sensitive: list[str] = []
+    known: dict[Reference, Found] = {}
+    private = _Private()
     values: dict[str, str] = {}
     # Variables first: what is nowhere else may be one of the server's own.
     for name, text in sorted(config.texts(), key=lambda item: not item[0].startswith("env.")):
         parts = parsed(text, server=config.alias, key=name)
         for part in parts:
-            if isinstance(part, Reference) and part not in known:
-                found = await _found(part, name, config, secrets, values)
-                known[part] = found.value
-                sensitive += [found.value] if found.is_secret else []
-        values[name] = "".join(part if isinstance(part, str) else known[part] for part in parts)
+            if isinstance(part, Reference):
+                if part not in known:
+                    known[part] = await _found(part, name, config, secrets, values)
+                if known[part].is_secret:
+                    private.add_reference(part, name, known[part].value)
+        values[name] = "".join(part if isinstance(part, str) else known[part].value for part in parts)
+        private.add_urls(values[name])
     _refuse_unusable(config, values)
 
     env = await _env_file(config, values, secrets) | {name: values[f"env.{name}"] for name in config.env}
     headers = {name: values[f"headers.{name}"] for name in config.headers}
-    sensitive += [value for name, value in (env | headers).items() if names_credential(name)]
+    private.add_named(env | headers)
     if (token := values.get("auth.token")) is not None:
         token = re.sub(r"^Bearer\s+", "", token, flags=re.IGNORECASE)
-        sensitive.append(token)
+        private.add(token)
     url, cwd = values.get("url"), values.get("cwd")
-    sensitive += [secret.value for secret in literal_secrets(config)]
-    sensitive += [*proxy_secrets(os.environ), *proxy_secrets(env)]
+    private.add(*(secret.value for secret in literal_secrets(config)), *url_secrets(url or ""))
+    private.add(*proxy_secrets(os.environ), *proxy_secrets(env))
     return Resolved(
         command=values.get("command"),
         args=tuple(values[f"args[{index}]"] for index in range(len(config.args))),
@@ -90,8 +93,40 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         cwd=secrets.located(cwd) if cwd else None,
         folder=secrets.folder,
         public_url=None if config.url is None else shown_url(masked(config.url)),
-        redacted=Redactor([*sensitive, *url_secrets(url or "")]),
+        redacted=Redactor(private.values, echoes=private.credentials if config.redact else None),
     )
+
+
+@dataclass(slots=True, repr=False)
+class _Private:
+    """The values that must not be shown, and those of them that the server must not send either."""
+
+    values: list[str] = field(default_factory=list[str])
+    credentials: list[str] = field(default_factory=list[str])
+
+    def add(self, *credentials: str) -> None:
+        self.values += credentials
+        self.credentials += credentials
+
+    def add_reference(self, reference: Reference, key: str, value: str) -> None:
+        self.values.append(value)
+        is_named = reference.kind != "name" or names_credential(reference.body) or names_credential(key)
+        if is_credential(reference.body, value, is_named=is_named):
+            self.credentials.append(value)
+
+    def add_named(self, variables: Mapping[str, str]) -> None:
+        """Add the variables or headers whose names say that they hold credentials."""
+        for name, value in variables.items():
+            self.add_urls(value)
+            if names_credential(name):
+                self.values.append(value)
+                if is_credential(name, value, is_named=True):
+                    self.credentials.append(value)
+
+    def add_urls(self, text: str) -> None:
+        """Add the password in a URL, such as that of a database."""
+        if "@" in text and "://" in text and ":" in text.partition("://")[2].partition("@")[0]:
+            self.add(*url_secrets(text))
 
 
 async def _found(

@@ -123,8 +123,9 @@ class Secrets:
 
     def _editor_variable(self, name: str) -> Found | None:
         """The variables of VS Code and Cursor that also have a value outside an editor."""
-        if name == "userHome":
-            return Found(str(Path.home()), is_secret=False)
+        home = os.path.expanduser("~")
+        if name == "userHome" and os.path.isabs(home):
+            return Found(home, is_secret=False)
         if name == "workspaceFolder":
             folder = self.folder or Path.cwd()
             return Found(str(folder.parent if folder.name in _EDITOR_FOLDERS else folder), is_secret=False)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
+from toolbus.config.secrets.echo import EchoFilter, base64_forms
 from toolbus.config.secrets.reference import MASK
 from toolbus.core.records import JSON
 from toolbus.core.text import rewritten_json
@@ -84,6 +85,7 @@ def spellings(secrets: Iterable[str]) -> tuple[str, ...]:
         # A log is read line by line, so each line of a key file has to be known by itself.
         for value in {secret, secret.strip(), *secret.splitlines()}:
             forms |= {value, quote(value, safe=""), quote(value), quote_plus(value), json.dumps(value)[1:-1]}
+            forms |= base64_forms(value).keys()
         if scheme := _SCHEME.fullmatch(secret):
             forms.add(scheme[1].strip())
     return tuple(sorted((form for form in forms if len(form) >= SHORTEST_SECRET), key=lambda f: (-len(f), f)))
@@ -111,25 +113,52 @@ def redacted_json(value: JSON, secrets: tuple[str, ...]) -> JSON:
 
 
 class Redactor:
-    """Replaces the secrets of one server by `***`, also those that it learns later."""
+    """Replaces the secrets of one server by `***`, also those that it learns later.
 
-    def __init__(self, secrets: Iterable[str] = ()) -> None:
+    In texts for people it replaces all of them; in what the server sends, `echoes`: see `EchoFilter`.
+    """
+
+    def __init__(self, secrets: Iterable[str] = (), *, echoes: Iterable[str] | None = ()) -> None:
+        """`echoes` are the secrets that the server's messages must not contain; None to let all of them."""
         self._secrets = set(secrets)
         self._spellings = spellings(self._secrets)
+        self._longest = max(map(len, self._spellings), default=0)
+        self._echoes = None if echoes is None else EchoFilter(map(_without_scheme, echoes))
 
     def learn(self, secret: str) -> None:
         """Replace this secret too from now on."""
         if secret not in self._secrets:
             self._secrets.add(secret)
             self._spellings = spellings(self._secrets)
+            self._longest = max(map(len, self._spellings), default=0)
+            if self._echoes is not None:
+                self._echoes = EchoFilter([*self._echoes.secrets, _without_scheme(secret)])
 
     def __call__(self, text: str) -> str:
         """The text without the secrets."""
         return redacted(text, self._spellings)
 
+    def head(self, text: str, length: int) -> str:
+        """The beginning of a text without the secrets; the cut leaves no part of one."""
+        window = text[: length + 2 * self._longest]
+        shown = self(window)
+        if len(window) < len(text):
+            # Where the window ends, the beginning of a secret may be left.
+            shown = shown[: max(0, len(shown) - self._longest)]
+        return shown[:length]
+
     def json(self, value: JSON) -> JSON:
         """The JSON value without the secrets; it stays JSON."""
         return redacted_json(value, self._spellings)
+
+    def received(self, message: bytes) -> bytes:
+        """A JSON message of the server without the secrets that it must not contain; it stays JSON."""
+        return message if self._echoes is None else self._echoes(message)
+
+
+def _without_scheme(secret: str) -> str:
+    found = _SCHEME.fullmatch(secret)
+    return found[1].strip() if found else secret
 
 
 @lru_cache(maxsize=256)

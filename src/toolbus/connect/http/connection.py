@@ -11,6 +11,7 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from toolbus.connect.forks import detach_after_fork
 from toolbus.connect.http.body import ENCODINGS, Inflater
 from toolbus.connect.http.response import HttpFailure, Response
 
@@ -35,7 +36,7 @@ class Connection(asyncio.Protocol):
             "_parser",
             "_paused",
         ),
-        *("_poll", "_received", "_response", "_transport", "idle_since"),
+        *("__weakref__", "_poll", "_received", "_response", "_transport", "idle_since"),
     )
 
     def __init__(self, on_idle: "Callback", on_end: "Callback", limit: int) -> None:
@@ -103,6 +104,11 @@ class Connection(asyncio.Protocol):
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
+    def fds(self) -> list[int]:
+        """The descriptors that a fork must not keep."""
+        fd = -1 if self._transport is None else self._fileno(self._transport)
+        return [] if fd < 0 else [fd]
+
     # From the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -110,6 +116,7 @@ class Connection(asyncio.Protocol):
         if hasattr(select, "poll"):
             self._poll = select.poll()
             self._poll.register(self._fileno(transport), select.POLLIN)
+        detach_after_fork(self)
 
     def data_received(self, data: bytes) -> None:
         if self._response is None:

@@ -11,6 +11,7 @@ class OutputCheck:
 
     def __init__(self, schema: JSONObject) -> None:
         self._schema = schema
+        self._warned = False
 
     @cached_property
     def _validator(self) -> Validator | str:
@@ -20,16 +21,22 @@ class OutputCheck:
         except InvalidSchema as error:
             return str(error)
 
-    def fault(self, output: JSON) -> str | None:
-        """What is wrong with the output, in one line; None if nothing is, or it cannot be checked."""
+    def problem(self, output: JSON) -> str | None:
+        """What to warn about, in one line; None if the output is valid."""
         if output is None:
-            return "there is no structured content"
+            return "the output does not match its schema: there is no structured content"
         if isinstance(self._validator, str):
-            return f"the schema itself is invalid: {self._validator}"
-        if self._validator.accepts(output) is not False:
-            return None
-        if self._validator.is_large:
-            return self._validator.first_fault(output) or "it is not valid"
-        # The least specific one: others may only follow from it.
-        found = sorted(self._validator.faults(output), key=lambda fault: len(fault.path))
-        return found[0].message if found else "it is not valid"
+            return self._unchecked(f"its schema cannot be used: {self._validator}")
+        is_valid = self._validator.accepts(output)
+        if is_valid is None:
+            return self._unchecked("it is too large or too deep for its schema, or has odd numbers")
+        return None if is_valid else f"the output does not match its schema: {self._fault(output)}"
+
+    def _unchecked(self, reason: str) -> str | None:
+        """The warning about output that was not checked: once, because it says little about one call."""
+        warned, self._warned = self._warned, True
+        return None if warned else f"the output is not checked: {reason}"
+
+    def _fault(self, output: JSON) -> str:
+        assert isinstance(self._validator, Validator)
+        return self._validator.explanation(output) or "it is not valid"

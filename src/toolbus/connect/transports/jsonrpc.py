@@ -32,6 +32,7 @@ from pydantic import ValidationError
 from pydantic_core import to_json
 
 from toolbus.config import ServerConfig
+from toolbus.config.secrets.redact import Redactor
 from toolbus.connect.transports.inbound import Inbound
 from toolbus.connect.transports.messages import Message, TooManyValues, encoded_request, likely_id, parsed
 from toolbus.connect.transports.wire_error import WireError
@@ -62,7 +63,7 @@ class Peer:
         kind: str,
         send: Send,
         *,
-        redacted: Callable[[str], str],
+        redacted: Redactor,
         on_invalid: Callable[[int, bytes], None],
         config: ServerConfig,
     ) -> None:
@@ -198,6 +199,7 @@ class Peer:
 
     def feed(self, data: bytes) -> None:
         """Handle one message that was read; never raises, never waits."""
+        data = self._redacted.received(data)
         if data.lstrip()[:1] not in (b"{", b"["):
             self._skip(data)  # without parsing it: a server may print a lot of text
             return
@@ -268,7 +270,7 @@ class Peer:
             match message:
                 case {"error": {"code": int() as code, "message": str() as text}}:
                     pending.fail(
-                        code, self._redacted(text[: self._limits.error]), message["error"].get("data")
+                        code, self._redacted.head(text, self._limits.error), message["error"].get("data")
                     )
                 case {"error": object()} if message["error"] is not None:
                     pending.fail(INTERNAL_ERROR, "the server sent a malformed error")

@@ -1,7 +1,7 @@
 """A server as a child process: how it is started and ended. Imported without the SDK.
 
-The process gets its own session, so that its whole group can be ended, in bounded time: stdin is
-closed, then the group gets SIGTERM, then SIGKILL, also if only children of the server are left.
+The process and its descendants are ended in bounded time: stdin is closed, then they get SIGTERM, then
+SIGKILL, also if only descendants of the server are left.
 Standard error goes to the diagnostics and the log, never to the terminal. Standard output goes to the
 reader that is attached; what comes before that is kept for it.
 """
@@ -10,18 +10,20 @@ import asyncio
 import logging
 import os
 import shutil
-import signal
 import sys
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.config.secrets.redact import PROXIES
-from toolbus.connect.diagnostics import STDERR_WIDTH, Diagnostics
+from toolbus.connect.cause import redacted_cause
+from toolbus.connect.diagnostics import STDERR_KEPT, STDERR_WIDTH, Diagnostics
 from toolbus.connect.process_hints import misplaced_file
-from toolbus.connect.transports.reaper import reaper
+from toolbus.connect.transports.child import Child
+from toolbus.connect.transports.grouped import spawn_grouped
+from toolbus.connect.transports.guarded import GuardUnavailable, can_guard, spawn_guarded
 from toolbus.core.errors import ConnectFailed
 from toolbus.core.flag import Flag
 
@@ -30,7 +32,6 @@ logger = logging.getLogger("toolbus")
 REAP_GRACE = 0.5
 DRAIN_TIMEOUT = 0.2
 """Seconds in which the last output of a process that ended has to arrive."""
-POLL_INTERVAL = 0.01
 SAFE_VARIABLES = (
     (
         "APPDATA",
@@ -69,7 +70,7 @@ SHORT_GRACE = Grace(exit=0.3, term=0.3)
 """For a server that was never used."""
 
 
-class ServerProcess(asyncio.SubprocessProtocol):
+class ServerProcess:
     """One process of a server. Whoever starts it also ends it, or hands it to someone who does."""
 
     def __init__(self, config: ServerConfig, values: Resolved, diagnostics: Diagnostics) -> None:
@@ -77,7 +78,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._values = values
         self._diagnostics = diagnostics
         self._log = logger.getChild(f"stderr.{config.alias}")
-        self._spawning: asyncio.Task[asyncio.SubprocessTransport] | None = None
+        self._spawning: asyncio.Task[Child] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._exited = Flag()
         self._stdout_ended = False
@@ -139,36 +140,37 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if not self._ending.cancelled():
             self._ending.result()
 
-    async def _end(self, spawning: "asyncio.Task[asyncio.SubprocessTransport]", grace: Grace) -> None:
+    async def _end(self, spawning: "asyncio.Task[Child]", grace: Grace) -> None:
         with suppress(ConnectFailed):
             await _terminate(await spawning, self._exited, grace)
 
-    async def _spawn(self) -> asyncio.SubprocessTransport:
+    async def _spawn(self) -> Child:
         config, values, diagnostics = self._config, self._values, self._diagnostics
         env = _environment(config, values)
         diagnostics.withheld = os.environ.keys() - env.keys()
         program = _find_program(config.alias, values, env)
         try:
-            transport, _ = await asyncio.get_running_loop().subprocess_exec(
-                lambda: self, program, *values.args, env=env, cwd=values.cwd, start_new_session=True
-            )
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise ConnectFailed(
-                config.alias,
-                "spawn",
-                f"{values.command!r} cannot be started: {reason}",
-                hint="check that it is executable",
-            ) from error
-        diagnostics.pid = transport.get_pid()
-        reaper.watch(diagnostics.pid)
-        return transport
+            child = await self._start_process([program, *values.args], env, values.cwd)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or type(error).__name__
+            cause = f"{values.redacted(values.command or '')!r} cannot be started: {reason}"
+            failure = ConnectFailed(config.alias, "spawn", cause, hint="check that it is executable")
+            failure.__cause__ = redacted_cause(error, values.redacted)
+        else:
+            self.stdin = child.stdin
+            diagnostics.pid = child.pid
+            return child
+        raise failure  # not in the clause above, which would make the original its context
 
-    # For the event loop
+    async def _start_process(self, command: list[str], env: dict[str, str], folder: str | None) -> Child:
+        if can_guard():
+            try:
+                return await spawn_guarded(self, command, env, folder)
+            except GuardUnavailable as error:
+                logger.debug("the guard of the servers cannot be used: %s", error)
+        return await spawn_grouped(self, command, env, folder)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._process = cast(asyncio.SubprocessTransport, transport)
-        self.stdin = cast(asyncio.WriteTransport, self._process.get_pipe_transport(0))
+    # As `ChildEvents`
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._diagnostics.mark_active()
@@ -176,7 +178,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._on_output(data)
         else:
             *lines, self._stderr_partial = (self._stderr_partial + data).split(b"\n")
-            self._stderr_partial = self._stderr_partial[-STDERR_WIDTH:]
+            self._stderr_partial = self._stderr_partial[:STDERR_KEPT]
             for line in lines:
                 self._handle_stderr(line)
 
@@ -189,8 +191,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         elif fd == 0:
             self.writable.set()
 
-    def process_exited(self) -> None:
-        self._diagnostics.exit_code = self._process.get_returncode()
+    def process_exited(self, code: int | None) -> None:
+        self._diagnostics.exit_code = code
         self._exited.set()
         if not self._stdout_ended:
             # Output may still be in the pipe, which a grandchild may keep open forever.
@@ -203,7 +205,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.writable.set()
 
     def _handle_stderr(self, line: bytes) -> None:
-        text = self._values.redacted(line.decode(errors="replace").rstrip()[:STDERR_WIDTH])
+        text = self._values.redacted.head(line.decode(errors="replace").rstrip(), STDERR_WIDTH)
         self._diagnostics.add_stderr(text)
         self._log.debug("%s", text)
 
@@ -232,7 +234,8 @@ def safe_environment() -> dict[str, str]:
 def _find_program(server: str, values: Resolved, env: dict[str, str]) -> str:
     assert values.command is not None
     if values.cwd is not None and not os.path.isdir(values.cwd):
-        raise ConnectFailed(server, "spawn", f"the folder {values.cwd!r} (cwd) does not exist")
+        folder = values.redacted(values.cwd)
+        raise ConnectFailed(server, "spawn", f"the folder {folder!r} (cwd) does not exist")
     command = os.path.expanduser(values.command)
     # Also next to our own interpreter, to find `uvx` in a virtual environment that is not activated.
     path = os.pathsep.join([env.get("PATH", os.defpath), os.path.dirname(sys.executable)])
@@ -242,57 +245,32 @@ def _find_program(server: str, values: Resolved, env: dict[str, str]) -> str:
     )
     if found := shutil.which(located, path=path):
         return found
+    shown = values.redacted(command)
     if os.path.isfile(located):
-        raise ConnectFailed(server, "spawn", f"{command!r} is not executable", hint="run chmod +x on it")
+        raise ConnectFailed(server, "spawn", f"{shown!r} is not executable", hint="run chmod +x on it")
     hint = misplaced_file(values) or "install it, or give its full path"
     if " " in command.strip():
         hint = "put the arguments into args, not command"
-    raise ConnectFailed(server, "spawn", f"command {command!r} not found", hint=hint)
+    raise ConnectFailed(server, "spawn", f"command {shown!r} not found", hint=hint)
 
 
-async def _terminate(transport: asyncio.SubprocessTransport, exited: Flag, grace: Grace) -> None:
-    """End the process and its whole group in bounded time."""
-    if stdin := transport.get_pipe_transport(0):
-        stdin.close()
-    pid = transport.get_pid()
+async def _terminate(child: Child, exited: Flag, grace: Grace) -> None:
+    """End the process and its descendants in bounded time."""
+    # What is still queued is dropped: a server that does not read it would not see the end either.
+    child.stdin.abort() if child.stdin.get_write_buffer_size() else child.stdin.close()
     try:
         await _wait_at_most(grace.exit, exited.wait())
-        if sys.platform == "win32":
-            if not exited.is_set():
-                transport.kill()
-        else:
-            # Also after a clean exit: the server's own children are in the group.
-            for sign, seconds in ((signal.SIGTERM, grace.term), (signal.SIGKILL, REAP_GRACE)):
-                if not _signal_group(pid, sign):
-                    break
-                await _wait_at_most(seconds, _wait_group_gone(pid))
+        # Also after a clean exit: its descendants may still run.
+        for end, seconds in ((child.terminate, grace.term), (child.kill, REAP_GRACE)):
+            if not end():
+                break
+            await _wait_at_most(seconds, child.wait_gone())
         await _wait_at_most(REAP_GRACE, exited.wait())
     except asyncio.CancelledError:
-        # Nobody waits any longer, or the event loop itself is ending: kill at once.
-        if sys.platform != "win32":
-            _signal_group(pid, signal.SIGKILL)
+        child.kill()  # nobody waits any longer, or the event loop itself is ending
         raise
     finally:
-        if sys.platform != "win32" and not _signal_group(pid, 0):
-            reaper.forget(pid)
-        transport.close()
-
-
-def _signal_group(pgid: int, sign: signal.Signals | Literal[0]) -> bool:
-    """Signal the group; returns whether it has members left."""
-    try:
-        os.killpg(pgid, sign)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True  # a process is left that we may not signal
-    return True
-
-
-async def _wait_group_gone(pgid: int) -> None:
-    # Polled, because the system does not report the end of a process group.
-    while _signal_group(pgid, 0):  # noqa: ASYNC110
-        await asyncio.sleep(POLL_INTERVAL)
+        child.close()
 
 
 async def _wait_at_most(seconds: float, wait: Coroutine[Any, Any, Any]) -> None:

@@ -1,14 +1,21 @@
-"""Kill the servers that are left if this process dies without cleaning up.
+"""Kill the servers that are left if this process dies without cleaning up, where there is no guard.
 
 Normally the transports clean up. After SIGKILL, SIGTERM, `os._exit` or a crash a shell does: it reads
 the process groups to watch from a pipe, and kills those that are left when the pipe breaks. One shell
-serves the whole process; it is started with the first server.
+serves the whole process; it is started before the first server. A server announces itself: it is started
+by a shell that holds the pipe until it has written its own number, so the pipe cannot break before.
 """
 
 import os
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
+
+from toolbus.connect.forks import detach_after_fork
+
+LAST_DIGIT = 9
+"""The last descriptor that every shell can redirect."""
 
 SCRIPT = """
 cd /
@@ -35,6 +42,20 @@ class Reaper:
         self._shell = 0
         self._pipe = -1
 
+    def announcing(self, command: Sequence[str]) -> tuple[Sequence[str], tuple[int, ...]]:
+        """The command for a process that announces its group itself, and the descriptors it inherits.
+
+        The command alone if this process has too many files open: call `watch` once it is started.
+        """
+        if sys.platform == "win32":
+            return command, ()
+        with self._lock:
+            self._ensure_running()
+            if self._pipe > LAST_DIGIT:
+                return command, ()
+            announce = f'echo "+ $$" >&{self._pipe}; exec {self._pipe}>&-; exec "$@"'
+            return ("/bin/sh", "-c", announce, "sh", *command), (self._pipe,)
+
     def watch(self, group: int) -> None:
         """Kill this process group if this process dies first."""
         self._send(f"+ {group}\n")
@@ -47,11 +68,20 @@ class Reaper:
         if sys.platform == "win32":
             return
         with self._lock:
-            if not self._is_running():
-                self._start()
+            self._ensure_running()
             # If the shell was killed just now, no call fails; the next group starts another shell.
             with suppress(OSError):
                 os.write(self._pipe, line.encode())
+
+    def fds(self) -> list[int]:
+        """The descriptors that a fork must not keep."""
+        self._lock = threading.Lock()  # another thread may have held it in the parent
+        return [] if self._pipe < 0 else [self._pipe]
+
+    def _ensure_running(self) -> None:
+        if not self._is_running():
+            self._start()
+            detach_after_fork(self)
 
     def _is_running(self) -> bool:
         # After a fork the shell belongs to the parent: its pipe would not break when this process dies.
@@ -63,8 +93,7 @@ class Reaper:
             return False
 
     def _start(self) -> None:
-        # After a fork the file descriptor may be reused for another file.
-        if self._owner == os.getpid() and self._pipe >= 0:
+        if self._pipe >= 0:
             os.close(self._pipe)
             self._pipe = -1
         read_end, self._pipe = os.pipe()

@@ -88,7 +88,7 @@ class _Lines:
     def _skip(self, nth: int, data: bytes) -> None:
         self._diagnostics.skipped = nth
         if nth == 1:
-            self._first_skipped = self._redacted(data[:80].decode(errors="replace").strip())
+            self._first_skipped = self._redacted.head(data.decode(errors="replace").strip(), 80)
             # Delayed, so that one warning can count the lines.
             self._warn_timer = asyncio.get_running_loop().call_later(WARN_DELAY, self.warn_skipped)
 

@@ -6,6 +6,7 @@ another status that names the session, means so, and that the request was not st
 """
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -72,6 +73,7 @@ class _StreamablePeer(Peer):
         self._session: dict[str, str] = {}
         """The headers of every request once they are known: session ID and protocol version."""
         self._listening: asyncio.Task[None] | None = None
+        self._process = os.getpid()
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -85,7 +87,8 @@ class _StreamablePeer(Peer):
         if self._listening is not None:
             self._listening.cancel()
             await asyncio.wait({self._listening})
-        if SESSION in self._session and not self._diagnostics.lost_by_server:
+        is_fork = self._process != os.getpid()  # then the session is that of our parent
+        if SESSION in self._session and not self._diagnostics.lost_by_server and not is_fork:
             with suppress(WireError):
                 async with self._client.request("DELETE", self._target, self._session):
                     pass
@@ -163,7 +166,7 @@ class _StreamablePeer(Peer):
             reason = f"the server no longer knows the session (HTTP {status})"
             return WireError(reason, sent=False, status=status)
         with suppress(ValueError):
-            match from_json(body):
+            match from_json(self._redacted.received(body)):
                 case {"error": {"code": int() as code, "message": str() as message, **more}}:
                     data = cast("dict[str, Any]", more).get("data")
                     text = self._redacted(message)

@@ -1,0 +1,30 @@
+"""A program that uses toolbus and is killed: `python client.py WHAT CONFIG_JSON`; prints "ready".
+
+WHAT: `start` waits; `fork` forks a child, whose number it prints, and waits; `frozen` and `frozen fork` do so
+as a frozen program, which has no interpreter to start.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+
+from toolbus import Toolbus
+
+
+async def main(what: str, config: str) -> None:
+    if "frozen" in what:
+        sys.frozen = True  # pyright: ignore[reportAttributeAccessIssue]  # what PyInstaller sets
+    async with Toolbus(json.loads(config)):
+        if "fork" in what:
+            child = os.fork()
+            if child == 0:
+                signal.pause()
+            print(child)
+        print("ready", flush=True)
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

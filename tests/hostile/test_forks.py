@@ -1,0 +1,57 @@
+"""A fork has a copy of the bus, but not its event loop, and its servers belong to the parent."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import plain
+
+PROGRAM = Path(__file__).with_name("forking.py")
+FORKED = (
+    "the bus is closed: it was started before this process was forked, and belongs to the parent; "
+    "create a new one"
+)
+PARENT = {"call": "still", "state": "ready"}
+
+
+def printed(how: str, entry: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the fork and the parent print."""
+    config = json.dumps({"servers": {"a": entry}})
+    words = [sys.executable, "-W", "error::ResourceWarning", str(PROGRAM), how, config]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    fork, parent = map(json.loads, done.stdout.splitlines())
+    return fork, parent
+
+
+@pytest.mark.parametrize("place", ["stdio", "http-modern", "http-legacy"])
+@pytest.mark.parametrize("how", ["in a loop", "in a new loop"])
+def test_a_fork_that_uses_the_bus(how: str, place: str, web_ports: dict[str, int]) -> None:
+    """Every use is an immediate error, and the parent's servers stay."""
+    url = f"http://127.0.0.1:{web_ports['http']}/mcp"
+    fork, parent = printed(how, plain() if place == "stdio" else {"url": url, "era": place[5:]})
+    assert fork.pop("execute") == fork.pop("execute_sync") == f"MCP error: {FORKED}"
+    assert fork.pop("stream") == f"BusClosed: {FORKED.replace('the bus', 'the event stream')}"
+    assert fork.pop("stop") == "None"
+    assert set(fork.values()) == {f"BusClosed: {FORKED}"}
+    assert parent == PARENT
+
+
+@pytest.mark.parametrize("how", ["in a script", "in a pool"])
+def test_a_fork_that_uses_a_synchronous_bus(how: str) -> None:
+    """Every use is an immediate error, and the parent's servers stay."""
+    fork, parent = printed(how, plain())
+    assert fork.pop("execute") == f"MCP error: {FORKED}"
+    assert fork.pop("stop") == "None"
+    assert fork.pop("after").startswith("BusClosed: the bus is closed")
+    assert set(fork.values()) == {f"BusClosed: {FORKED}"}
+    assert parent == PARENT
+
+
+def test_a_fork_with_a_bus_of_its_own() -> None:
+    """It has servers of its own, which end with it, not with the parent."""
+    assert printed("with its own", plain()) == ({"call": "mine"}, PARENT)
