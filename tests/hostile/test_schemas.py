@@ -6,12 +6,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pytest
-from toolbus.config.limits import Limits
-from toolbus.core.tool_definition import tool_spec
 
 from tests.hostile.schemas import CASES
 from toolbus.call.arguments import ArgumentCheck
+from toolbus.config.limits import Limits
 from toolbus.connect.sdk.output_check import OutputCheck
+from toolbus.core.tool_definition import tool_spec
 from toolbus.records import Quarantined, ToolSpec
 from toolbus.shape import cleaned_texts, converted
 from toolbus.shape.dialects import DIALECTS

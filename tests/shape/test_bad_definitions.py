@@ -9,10 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import modest
-from toolbus.config.limits import Limits
 from toolbus.bus.shaping import Shaping
 from toolbus.cli.input.arguments import described
 from toolbus.config import load_config
+from toolbus.config.limits import Limits
 from toolbus.core.catalog import Catalog
 from toolbus.core.tool_definition import tool_spec
 from toolbus.records import JSON, Inventory, Quarantined, ToolSpec

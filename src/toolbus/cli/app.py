@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
+from toolbus.cli.approval_commands import add_approval_commands
 from toolbus.cli.edit_commands import add_edit_commands
-from toolbus.cli.lock_commands import add_lock_commands
 from toolbus.cli.options import Settings, with_settings
 from toolbus.cli.parameters import (
     Args,
@@ -82,22 +82,6 @@ def demo(
 
 @app.command()
 @with_settings
-def trust(
-    settings: Settings,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="FILE", help="Config file; default: the one toolbus finds.")
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Trust it without asking.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting it.")] = False,
-) -> int:
-    """Review a config and allow toolbus to use it."""
-    from toolbus.cli.commands.trust import run
-
-    return run(settings, file, yes=yes, remove=remove)
-
-
-@app.command()
-@with_settings
 def tools(
     settings: Settings,
     servers: Servers = None,
@@ -115,7 +99,7 @@ def tools(
             "--wait",
             metavar="SECONDS",
             show_default=False,
-            help="Wait up to this long for servers that are down.",
+            help="Wait up to this long for servers that are down; with a lockfile, contact the servers.",
         ),
     ] = 0,
 ) -> int:
@@ -315,7 +299,7 @@ def import_(
 
 
 add_edit_commands(app)
-add_lock_commands(app)
+add_approval_commands(app)
 
 
 @app.command()

@@ -1,5 +1,6 @@
-"""Commands for the lockfile: their arguments and options."""
+"""Commands to approve what others wrote: a config, and what servers offer. Their arguments and options."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,11 +10,26 @@ from toolbus.cli.options import Settings, with_settings
 from toolbus.cli.parameters import Servers
 
 
-def add_lock_commands(app: typer.Typer) -> None:
+def add_approval_commands(app: typer.Typer) -> None:
     """Register these commands with the app."""
+    app.command("trust")(with_settings(_trust))
     app.command("lock")(with_settings(_lock))
     app.command("diff")(with_settings(_diff))
     app.command("approve")(with_settings(_approve))
+
+
+def _trust(
+    settings: Settings,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Config file; default: the one toolbus finds.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Trust it without asking.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Stop trusting it.")] = False,
+) -> int:
+    """Review a config and allow toolbus to use it."""
+    from toolbus.cli.commands.trust import run
+
+    return run(settings, file, yes=yes, remove=remove)
 
 
 def _lock(
