@@ -130,7 +130,8 @@ class Servers:
     def why_down(self, likely: Sequence[str]) -> str | None:
         """Why the first of the likely servers is not ready; a single server is always likely."""
         down = self.down
-        alone = [alias for alias in down if len(self.links) == 1 and not self._lock.covers(alias)]
+        known = self._lock.approvals.reviewers
+        alone = [alias for alias in down if len(self.links) == 1 and alias not in known]
         alias = next(iter(likely or alone), None)
         if alias is None:
             return None
@@ -180,8 +181,7 @@ class Servers:
                 discovery = Discovery(alias, self._changed, self._emit)
                 early = self._early.get(alias)
                 link = Link(server, secrets, discovery, self._emit, interactions, self._admit, early)
-                check = self._lock.check if self._lock.active else None
-                servers[alias] = Server(link, discovery, LinkRequests(link, check))
+                servers[alias] = Server(link, discovery, LinkRequests(link))
         return servers
 
     def install(self, fresh: Mapping[str, Server], config: BusConfig) -> dict[str, Server]:
@@ -193,6 +193,8 @@ class Servers:
         # Changed in place: the routes hold this dict.
         self.requests.clear()
         self.requests.update({alias: server.requests for alias, server in self._servers.items()})
+        for alias, server in self._servers.items():
+            server.requests.check = self._lock.check if alias in self._lock.approvals.reviewers else None
         self.repairing.clear()
         self.repairing.update(alias for alias, server in config.servers.items() if server.repair)
         self.links = {alias: server.link for alias, server in self._servers.items()}

@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,7 +30,7 @@ MIGRATIONS: Mapping[int, Migration] = {}
 """From a version to the next one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LockedServer:
     """What was approved of one server."""
 
@@ -42,6 +43,7 @@ class LockedServer:
     )
     """The definitions by kind and by the server's own name."""
 
+    @cached_property
     def digests(self) -> dict[str, JSON]:
         """The digests of everything that it covers; `NotCanonical` if something has none."""
         return {
@@ -188,7 +190,7 @@ def _server(path: Path, alias: str, entry: JSON) -> LockedServer:
                 kind: {name: block["definition"] for name, block in blocks[kind].items()} for kind in KINDS
             },
         )
-        digests = server.digests()
+        digests = server.digests
         for kind in KINDS:
             for name, block in blocks[kind].items():
                 if block["digest"] != digests[kind][name] or _name(kind, block["definition"]) != name:
@@ -208,7 +210,7 @@ def _name(kind: Kind, definition: JSONObject) -> JSON:
 
 
 def _entry(server: LockedServer) -> dict[str, JSON]:
-    digests = server.digests()
+    digests = server.digests
     return {
         "digest": digest(digests),
         "launch": server.launch,
