@@ -140,7 +140,7 @@ class Place:
 
 def inventory_of(alias: str, offer: Mapping[str, Any]) -> Inventory:
     """What a server lists that offers this."""
-    tools = [tool_spec(alias, tool) for tool in offer.get("tools", [])]
+    tools = [tool_spec(alias, tool, sys.maxsize) for tool in offer.get("tools", [])]
     return Inventory(
         tools=tuple(tool for tool in tools if isinstance(tool, ToolSpec)),
         prompts=tuple(_prompt(alias, one) for one in offer.get("prompts", [])),
