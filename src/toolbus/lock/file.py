@@ -168,6 +168,8 @@ def _parsed(content: bytes, path: Path) -> dict[str, JSON]:
         document: JSON = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise LockError(path, f"is not complete JSON (line {error.lineno}); {_RESTORE}") from None
+    except LockError:  # which is a ValueError, too
+        raise
     except (ValueError, RecursionError):
         raise LockError(path, f"is not JSON that can be read; {_RESTORE}") from None
     if not is_object(document):
