@@ -209,7 +209,7 @@ def _launch_change(server: ServerConfig, config: BusConfig, locked: LockedServer
         now = digest(launch_of(server, config.folder))
     except NotCanonical as error:
         return f"its launch line {error}"
-    if now == locked.digests["launch"]:
+    if now == digest(locked.launch):
         return None
     return "its launch line changed" if server.url is None else "its URL or headers changed"
 

@@ -12,14 +12,14 @@ from toolbus.bus.lock import BusLock
 from toolbus.bus.sdk_import import import_stages
 from toolbus.call import ServerRequests
 from toolbus.config import BusConfig, Secrets
-from toolbus.connect.early import EarlyStart
 from toolbus.core.errors import ServerDown, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.events import Emit
 from toolbus.core.interactions import Interactions, with_roots
 from toolbus.core.operation import Admit, Operation, Route
 from toolbus.core.records import Health, Inventory, ServerStatus, ToolResult
 
-if TYPE_CHECKING:  # a bus can show its servers without the SDK, which comes with the first link
+if TYPE_CHECKING:  # a bus can show its servers without these, which come with the first link
+    from toolbus.connect.early import EarlyStart
     from toolbus.connect.link import Link
     from toolbus.connect.requests import LinkRequests
     from toolbus.discover import Discovery
@@ -151,6 +151,8 @@ class Servers:
 
     async def start_early(self, config: BusConfig, secrets: Secrets) -> None:
         """Start the processes of servers that will be connected, and meanwhile import the SDK."""
+        from toolbus.connect.early import EarlyStart
+
         self._early = {
             alias: EarlyStart(server, secrets)
             for alias, server in config.servers.items()

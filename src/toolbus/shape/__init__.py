@@ -1,4 +1,9 @@
-"""Stage 4, shaping what a model sees: pure functions from lists of tools to lists of tools."""
+"""Stage 4, shaping what a model sees: pure functions from lists of tools to lists of tools.
+
+The dialects of providers are imported when the first of their names is used: a catalog does not need them.
+"""
+
+from typing import TYPE_CHECKING, Any
 
 from toolbus.schema.node import declared
 from toolbus.shape.as_tools import (
@@ -10,21 +15,23 @@ from toolbus.shape.as_tools import (
     resource_tools,
 )
 from toolbus.shape.clean import cleaned_texts
-from toolbus.shape.dialects import (
-    DIALECTS,
-    Definition,
-    Dialect,
-    Loss,
-    UnknownDialect,
-    converted,
-    original_arguments,
-    restored,
-)
 from toolbus.shape.naming import may_name, named, prefixed, template_name
 from toolbus.shape.override import marked, overridden
 from toolbus.shape.pipeline import LeaveOut, Shaper, each, shaped
 from toolbus.shape.render import rendered, rendered_text
 from toolbus.shape.select import Pattern, excluding, including, selected, unmatched
+
+if TYPE_CHECKING:
+    from toolbus.shape.dialects import (
+        DIALECTS,
+        Definition,
+        Dialect,
+        Loss,
+        UnknownDialect,
+        converted,
+        original_arguments,
+        restored,
+    )
 
 __all__ = [
     "DIALECTS",
@@ -61,3 +68,11 @@ __all__ = [
     "template_name",
     "unmatched",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from toolbus.shape import dialects
+
+    return getattr(dialects, name)
