@@ -28,6 +28,9 @@ COMMANDS = [
     "remove",
     "enable",
     "disable",
+    "lock",
+    "diff",
+    "approve",
     "config",
 ]
 SEND: dict[str, Any] = {

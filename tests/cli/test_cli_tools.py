@@ -102,6 +102,8 @@ def test_json_tells_everything(runs: dict[str, Done]) -> None:
                 ("attic", "read", LONG, {"type": "object"}, {}),
             ]
         ],
+        "held": {},
+        "source": "servers",
     }
     assert (run.returncode, run.stderr) == (0, "")
 

@@ -2,7 +2,7 @@
 
 The file is read for every list, and may have `tools`, `prompts`, `templates` and `instructions`. When it
 changes, the server sends `list_changed`. Every call is answered with the name of the tool, and appended to
-`FILE.calls`.
+`FILE.calls`; every start appends a letter to `FILE.starts`. With `silent` in the file, it answers nothing.
 """
 
 import json
@@ -67,8 +67,12 @@ def watch(file: Path) -> None:
 
 
 def main(file: Path) -> None:
+    with Path(f"{file}.starts").open("a") as starts:
+        starts.write("s")
     threading.Thread(target=watch, args=(file,), daemon=True).start()
     for line in sys.stdin:
+        if json.loads(file.read_text()).get("silent"):
+            continue
         message: Message = json.loads(line)
         if "id" not in message or "method" not in message:
             continue

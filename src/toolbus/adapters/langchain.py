@@ -13,7 +13,6 @@ from toolbus.adapters.prompts import Part, PromptTurn, prompt_turns
 from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource
 from toolbus.bus.tool import Tool
-from toolbus.core.errors import ToolNotFound
 from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
@@ -159,8 +158,8 @@ class LiveTools(AgentMiddleware[Any, Any, Any]):
         found = next((tool for tool in self._tools if tool.name == name), None)
         if found is not None:
             return request.override(tool=found)
-        unknown = ToolNotFound(name, [*self._agent_tools, *(tool.name for tool in self._tools)])
-        return _error_message(request.tool_call["id"], name, ToolResult.failure(str(unknown)))
+        missing = self._tools.missing(name, [*self._agent_tools, *(tool.name for tool in self._tools)])
+        return _error_message(request.tool_call["id"], name, ToolResult.failure(str(missing)))
 
 
 class ToolCallFailed(ToolException):

@@ -15,8 +15,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from toolbus.adapters.tool_calls import parse_arguments, run_tool
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, bus_of
+from toolbus.bus.engine import reason_of
 from toolbus.bus.tool import Tool
-from toolbus.core.errors import BusClosed, ToolNotFound
+from toolbus.core.errors import BusClosed
 from toolbus.core.records import JSON, Text, ToolResult
 
 T = TypeVar("T")
@@ -115,11 +116,11 @@ class ProviderTools(ToolList[T], Generic[T, R]):
         return CompletedCall(call=call, tool=tool, result=result)
 
     def _unknown_tool(self, name: str, known: list[str]) -> ToolResult:
-        error = str(ToolNotFound(name, known))
+        error = self.missing(name, known)
         if isinstance(self._source, Bus):
             with suppress(BusClosed):  # no one to report to
-                bus_of(self._source).report_unsent(name, "unknown_tool", error)
-        return ToolResult.failure(error)
+                bus_of(self._source).report_unsent(name, reason_of(error), str(error))
+        return ToolResult.failure(str(error))
 
 
 def field_of(value: object, name: str) -> JSON:

@@ -10,6 +10,7 @@ from toolbus.bus.connection import Connecting, McpConnection
 from toolbus.bus.sync import SyncTool, SyncView
 from toolbus.bus.tool import Tool
 from toolbus.bus.view import View
+from toolbus.core.errors import CallRefused, ToolNotFound
 from toolbus.core.events import CatalogChanged, Event
 from toolbus.core.text import cleaned
 from toolbus.shape import UnknownDialect
@@ -112,6 +113,15 @@ class ToolList(list[T]):
             raise failures[0]  # every tool failed: the cause is not one tool
         self._converted = converted
         self[:] = [item for _, item in converted.values()]
+
+    def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
+        """The error for a name that is not among the known ones: held, or unknown."""
+        if isinstance(self._source, Bus):
+            return bus_of(self._source).missing(name, known)
+        views = {tool.runner for tool in checked_tools(self._source) if isinstance(tool.runner, View)}
+        errors = [view.missing(name, known) for view in views]
+        held = (error for error in errors if isinstance(error, CallRefused))
+        return next(held, ToolNotFound(name, known))
 
     def _connected_servers(self) -> Servers:
         """The selected servers that the bus has now; one that was removed may come back."""

@@ -153,7 +153,7 @@ class Agent:
                 toolsets=[tools],
                 deps=run,
             ) as events:
-                mapper = EventMapper(tools.servers, tools.report_unknown)
+                mapper = EventMapper(tools.servers, tools.report_unknown, tools.explain)
                 return await self._emit_events(run, outgoing, mapper, events)
         except BaseException:  # a cancellation too
             with suppress(UserError):  # raised if nothing had started

@@ -25,10 +25,19 @@ from toolbus.core.records import Image
 class EventMapper:
     """Converts the events of one run."""
 
-    def __init__(self, servers: Mapping[str, str], on_call: Callable[[str], None]) -> None:
-        """`servers` maps tool names to servers; `on_call` gets the name of every called tool."""
+    def __init__(
+        self,
+        servers: Mapping[str, str],
+        on_call: Callable[[str], None],
+        explain: Callable[[ToolReturnPart], None],
+    ) -> None:
+        """`servers` maps tool names to servers; `on_call` gets the name of every called tool.
+
+        `explain` may change the text of a result.
+        """
         self._servers = servers
         self._on_call = on_call
+        self._explain = explain
         self._started: dict[str, float] = {}
         self.calls: list[ToolReturned] = []
         """The completed calls."""
@@ -63,6 +72,7 @@ class EventMapper:
         )
 
     def _returned(self, part: ToolReturnPart) -> ToolReturned:
+        self._explain(part)
         started = self._started.pop(part.tool_call_id, None)
         metadata = cast(Mapping[str, Any], part.metadata or {})
         returned = ToolReturned(

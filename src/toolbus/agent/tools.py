@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, cast
 from pydantic_ai import RunContext
 from pydantic_ai import Tool as FunctionTool
 from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
+from pydantic_ai.messages import ToolReturnPart
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
 from toolbus.adapters.options import AdapterOptions
@@ -16,10 +17,11 @@ from toolbus.adapters.pydantic_ai import BusTool, BusToolset, tool_return
 from toolbus.adapters.tool_calls import result_metadata
 from toolbus.adapters.tool_list import Bus, ToolSource, bus_of
 from toolbus.agent.failures import NameClash
+from toolbus.bus.engine import reason_of
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.tool import Tool
 from toolbus.bus.view import View
-from toolbus.core.errors import BusClosed, ToolNotFound
+from toolbus.core.errors import BusClosed, CallRefused, ToolNotFound
 from toolbus.core.records import JSON, ToolResult, ToolSpec
 from toolbus.shape.budget import fitted
 
@@ -157,6 +159,8 @@ class RunTools(AbstractToolset[Any]):
                 logger.warning("%s; the new one is skipped", clash)
         self._started = True
         self._names = frozenset(found)
+        for part in ctx.messages[-1].parts if ctx.messages else ():
+            self.explain(part)
         self.servers.clear()
         for name, tool in found.items():
             if isinstance(tool, BusTool):
@@ -167,8 +171,17 @@ class RunTools(AbstractToolset[Any]):
         """Report a call of an unknown tool, which Pydantic AI answers itself."""
         if name not in self._names and self._buses:
             with suppress(BusClosed):  # no one to report to
-                error = str(ToolNotFound(name, list(self._names)))
-                self._buses[0].report_unsent(name, "unknown_tool", error)
+                error = self._held(name) or ToolNotFound(name, list(self._names))
+                self._buses[0].report_unsent(name, reason_of(error), str(error))
+
+    def explain(self, part: object) -> None:
+        """Replace Pydantic AI's answer to the call of a held tool, which is that it is unknown."""
+        if isinstance(part, ToolReturnPart) and part.retry and part.retry.cause == "unknown_tool":
+            part.content = str(self._held(part.tool_name) or part.content)
+
+    def _held(self, name: str) -> CallRefused | None:
+        errors = (bus.missing(name, list(self._names)) for bus in self._buses)
+        return next((error for error in errors if isinstance(error, CallRefused)), None)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]

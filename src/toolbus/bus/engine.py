@@ -16,7 +16,6 @@ from toolbus.core.errors import CallRefused, ToolNotFound
 from toolbus.core.events import Hub, Reason
 from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Guard, Observer, Operation
-from toolbus.lock.drift import Held
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -65,7 +64,7 @@ class Engine:
         self.lifecycle = Lifecycle(
             config, self.servers, self.catalog, self.lock, self.hub, extensions.get_secret
         )
-        if self.lock.active:
+        if self.lock.approvals.file is not None:
             self.catalog.rebuild()
 
     async def _admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
@@ -80,21 +79,23 @@ class Engine:
 
     def missing(self, name: str, scope: Scope) -> ToolNotFound | CallRefused:
         """The error for a tool that is not in a view: unknown, or held."""
-        if (held := self._held(name, scope)) is not None:
-            return CallRefused(f"tool {name!r}", held.reason)
+        if (reason := self.why_held(name, scope)) is not None:
+            return CallRefused(f"tool {name!r}", reason)
         # The tools of a locked server are known, connected or not.
-        down = [alias for alias in scope.visible(self.servers.down) if not self.lock.covers(alias)]
+        locked = self.lock.approvals.reviewers
+        down = [alias for alias in scope.visible(self.servers.down) if alias not in locked]
         likely = [alias for alias in down if self.catalog.shaping.may_have(alias, name)]
         return scope.catalog(self.catalog.now).missing(name, down, self.servers.why_down(likely))
 
-    def _held(self, name: str, scope: Scope) -> Held | None:
-        """The held tool of that name, under the name that it would have in the catalog."""
-        held = {key: one for key, one in self.lock.held.items() if scope.has_server(one.server)}
-        if not held or name in held:
-            return held.get(name)
-        for spec in self.catalog.shaping.tools(self.servers.inventories):
-            if spec.name == name and (found := held.get(str(spec.origin))) is not None:
-                return found
+    def why_held(self, name: str, scope: Scope) -> str | None:
+        """Why a tool is held, by the name that it would have in the catalog or `server/tool`."""
+        held = self.lock.held
+        if name in held and scope.has_server(held[name].server):
+            return held[name].reason
+        for spec in self.catalog.shaping.tools(self.lock.unreviewed) if held else ():
+            is_named = name in (spec.name, str(spec.origin)) and scope.has_server(spec.origin.server)
+            if is_named and (one := self.lock.held_as(spec)) is not None:
+                return one.reason
         return None
 
 

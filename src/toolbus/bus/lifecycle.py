@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from toolbus.bus.live_catalog import LiveCatalog
-from toolbus.bus.lock import BusLock
+from toolbus.bus.lock import Approvals, BusLock
 from toolbus.bus.servers import Servers
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
 from toolbus.core.errors import FORKED, BusClosed
@@ -23,7 +23,7 @@ LINGER = 0.1
 
 
 class Lifecycle:
-    """Owns the current config, the loop of the bus, and the lock for every change."""
+    """Owns the current config, the loop of the bus, and the mutex for every change."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class Lifecycle:
         self._get_secret = get_secret
         self._loop: OwnerLoop | None = None
         self.closed = False
-        self._lock = asyncio.Lock()
-        self._approved = lock
+        self._mutex = asyncio.Lock()
+        self._lock = lock
         self._connecting: asyncio.Task[None] | None = None
         """Connects to the servers of a locked bus, whose catalog is known before."""
         self._needed = Flag()
@@ -54,7 +54,7 @@ class Lifecycle:
     async def start(self) -> None:
         """Connect to all servers concurrently; a second start does nothing."""
         self.check_process()  # first: in a fork, nobody would release the lock
-        async with self._lock:
+        async with self._mutex:
             if self.closed:
                 raise BusClosed()
             if self._loop is not None:
@@ -70,7 +70,7 @@ class Lifecycle:
 
     async def _begin(self, secrets: Secrets) -> None:
         """Connect to the servers, or, if the catalog is known from the lock, only to the required ones."""
-        at_once = self._approved.file is not None
+        at_once = self._lock.approvals.file is not None
         if at_once and not any(server.required for server in self.config.servers.values()):
             self._connecting = asyncio.create_task(self._connect_later(secrets), name="toolbus start")
         else:
@@ -89,7 +89,8 @@ class Lifecycle:
             self._installed.set()
 
     async def _connect(self, secrets: Secrets, *, only_required: bool) -> None:
-        config = self._approved.servers_to_use(self.config)
+        config = self._lock.approvals.servers_to_use(self.config)
+        self._lock.report_launches()
         try:
             await self._servers.start_early(config, secrets)
             self._servers.install(self._servers.build(config, secrets), config)
@@ -135,16 +136,18 @@ class Lifecycle:
 
         If a required server cannot be connected, it raises and nothing changes.
         """
-        async with self._lock:
+        async with self._mutex:
             servers = change(self.config.servers)
             new = (config or self.config).model_copy(update={"servers": servers})
-            self._approved.use(new)
-            usable = self._approved.servers_to_use(new)
+            approvals = Approvals(new)
+            usable = approvals.servers_to_use(new)
             fresh = await self._servers.open_new(usable, self._secrets(new))
             if self.closed:  # in the meantime, so they are closed here
                 await self._servers.close_servers(fresh)
                 raise BusClosed()
             self.config = new
+            self._lock.use(approvals)
+            self._lock.report_launches()
             gone = self._servers.install(fresh, usable)
             self._catalog.use(new)
             await self._servers.close_servers(gone)

@@ -9,15 +9,19 @@ from importlib import import_module
 
 from toolbus.core.collector import paused_collector
 
-NEED_SDK = ("toolbus.connect.link", "toolbus.connect.requests", "toolbus.discover")
+LATE = (
+    *("toolbus.connect.link", "toolbus.connect.requests", "toolbus.discover"),
+    *("toolbus.call.arguments.problem", "toolbus.call.arguments.repairer"),
+)
+"""The modules that only calls need; the first ones import the SDK."""
 
 
 async def import_stages() -> None:
-    """Import the stages that need the SDK; raises what the import raises.
+    """Import what calls need; raises what the import raises.
 
     If the caller is cancelled, the thread still finishes the import.
     """
-    if all(name in sys.modules for name in NEED_SDK):
+    if all(name in sys.modules for name in LATE):
         return
     loop = asyncio.get_running_loop()
     imported: asyncio.Future[None] = loop.create_future()
@@ -46,7 +50,7 @@ async def import_stages() -> None:
 
 def _import() -> None:
     with paused_collector():
-        for name in NEED_SDK:
+        for name in LATE:
             import_module(name)
         if gc.get_freeze_count() == 0:  # otherwise the program wants some objects to stay frozen
             # Moves all objects to the oldest generation, so that the next collection does not look at each.

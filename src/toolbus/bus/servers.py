@@ -12,14 +12,14 @@ from toolbus.bus.lock import BusLock
 from toolbus.bus.sdk_import import import_stages
 from toolbus.call import ServerRequests
 from toolbus.config import BusConfig, Secrets
-from toolbus.connect.early import EarlyStart
 from toolbus.core.errors import ServerDown, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.events import Emit
 from toolbus.core.interactions import Interactions, with_roots
 from toolbus.core.operation import Admit, Operation, Route
 from toolbus.core.records import Health, Inventory, ServerStatus, ToolResult
 
-if TYPE_CHECKING:  # a bus can show its servers without the SDK, which comes with the first link
+if TYPE_CHECKING:  # a bus can show its servers without these, which come with the first link
+    from toolbus.connect.early import EarlyStart
     from toolbus.connect.link import Link
     from toolbus.connect.requests import LinkRequests
     from toolbus.discover import Discovery
@@ -130,7 +130,8 @@ class Servers:
     def why_down(self, likely: Sequence[str]) -> str | None:
         """Why the first of the likely servers is not ready; a single server is always likely."""
         down = self.down
-        alone = [alias for alias in down if len(self.links) == 1 and not self._lock.covers(alias)]
+        known = self._lock.approvals.reviewers
+        alone = [alias for alias in down if len(self.links) == 1 and alias not in known]
         alias = next(iter(likely or alone), None)
         if alias is None:
             return None
@@ -150,6 +151,8 @@ class Servers:
 
     async def start_early(self, config: BusConfig, secrets: Secrets) -> None:
         """Start the processes of servers that will be connected, and meanwhile import the SDK."""
+        from toolbus.connect.early import EarlyStart
+
         self._early = {
             alias: EarlyStart(server, secrets)
             for alias, server in config.servers.items()
@@ -180,8 +183,7 @@ class Servers:
                 discovery = Discovery(alias, self._changed, self._emit)
                 early = self._early.get(alias)
                 link = Link(server, secrets, discovery, self._emit, interactions, self._admit, early)
-                check = self._lock.check if self._lock.active else None
-                servers[alias] = Server(link, discovery, LinkRequests(link, check))
+                servers[alias] = Server(link, discovery, LinkRequests(link))
         return servers
 
     def install(self, fresh: Mapping[str, Server], config: BusConfig) -> dict[str, Server]:
@@ -193,6 +195,8 @@ class Servers:
         # Changed in place: the routes hold this dict.
         self.requests.clear()
         self.requests.update({alias: server.requests for alias, server in self._servers.items()})
+        for alias, server in self._servers.items():
+            server.requests.check = self._lock.check if alias in self._lock.approvals.reviewers else None
         self.repairing.clear()
         self.repairing.update(alias for alias, server in config.servers.items() if server.repair)
         self.links = {alias: server.link for alias, server in self._servers.items()}

@@ -4,15 +4,18 @@ import logging
 from collections.abc import Container, Coroutine, Mapping
 from contextlib import suppress
 from copy import deepcopy
-from typing import Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from toolbus.core.display import signature
 from toolbus.core.errors import BusClosed, ToolbusError
 from toolbus.core.events import Reason
 from toolbus.core.records import JSON, Origin, Progress, ToolResult, ToolSpec
 from toolbus.core.text import cleaned
-from toolbus.shape import Dialect, converted, declared
+from toolbus.shape import declared
 from toolbus.shape.budget import fitted
+
+if TYPE_CHECKING:  # only some programs ask for definitions
+    from toolbus.shape import Dialect
 
 logger = logging.getLogger("toolbus")
 
@@ -70,8 +73,10 @@ class Tool:
         """The alias of the server."""
         return self.spec.origin.server
 
-    def definition(self, dialect: Dialect) -> dict[str, JSON]:
+    def definition(self, dialect: "Dialect") -> dict[str, JSON]:
         """A copy of the tool in a provider's format; a warning event lists lost constraints."""
+        from toolbus.shape import converted
+
         found = converted(self.spec, dialect)
         if found.grade == "permissive":
             lost = [f"{loss.path}: {loss.what}" for loss in found.losses if loss.kind == "permissive"]

@@ -74,11 +74,11 @@ class Toolbus(View):
     @property
     def lock(self) -> Lockfile | None:
         """The lockfile next to the config, which the tools are compared with; None without one."""
-        return self._engine.lock.file
+        return self._engine.lock.approvals.file
 
     def is_locked(self, alias: str) -> bool:
         """Whether the tools of a server are known from the lockfile, or held because it is not in there."""
-        return self._engine.lock.covers(self._check(alias))
+        return self._engine.lock.approvals.covers(self._check(alias))
 
     async def start(self) -> None:
         """Connect to all servers; one that fails does not affect the others, unless it is `required`.

@@ -211,6 +211,11 @@ class View:
         failure = Failure(reason, error)
         self._engine.lifecycle.loop.call_soon(lambda: self._engine.path.report(operation, failure))
 
+    def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
+        """The error for a name that is not among the known ones: held, or unknown."""
+        reason = self._engine.why_held(name, self._scope)
+        return ToolNotFound(name, known) if reason is None else CallRefused(f"tool {name!r}", reason)
+
     def _operation(self, spec: ToolSpec, **fields: Any) -> Operation:
         return Operation(spec=spec, caller=self._scope.caller, servers=self._scope.servers, **fields)
 
@@ -330,9 +335,7 @@ class View:
     @property
     def failures(self) -> dict[str, ToolbusError]:
         """The error of each unusable server; `ConnectFailed` has the phase that failed."""
-        return self._scope.visible(
-            {alias: link.error for alias, link in self._servers.links.items() if link.error}
-        )
+        return self._scope.visible({a: link.error for a, link in self._servers.links.items() if link.error})
 
     @property
     def config(self) -> BusConfig:
@@ -343,9 +346,8 @@ class View:
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers, before anything is left out or renamed."""
-        return self._scope.visible(
-            self._engine.catalog.shaping.with_quarantined(self._engine.lock.inventories)
-        )
+        shaping = self._engine.catalog.shaping
+        return self._scope.visible(shaping.with_quarantined(self._engine.lock.inventories))
 
     def _inventories(self, server: str | None) -> list[Inventory]:
         every = self._engine.lock.inventories

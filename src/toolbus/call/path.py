@@ -10,7 +10,6 @@ from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
 from toolbus.core.errors import ArgumentsError, CallRefused
 from toolbus.core.operation import Failure, Guard, Observed, Observer, Operation, Route
 from toolbus.core.records import JSONObject, Origin, ToolResult, ToolSpec
-from toolbus.shape import restored
 
 T = TypeVar("T")
 
@@ -166,8 +165,14 @@ def _accepted(operation: Operation) -> Operation:
     for key in arguments:
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
             raise ArgumentsError(f"tool {spec.name!r}", f"names must be strings, not {key!r}")
-    # Not a repair: the dialect added these names and nulls.
-    return replace(operation, arguments=restored(spec, arguments)) if spec.definitions else operation
+    return _with_restored(operation) if spec.definitions else operation
+
+
+def _with_restored(operation: Operation) -> Operation:
+    """The operation without the names and nulls that a dialect added."""
+    from toolbus.shape import restored
+
+    return replace(operation, arguments=restored(operation.spec, operation.arguments))
 
 
 def _finished(operation: Operation, result: ToolResult) -> ToolResult:

@@ -43,9 +43,10 @@ def _lock(
         bool, typer.Option("--sarif", help="As --check, and print the result in SARIF, for code scanners.")
     ] = False,
 ) -> int:
-    """Approve what the servers offer now: write it to toolbus.lock, next to the config.
+    """Write what the servers offer to toolbus.lock, after you agree.
 
-    From then on, a tool that is new or has changed is held back until you approve it.
+    The file is next to the config. From then on, a tool that is new or has changed is held back until you
+    approve it, and a server whose command or URL has changed is not started.
     """
     from toolbus.cli.commands.lock import LockOptions, lock
 
@@ -61,7 +62,10 @@ def _diff(
         ),
     ] = None,
 ) -> int:
-    """Show how the servers differ from toolbus.lock: words in texts, arguments in schemas."""
+    """Show how the servers differ from toolbus.lock.
+
+    Texts are compared word by word, schemas argument by argument.
+    """
     from toolbus.cli.commands.lock import diff
 
     return diff(settings, () if server is None else (server,))
@@ -76,7 +80,10 @@ def _approve(
         ),
     ],
 ) -> int:
-    """Approve a server, or one of its tools, as it is now: update toolbus.lock, and show what changed."""
+    """Approve a server, or one of its tools, as it is now.
+
+    Updates toolbus.lock without asking, and shows what changed.
+    """
     from toolbus.cli.commands.lock import approve
 
     return approve(settings, target)

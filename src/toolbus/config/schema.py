@@ -8,6 +8,7 @@ import ast
 import inspect
 from collections.abc import Mapping
 from textwrap import dedent
+from typing import get_args
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
@@ -16,9 +17,9 @@ from toolbus.config.context import SMALLEST, ContextSource
 from toolbus.config.dialects import BESIDE_SERVERS, SETTINGS
 from toolbus.config.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
 from toolbus.config.limits import Limits
-from toolbus.config.model import HINTS, Auth, BusConfig, ServerConfig, Timeouts
+from toolbus.config.model import HINTS, Auth, BusConfig, LockMode, ServerConfig, Timeouts
 from toolbus.config.override import ArgumentOverride, ToolOverride
-from toolbus.core.records import JSON, Budget
+from toolbus.core.records import JSON, Budget, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _MODELS = (BusConfig, ServerConfig, Timeouts, Limits, Auth, ContextSource, ToolOverride, ArgumentOverride)
@@ -39,6 +40,8 @@ _BUDGET = {
         },
     ],
 }
+# In YAML, `off` without quotes is false.
+_LOCK: dict[str, JSON] = {"anyOf": [{"enum": [*get_args(LockMode), False]}]}
 # Keys of an entry in a file that differ from the fields of ServerConfig.
 _ENTRY_KEYS: dict[str, dict[str, JSON]] = {
     "command": {"anyOf": [{"type": "string"}, _NAMES]},
@@ -51,6 +54,8 @@ _ENTRY_KEYS: dict[str, dict[str, JSON]] = {
         "description": "The same as `timeouts.call`; from 1000 on, milliseconds.",
     },
     "connection": {"$ref": "#/$defs/Entry", "description": "Keys of this entry, as AIDK groups them."},
+    "lock": _LOCK,
+    "log_level": {"anyOf": [{"enum": [*get_args(LogLevel), "off", False]}]},
     "name": {"description": "The same as `alias`, in a list of servers."},
     "serverName": {"description": "The same as `alias`, in a list of servers."},
 }
@@ -62,6 +67,7 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
         "description": "The tools to include, by alias.",
     },
     "context_budget": {"minimum": SMALLEST},
+    "lock": _LOCK,
 }
 # A disabled entry is not checked.
 _SWITCHED_OFF = {

@@ -34,6 +34,7 @@ from toolbus.connect.session import Session
 from toolbus.connect.transports.liveness import supervise
 from toolbus.core.errors import (
     AuthRequired,
+    ConfigError,
     ConnectFailed,
     LinkLost,
     SecretMissing,
@@ -222,10 +223,10 @@ class Link:
 
     @property
     def _needs_user(self) -> bool:
-        """Whether a person has to fix it: no such command, no secret, no valid credentials."""
+        """Whether a person has to fix it: an invalid entry, no such command, no secret or credentials."""
         error = self.error
         is_ours = isinstance(error, ConnectFailed) and error.phase in ("configure", "spawn")
-        return is_ours or isinstance(error, AuthRequired | SecretMissing)
+        return is_ours or isinstance(error, AuthRequired | ConfigError | SecretMissing)
 
     @property
     def _failed_recently(self) -> bool:

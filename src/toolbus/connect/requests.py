@@ -51,10 +51,10 @@ class RequestLink(Protocol):
 class LinkRequests:
     """The requests to one server."""
 
-    def __init__(self, link: RequestLink, check: Callable[[Operation], None] | None = None) -> None:
-        """`check` raises to refuse an operation; it is called once the server has listed what it offers."""
+    def __init__(self, link: RequestLink) -> None:
         self._link = link
-        self._check = check
+        self.check: Callable[[Operation], None] | None = None
+        """Raises to refuse an operation; it is called once the server has listed what it offers."""
 
     @property
     def alias(self) -> str:
@@ -82,7 +82,7 @@ class LinkRequests:
     ) -> Awaitable[ToolResult | TaskState]:
         """Call a tool, or resume a suspended call; the server may turn it into a task."""
 
-        check = self._check
+        check = self.check
 
         def send(session: Session, timeout: float) -> Awaitable[ToolResult | TaskState]:
             if check is not None:
@@ -116,8 +116,8 @@ class LinkRequests:
         given = {key: value for key, value in operation.arguments.items() if value is not None}
 
         async def send(session: Session, timeout: float) -> PromptResult:
-            if self._check is not None:
-                self._check(operation)
+            if self.check is not None:
+                self.check(operation)
             check()
             with session.calls_in_flight.track(_in_flight(operation)):
                 result = await session.request(

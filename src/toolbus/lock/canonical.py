@@ -1,4 +1,8 @@
-"""Canonical JSON (RFC 8785): one text for one value, whatever the order of its keys, and its digest."""
+"""Canonical JSON (RFC 8785): one text for one value, whatever the order of its keys, and its digest.
+
+Python's encoder, which is written in C, does nearly all of it. The exceptions are numbers with a fraction or
+an exponent, which are replaced in its text, and keys with characters that sort differently in UTF-16.
+"""
 
 import hashlib
 import json
@@ -10,12 +14,16 @@ from toolbus.schema.values import JSON, is_array, is_object
 
 LARGEST = 2**53 - 1
 """The largest integer that every JSON parser reads exactly."""
-# Whether a text may contain a number that Python writes differently, or a key that it sorts differently.
-_UNUSUAL = re.compile(r"\d(?:[.eE]|\d{15})|[\ue000-\U0010ffff]")
-_plain = json.JSONEncoder(
+_STRING = r'"(?:[^"\\]++|\\.)*+"'
+_STRINGS = re.compile(_STRING)
+_STRING_OR_NUMBER = re.compile(rf"{_STRING}|-?\d[\d.eE+-]*")
+# Numbers that Python writes differently, or that may be too large.
+_UNUSUAL_NUMBER = re.compile(rf"\d[.eE]|\d{{17}}|\d{{16}}(?<!{LARGEST})")
+# Keys that Python sorts differently; any other string that looks like one costs time, no more.
+_UNUSUAL_KEY = re.compile(r"""[\ue000-\U0010ffff][^"]*":""")
+_written = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
 ).encode
-_quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
 class NotCanonical(ValueError):
@@ -25,9 +33,12 @@ class NotCanonical(ValueError):
 def canonical(value: JSON) -> bytes:
     """The value as canonical JSON; `NotCanonical` if it cannot be expressed."""
     try:
-        text = _plain(value)
-        # Written by C, and the same for nearly all values.
-        return (_written(value) if _UNUSUAL.search(text) else text).encode()
+        text = _written(value)
+        if not text.isascii() and _UNUSUAL_KEY.search(text):
+            text = _sorted(value)
+        if _UNUSUAL_NUMBER.search(_STRINGS.sub("", text)):
+            text = _STRING_OR_NUMBER.sub(_token, text)
+        return text.encode()
     except UnicodeEncodeError:
         raise NotCanonical("contains a lone surrogate, which is not text") from None
     except RecursionError:
@@ -43,24 +54,30 @@ def digest(value: JSON) -> str:
     return f"sha256:{hashlib.sha256(canonical(value)).hexdigest()}"
 
 
-def _written(value: JSON) -> str:
+def _sorted(value: JSON) -> str:
+    """The value with its keys in the order of their UTF-16 code units."""
     if is_object(value):
-        # By UTF-16 code units, as RFC 8785 requires; the code points of Python have another order.
         keys = sorted(value, key=lambda key: key.encode("utf-16-be", "surrogatepass"))
-        return "{" + ",".join(f"{_quoted(key)}:{_written(value[key])}" for key in keys) + "}"
+        return "{" + ",".join(f"{_written(key)}:{_sorted(value[key])}" for key in keys) + "}"
     if is_array(value):
-        return "[" + ",".join(map(_written, value)) + "]"
-    if isinstance(value, float):
-        return _number(value)
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > LARGEST:
-        raise NotCanonical(f"contains {value:.3e}, an integer that JSON parsers do not read exactly")
-    return _plain(value)
+        return "[" + ",".join(map(_sorted, value)) + "]"
+    return _written(value)
+
+
+def _token(found: re.Match[str]) -> str:
+    token = found.group()
+    if token.startswith('"'):
+        return token
+    if not token.lstrip("-").isdigit():
+        return _number(float(token))
+    if abs(int(token)) > LARGEST:
+        raise NotCanonical(f"contains {int(token):.3e}, an integer that JSON parsers do not read exactly")
+    return token
 
 
 def _number(value: float) -> str:
     """The number as ECMAScript writes it."""
-    if not math.isfinite(value):
-        raise NotCanonical("contains a number that JSON cannot express")
+    assert math.isfinite(value), "it was written as JSON"
     if value.is_integer() and abs(value) <= LARGEST:
         return str(int(value))
     sign, digits, exponent = Decimal(repr(value)).normalize().as_tuple()

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from toolbus.core.records import JSON, JSONObject
 from toolbus.lock.canonical import NotCanonical, digest
-from toolbus.lock.drift import SINGULAR, HeldKind
+from toolbus.lock.drift import SINGULAR, HeldKind, label_of
 from toolbus.lock.file import LockedServer
 from toolbus.schema.values import entries_of, is_array, is_object, items_of
 
@@ -52,15 +52,13 @@ class Difference:
     @property
     def label(self) -> str:
         """`files/read`, or `files: instructions`."""
-        if self.kind == "tool":
-            return f"{self.server}/{self.name}"
-        return f"{self.server}: {self.kind}{f' {self.name}' if self.name else ''}"
+        return label_of(self.server, self.kind, self.name)
 
 
 def server_differences(server: str, old: LockedServer | None, new: LockedServer) -> list[Difference]:
     """What differs between two locks of one server; everything, if there is no old one."""
     before = old or LockedServer(launch={})
-    was, now = before.digests(), new.digests()
+    was, now = before.digests, new.digests
     found: list[Difference] = []
     for kind in ("launch", "package"):
         if was[kind] != now[kind]:

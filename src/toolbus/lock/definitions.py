@@ -29,6 +29,8 @@ _SETS = ("required", "enum", "type")
 _TEXTS = ("title", "description")
 _VALUES = ("default", "const", "examples", "example")
 """Keywords whose value is data, in which every order counts."""
+_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
+"""Keywords whose value maps names to schemas."""
 
 
 def tool_definition(tool: ToolSpec) -> dict[str, JSON]:
@@ -82,7 +84,12 @@ def definition_digest(definition: JSONObject) -> str:
 
 def text_digest(text: str) -> str:
     """The digest of a text, white space aside."""
-    return digest(_folded(text))
+    return digest(folded(text))
+
+
+def encodable(text: str) -> str:
+    """The text without lone surrogates, which are not text."""
+    return text.encode(errors="replace").decode()
 
 
 def changed_fields(old: JSONObject, new: JSONObject) -> tuple[str, ...]:
@@ -141,13 +148,23 @@ def _present(**fields: JSON) -> dict[str, JSON]:
 
 def _normalized(definition: JSONObject) -> dict[str, JSON]:
     """The definition in the form that is digested."""
+    return {name: _normalized_field(name, value) for name, value in definition.items()}
+
+
+def _normalized_field(name: str, value: JSON) -> JSON:
+    if name in ("inputSchema", "outputSchema"):
+        return _normalized_schema(value)
+    if name == "annotations":
+        return _with_folded_texts(entries_of(value))
+    if name == "arguments":  # of a prompt: they are passed by name
+        folded_arguments = [_with_folded_texts(entries_of(argument)) for argument in items_of(value)]
+        return sorted(folded_arguments, key=lambda argument: str(argument.get("name")))
+    return folded(value) if name in _TEXTS and isinstance(value, str) else value
+
+
+def _with_folded_texts(value: JSONObject) -> dict[str, JSON]:
     return {
-        name: _folded(value)
-        if name in _TEXTS and isinstance(value, str)
-        else _normalized_schema(value)
-        if name in ("inputSchema", "outputSchema")
-        else value
-        for name, value in definition.items()
+        key: folded(item) if key in _TEXTS and isinstance(item, str) else item for key, item in value.items()
     }
 
 
@@ -164,7 +181,7 @@ def _normalized_schema(schema: JSON, *, is_schema: bool = True) -> JSON:
         elif key in _SETS and is_array(value):
             result[key] = _sorted_set(value)
         elif key in _TEXTS and isinstance(value, str):
-            result[key] = _folded(value)
+            result[key] = folded(value)
         elif key in _VALUES:
             result[key] = value
         else:
@@ -172,15 +189,12 @@ def _normalized_schema(schema: JSON, *, is_schema: bool = True) -> JSON:
     return result
 
 
-_NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies")
-"""Keywords whose value maps names to schemas."""
-
-
 def _sorted_set(values: Iterable[JSON]) -> list[JSON]:
     return sorted(values, key=digest)
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """The text with white space as single spaces."""
     return " ".join(text.split())
 
 

@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from toolbus.config.limits import Limits
@@ -12,6 +13,7 @@ from toolbus.lock.definitions import (
     changed_fields,
     definition_digest,
     definitions,
+    encodable,
     text_digest,
 )
 from toolbus.lock.file import NAME, LockedServer
@@ -34,78 +36,94 @@ class Held:
 
     @property
     def key(self) -> str:
-        """`server/tool`; for anything else also its kind: `server/prompt/name`, `server/instructions`."""
-        if self.kind == "tool":
-            return f"{self.server}/{self.name}"
-        return "/".join(filter(None, [self.server, self.kind, self.name]))
+        """`server/tool`; for anything else `server: prompt name`, `server: instructions`."""
+        return label_of(self.server, self.kind, self.name)
 
     def __str__(self) -> str:
         return f"{self.key}: {self.reason}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Review:
     """What a server offers, compared with what was approved."""
 
     approved: Inventory
     held: tuple[Held, ...] = ()
-    absent: tuple[str, ...] = ()
-    """Approved tools that it does not list: removed, or hidden from this user."""
+
+    @cached_property
+    def _allowed(self) -> dict[str, frozenset[str]]:
+        """The tools and prompts that are offered and approved, by the server's own names."""
+        return {
+            "tool": frozenset(tool.origin.tool for tool in self.approved.tools),
+            "prompt": frozenset(prompt.name for prompt in self.approved.prompts),
+        }
+
+    def why_held(self, kind: Literal["tool", "prompt"], name: str) -> str | None:
+        """Why something must not be used; None if it may."""
+        if name in self._allowed[kind]:
+            return None
+        reasons = (one.reason for one in self.held if (one.kind, one.name) == (kind, name))
+        return next(reasons, f"it is in {NAME}, but its server does not list it")
 
 
 class Reviewer:
-    """Compares the inventories of one server with what was approved of it; None if it is not in the lock."""
+    """Compares the inventories of one server with what was approved of it."""
 
-    def __init__(self, server: str, locked: LockedServer | None, limits: Limits) -> None:
+    def __init__(self, server: str, locked: LockedServer, limits: Limits) -> None:
         self._server = server
-        self._locked = LockedServer(launch={}) if locked is None else locked
-        self._digests = self._locked.digests()
-        self.known = self._locked.inventory(server, limits)
+        self._locked = locked
+        self.known = locked.inventory(server, limits)
         """What was approved."""
         self._tools = {tool.origin.tool: tool for tool in self.known.tools}
 
     def review(self, inventory: Inventory) -> Review:
         """The inventory without what differs, and what differs."""
         held: list[Held] = []
-        names: dict[Kind, set[str]] = {}
+        same: dict[Kind, set[str]] = {}
         for kind, found in definitions(inventory).items():
             differences = {name: self._difference(kind, name, one) for name, one in found.items()}
             held += filter(None, differences.values())
-            names[kind] = {name for name, difference in differences.items() if difference is None}
-        instructions = inventory.instructions
-        if instructions and text_digest(instructions) != self._digests["instructions"]:
-            change = "they changed" if self._locked.instructions else "they are new"
-            held.append(self._held("instructions", "", change))
-            instructions = None
-        listed = {tool.origin.tool for tool in inventory.tools}
-        return Review(
-            approved=replace(
-                inventory,
-                tools=tuple(self._approved(t) for t in inventory.tools if t.origin.tool in names["tools"]),
-                prompts=tuple(one for one in inventory.prompts if one.name in names["prompts"]),
-                templates=tuple(one for one in inventory.templates if one.uri_template in names["templates"]),
-                instructions=instructions,
+            same[kind] = {name for name, difference in differences.items() if difference is None}
+        if (changed := self._changed_instructions(inventory.instructions)) is not None:
+            held.append(changed)
+        # As they were approved, to the letter: what does not count as a change must not reach a model either.
+        known = self.known
+        approved = replace(
+            inventory,
+            tools=tuple(
+                self._approved(tool) for tool in inventory.tools if tool.origin.tool in same["tools"]
             ),
-            held=tuple(held),
-            absent=tuple(sorted(self._tools.keys() - listed)),
+            prompts=tuple(one for one in known.prompts if one.name in same["prompts"]),
+            templates=tuple(one for one in known.templates if one.uri_template in same["templates"]),
+            instructions=known.instructions if inventory.instructions and changed is None else None,
         )
+        return Review(approved=approved, held=tuple(held))
 
     def _approved(self, tool: ToolSpec) -> ToolSpec:
-        """The tool as it was locked, with the order of its arguments: prompts stay the same all the time."""
+        """The tool as it was locked, but for the metadata that a lock does not cover."""
         known = self._tools[tool.origin.tool]
         return known if tool.meta == known.meta else replace(known, meta=tool.meta)
 
     def _difference(self, kind: Kind, name: str, definition: JSONObject) -> Held | None:
-        locked = self._locked.definitions[kind].get(name)
+        singular = SINGULAR[kind]
         try:
-            if locked is None:
-                return self._held(SINGULAR[kind], name, "it is new")
-            if definition_digest(definition) == self._digests[kind][name]:
-                return None
-            fields = changed_fields(locked, definition)
+            now = definition_digest(definition)
         except NotCanonical as error:
-            return self._held(SINGULAR[kind], name, f"it cannot be locked: its definition {error}")
-        return self._held(SINGULAR[kind], name, f"its {' and '.join(fields)} changed", fields)
+            reason = f"its definition {error}, so it cannot be locked; report it to the server's author"
+            return Held(server=self._server, kind=singular, name=name, reason=reason)
+        locked = self._locked.definitions[kind].get(name)
+        if locked is None:
+            return self._held(singular, name, "it is new")
+        if now == self._locked.digests[kind][name]:
+            return None
+        fields = changed_fields(locked, definition)
+        return self._held(singular, name, f"its {' and '.join(fields)} changed", fields)
+
+    def _changed_instructions(self, instructions: str | None) -> Held | None:
+        if not instructions or text_digest(encodable(instructions)) == self._locked.digests["instructions"]:
+            return None
+        change = "they changed" if self._locked.instructions else "they are new"
+        return self._held("instructions", "", change)
 
     def _held(self, kind: HeldKind, name: str, change: str, fields: tuple[str, ...] = ()) -> Held:
         reason = held_reason(self._server, change, name if kind == "tool" else "")
@@ -117,3 +135,8 @@ def held_reason(server: str, change: str, tool: str = "") -> str:
     target = shlex.quote(f"{server}/{tool}" if tool else server)
     steps = f"review it: toolbus diff {shlex.quote(server)}, accept it: toolbus approve {target}"
     return f"{change} since {NAME} was written; {steps}"
+
+
+def label_of(server: str, kind: str, name: str = "") -> str:
+    """`files/read` for a tool, else `files: prompt review` or `files: instructions`."""
+    return f"{server}/{name}" if kind == "tool" else f"{server}: {kind}{name and f' {name}'}"

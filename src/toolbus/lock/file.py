@@ -1,7 +1,8 @@
 """The lockfile: what was approved of each server, with full definitions, so that a change can be shown.
 
 It is made for version control: sorted, one block for each tool. Every block has a digest, and so has every
-server, so that a file that was edited by hand or merged badly is refused, and not trusted by accident.
+server, so that a file that was edited by hand or merged badly is refused, and not trusted by accident. The
+digest of a server is that of its entry as it stands, because it is checked whenever a bus is made.
 """
 
 import json
@@ -10,6 +11,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import NoReturn
 
@@ -24,13 +26,14 @@ NAME = "toolbus.lock"
 VERSION = 1
 _RESTORE = "restore it from version control, or delete it and run 'toolbus lock'"
 _MOST_BYTES = 256 << 20
+_CONFLICT_MARKS = ("<<<<<<<", ">>>>>>>")
 
 Migration = Callable[[dict[str, JSON]], dict[str, JSON]]
 MIGRATIONS: Mapping[int, Migration] = {}
 """From a version to the next one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class LockedServer:
     """What was approved of one server."""
 
@@ -43,8 +46,12 @@ class LockedServer:
     )
     """The definitions by kind and by the server's own name."""
 
+    @cached_property
     def digests(self) -> dict[str, JSON]:
-        """The digests of everything that it covers; `NotCanonical` if something has none."""
+        """The digests of everything that it covers; `NotCanonical` if something has none.
+
+        Computed when something is compared, which is after a server has started.
+        """
         return {
             "launch": digest(self.launch),
             "package": digest(self.package),
@@ -149,7 +156,7 @@ def _parsed(content: bytes, path: Path) -> dict[str, JSON]:
         text = content.decode()
     except UnicodeDecodeError:
         raise LockError(path, f"is not UTF-8; {_RESTORE}") from None
-    if any(line.startswith(("<<<<<<<", ">>>>>>>")) for line in text.splitlines()):
+    if any(f"\n{mark}" in text or text.startswith(mark) for mark in _CONFLICT_MARKS):
         raise LockError(
             path, "has merge conflicts; take one side, and review the difference with 'toolbus diff'"
         )
@@ -167,6 +174,8 @@ def _parsed(content: bytes, path: Path) -> dict[str, JSON]:
         document: JSON = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise LockError(path, f"is not complete JSON (line {error.lineno}); {_RESTORE}") from None
+    except LockError:  # which is a ValueError, too
+        raise
     except (ValueError, RecursionError):
         raise LockError(path, f"is not JSON that can be read; {_RESTORE}") from None
     if not is_object(document):
@@ -175,33 +184,34 @@ def _parsed(content: bytes, path: Path) -> dict[str, JSON]:
 
 
 def _server(path: Path, alias: str, entry: JSON) -> LockedServer:
-    edited = f"server {alias!r} does not match its digest; was it edited by hand? {_RESTORE}"
     entry = entries_of(entry)
-    blocks = {kind: entries_of(entry.get(kind)) for kind in KINDS}
     if not all(is_object(entry.get(key)) for key in ("launch", *KINDS)):
         raise LockError(path, f"server {alias!r} is incomplete; {_RESTORE}")
     try:
-        server = LockedServer(
+        if entry.get("digest") != _entry_digest(entry):
+            raise _edited(path, alias, entry)
+        return LockedServer(
             launch=entry["launch"],
             package=entry.get("package", {}),
-            instructions=str(entry.get("instructions", "")),
+            instructions=entry.get("instructions", ""),
             definitions={
-                kind: {name: block["definition"] for name, block in blocks[kind].items()} for kind in KINDS
+                kind: {name: block["definition"] for name, block in entry[kind].items()} for kind in KINDS
             },
         )
-        digests = server.digests()
-        for kind in KINDS:
-            for name, block in blocks[kind].items():
-                if block["digest"] != digests[kind][name] or _name(kind, block["definition"]) != name:
-                    what = f"{kind[:-1]} {name!r} of server {alias!r}"
-                    raise LockError(
-                        path, f"{what} does not match its digest; was it edited by hand? {_RESTORE}"
-                    )
-        if entry.get("digest") != digest(digests):
-            raise LockError(path, edited)
     except (KeyError, TypeError, AttributeError, NotCanonical):
-        raise LockError(path, edited) from None
-    return server
+        raise _edited(path, alias, {}) from None
+
+
+def _edited(path: Path, alias: str, entry: JSONObject) -> LockError:
+    """The error for an entry that does not match its digest; names the block, if only one does not."""
+    what = f"server {alias!r}"
+    for kind in KINDS:
+        for name, block in entries_of(entry.get(kind)).items():
+            definition = block["definition"]
+            if block["digest"] != definition_digest(definition) or _name(kind, definition) != name:
+                what = f"{kind[:-1]} {name!r} of server {alias!r}"
+                break
+    return LockError(path, f"{what} does not match its digest; was it edited by hand? {_RESTORE}")
 
 
 def _name(kind: Kind, definition: JSONObject) -> JSON:
@@ -209,17 +219,20 @@ def _name(kind: Kind, definition: JSONObject) -> JSON:
 
 
 def _entry(server: LockedServer) -> dict[str, JSON]:
-    digests = server.digests()
-    return {
-        "digest": digest(digests),
+    entry: dict[str, JSON] = {
         "launch": server.launch,
         **({"package": server.package} if server.package else {}),
         **({"instructions": server.instructions} if server.instructions else {}),
         **{
             kind: {
-                name: {"digest": digests[kind][name], "definition": definition}
+                name: {"digest": server.digests[kind][name], "definition": definition}
                 for name, definition in server.definitions[kind].items()
             }
             for kind in KINDS
         },
     }
+    return {"digest": _entry_digest(entry), **entry}
+
+
+def _entry_digest(entry: JSONObject) -> str:
+    return digest({key: value for key, value in entry.items() if key != "digest"})

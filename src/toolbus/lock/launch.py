@@ -14,20 +14,15 @@ def launch_of(config: ServerConfig, folder: Path | None) -> dict[str, JSON]:
     shown = without_literals(config)
     launch: dict[str, JSON] = {}
     if config.command is not None:
-        launch = {"command": shown["command"], "args": list(_numbered(shown))}
-        if (cwd := _relative(shown.get("cwd"), folder)) is not None:
-            launch["cwd"] = cwd
-        if config.env_file is not None:
-            launch["env_file"] = shown["env_file"]
-        if config.inherit_env != "safe":
-            inherited = config.inherit_env
-            launch["inherit_env"] = inherited if isinstance(inherited, str) else sorted(inherited)
+        launch = _program(config, shown, folder)
     elif config.url is not None:
         launch = {"url": shown["url"]}
         if config.verify is not True:
             launch["verify"] = config.verify if config.verify is False else "a CA bundle"
     if config.transport not in ("stdio", "streamable-http"):
         launch["transport"] = config.transport
+    if config.auth is not None:  # which secret this server gets
+        launch["auth"] = shown["auth.token"]
     for name in ("env", "headers"):
         if values := dict(_named(shown, name)):
             launch[name] = values
@@ -40,6 +35,18 @@ def launch_line(launch: dict[str, JSON]) -> str:
         return str(launch["url"])
     words = [str(launch.get("command", "")), *map(str, launch.get("args") or ())]
     return " ".join(words).strip() or str(launch.get("transport", ""))
+
+
+def _program(config: ServerConfig, shown: dict[str, str], folder: Path | None) -> dict[str, JSON]:
+    launch: dict[str, JSON] = {"command": shown["command"], "args": list(_numbered(shown))}
+    if (cwd := _relative(shown.get("cwd"), folder)) is not None:
+        launch["cwd"] = cwd
+    if config.env_file is not None:
+        launch["env_file"] = shown["env_file"]
+    if config.inherit_env != "safe":
+        inherited = config.inherit_env
+        launch["inherit_env"] = inherited if isinstance(inherited, str) else sorted(inherited)
+    return launch
 
 
 def _numbered(shown: dict[str, str]) -> Iterator[str]:
@@ -61,5 +68,5 @@ def _relative(cwd: str | None, folder: Path | None) -> str | None:
         if relative == os.curdir:
             return None
         if not relative.startswith(os.pardir):
-            plain = relative
-    return plain
+            return relative.replace("${", "$${")
+    return cwd

@@ -142,7 +142,8 @@ def _in_npx_cache(config: ServerConfig, package: Package) -> Iterator[str]:
 
 
 def _npm_cache(config: ServerConfig) -> str:
-    named = config.env.get("npm_config_cache") or os.environ.get("npm_config_cache")  # noqa: SIM112  npm's spelling
+    # In either case, as npm takes it; asking npm takes longer than everything else here.
+    named = {name.lower(): value for name, value in _environment(config).items()}.get("npm_config_cache")
     return named or _printed(["npm", "config", "get", "cache"], config)
 
 
@@ -156,11 +157,9 @@ def _printed(command: Sequence[str], config: ServerConfig) -> str:
     program = shutil.which(command[0])
     if program is None:
         raise FileNotFoundError(command[0])
-    # Only plain values: a reference is not expanded for a lookup.
-    env = os.environ | {name: value for name, value in config.env.items() if "${" not in value}
     done = subprocess.run(
         [program, *command[1:]],
-        env=env,
+        env=_environment(config),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -168,3 +167,8 @@ def _printed(command: Sequence[str], config: ServerConfig) -> str:
         check=True,
     )
     return done.stdout.strip()
+
+
+def _environment(config: ServerConfig) -> dict[str, str]:
+    """Ours, and the plain values of the server's: a reference is not expanded for a lookup."""
+    return os.environ | {name: value for name, value in config.env.items() if "${" not in value}

@@ -6,7 +6,7 @@ from pathlib import Path
 from toolbus.config import ServerConfig
 from toolbus.core.records import JSON, Inventory, Quarantined
 from toolbus.lock.canonical import NotCanonical
-from toolbus.lock.definitions import Kind, definition_digest, definitions
+from toolbus.lock.definitions import Kind, definition_digest, definitions, encodable
 from toolbus.lock.file import LockedServer
 from toolbus.lock.launch import launch_of
 from toolbus.lock.packages import resolved_package
@@ -24,12 +24,17 @@ class Snapshot:
 def offered(inventory: Inventory) -> LockedServer:
     """What a server offers, without how it is launched."""
     return LockedServer(
-        launch={}, instructions=inventory.instructions or "", definitions=definitions(inventory)
+        launch={}, instructions=encodable(inventory.instructions or ""), definitions=definitions(inventory)
     )
 
 
-def snapshot(config: ServerConfig, folder: Path | None, inventory: Inventory) -> Snapshot:
-    """The server as it would be locked; reads the caches of launchers for the version that runs."""
+def snapshot(
+    config: ServerConfig, folder: Path | None, inventory: Inventory, before: LockedServer | None
+) -> Snapshot:
+    """The server as it would be locked; reads the caches of launchers for the version that runs.
+
+    If that version cannot be found out, it is the one that was locked `before`.
+    """
     quarantined: list[Quarantined] = []
     kept: dict[Kind, dict[str, dict[str, JSON]]] = {}
     for kind, found in definitions(inventory).items():
@@ -41,10 +46,13 @@ def snapshot(config: ServerConfig, folder: Path | None, inventory: Inventory) ->
                 quarantined.append(Quarantined(tool=name, reason=f"its definition {error}"))
             else:
                 kept[kind][name] = definition
+    package = resolved_package(config)
+    if before is not None and "version" not in package and before.package.get("name") == package.get("name"):
+        package = before.package
     locked = LockedServer(
         launch=launch_of(config, folder),
-        package=resolved_package(config),
-        instructions=inventory.instructions or "",
+        package=package,
+        instructions=encodable(inventory.instructions or ""),
         definitions=kept,
     )
     return Snapshot(locked=locked, quarantined=tuple(quarantined))

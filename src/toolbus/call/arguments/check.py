@@ -1,13 +1,17 @@
-"""Check arguments before they are sent: valid ones pass untouched, mistakes are repaired or described."""
+"""Check arguments before they are sent: valid ones pass untouched, mistakes are repaired or described.
+
+What validates and repairs is imported with the first call, because a catalog does not need it.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from toolbus.call.arguments.problem import described_problem
-from toolbus.call.arguments.repairer import Repairer
-from toolbus.schema.validator import InvalidSchema, Validator
 from toolbus.schema.values import JSON, JSONObject, is_larger, is_object, json_copy
+
+if TYPE_CHECKING:
+    from toolbus.schema.validator import Validator
 
 _MOST_REPAIRS = 20
 _MOST_VALUES = 500
@@ -34,7 +38,9 @@ class ArgumentCheck:
         self._schema: JSON = schema
 
     @cached_property
-    def _validator(self) -> Validator | None:
+    def _validator(self) -> "Validator | None":
+        from toolbus.schema.validator import InvalidSchema, Validator
+
         try:
             return Validator(self._schema)
         except InvalidSchema:
@@ -61,11 +67,18 @@ class ArgumentCheck:
         if validator.is_large:
             reason = validator.first_fault(given) or "the reason is unknown"
             return Checked(arguments=arguments, problem=f"{_MISMATCH}: {reason:.500}")
-        repaired = Repairer(validator).repaired(given)
-        if repaired.is_valid and is_object(repaired.value):
-            return Checked(arguments=repaired.value, repairs=_shortened(repaired.notes))
-        nearest = repaired.value if is_object(repaired.value) else given
-        return Checked(arguments=arguments, problem=described_problem(validator, nearest, given))
+        return _repaired(validator, arguments, given)
+
+
+def _repaired(validator: "Validator", arguments: Mapping[str, JSON], given: dict[str, JSON]) -> Checked:
+    from toolbus.call.arguments.problem import described_problem
+    from toolbus.call.arguments.repairer import Repairer
+
+    repaired = Repairer(validator).repaired(given)
+    if repaired.is_valid and is_object(repaired.value):
+        return Checked(arguments=repaired.value, repairs=_shortened(repaired.notes))
+    nearest = repaired.value if is_object(repaired.value) else given
+    return Checked(arguments=arguments, problem=described_problem(validator, nearest, given))
 
 
 def _shortened(notes: tuple[str, ...]) -> tuple[str, ...]:

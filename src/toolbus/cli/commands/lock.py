@@ -100,8 +100,8 @@ async def lock(settings: Settings, servers: Sequence[str], options: LockOptions)
     differences = found.differences
     if options.check and found.old is None:
         raise LockError(found.path, "does not exist; create it: toolbus lock")
-    # A tool that this user cannot see is not a change of what is offered.
-    drift = [one for one in differences if one.status != "removed" or one.kind != "tool"]
+    # What this user cannot see is not drift; a server that left the config is.
+    drift = [one for one in differences if one.status != "removed" or one.kind == "launch"]
     if options.sarif:
         screen.json(sarif_report(found.path, drift, found.failed))
         return FAILED if drift or found.failed else 0
@@ -160,7 +160,9 @@ async def _compare(settings: Settings, servers: Sequence[str]) -> Comparison:
     async with open_bus(Screen(settings), _unlocked(config), selected) as bus:
         states = {alias: bus.servers[alias] for alias in selected}
         now = {
-            alias: snapshot(config.servers[alias], config.folder, bus.inventories[alias])
+            alias: snapshot(
+                config.servers[alias], config.folder, bus.inventories[alias], (old or {}).get(alias)
+            )
             for alias in selected
             if states[alias].state == "ready"
         }
@@ -201,7 +203,13 @@ def _parsed(config: BusConfig, target: str) -> tuple[str, str | None]:
 def _only_tool(found: Comparison, alias: str, tool: str) -> Comparison:
     """The comparison as if only this tool had changed."""
     now = found.now[alias].locked
+    if (bad := next((bad for bad in found.now[alias].quarantined if bad.tool == tool), None)) is not None:
+        raise Usage(f"{quoted(tool)} of server {alias!r} cannot be locked: {bad.reason}")
     old = (found.old or {}).get(alias) or LockedServer(launch=now.launch, package=now.package)
+    if old.digests["launch"] != now.digests["launch"]:
+        raise Usage(
+            f"the launch of server {alias!r} changed, too; approve all of it: toolbus approve {alias}"
+        )
     tools = {name: one for name, one in old.definitions["tools"].items() if name != tool}
     if tool in now.definitions["tools"]:
         tools[tool] = now.definitions["tools"][tool]
@@ -213,7 +221,7 @@ def _only_tool(found: Comparison, alias: str, tool: str) -> Comparison:
 
 
 def _ask(screen: Screen, found: Comparison) -> bool:
-    """Show the differences on stderr, and ask whether to approve them; False without a terminal."""
+    """Show the differences, and ask whether to approve them; False without a terminal."""
     if screen.as_json:
         return False
     _report(screen, found, written=False)

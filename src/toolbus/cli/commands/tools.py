@@ -1,7 +1,7 @@
 """`toolbus tools`: list servers and their tools."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.text import Text
@@ -13,8 +13,9 @@ from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visi
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.display import counted
+from toolbus.core.errors import problem_of
 from toolbus.core.records import JSON, OWN, Inventory, ServerStatus, ToolSpec
-from toolbus.lock.drift import Held, held_reason
+from toolbus.lock.drift import Held, label_of
 from toolbus.lock.file import lock_path
 from toolbus.shape import unmatched
 
@@ -41,7 +42,7 @@ async def run(
     screen, config = Screen(settings), load_trusted_config(settings)
     selected = selected_servers(config, servers)
     if wait == 0 and (locked := locked_bus(config, selected)) is not None:
-        return _print_locked(screen, locked, selected, search, full=full)
+        return _print_locked(screen, locked, servers, search, full=full)
     async with open_bus(screen, config, selected, wait=wait) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         # Built-in tools belong to no server: listed unless servers are named.
@@ -66,11 +67,7 @@ async def run(
             own = [spec for spec in found if spec.origin.server == alias]
             if own or search is None:
                 print_server(screen, alias, statuses[alias], own, warnings[alias], full)
-        if built_in := [spec for spec in found if spec.origin.server not in selected]:
-            screen.print(
-                Text.assemble(("toolbus", "bold"), (f"  {counted(len(built_in), 'built-in tool')}", "dim"))
-            )
-            screen.rows(tool_rows(built_in))
+        _print_built_in(screen, found)
         if config.disabled and not servers:
             screen.note(f"disabled: {', '.join(map(visible, config.disabled))}")
         if search is not None:
@@ -80,7 +77,7 @@ async def run(
 
 def locked_bus(config: BusConfig, servers: Iterable[str]) -> "Toolbus | None":
     """A bus that is not started, if the tools of these servers are known from a lockfile."""
-    if config.file is None or not lock_path(config.file).is_file():
+    if config.file is None or not lock_path(config.file).exists():
         return None
     from toolbus.bus.toolbus import Toolbus
 
@@ -95,37 +92,58 @@ def held_line(one: Held) -> str:
 
 
 def _print_locked(
-    screen: Screen, bus: "Toolbus", selected: Sequence[str], search: str | None, *, full: bool
+    screen: Screen, bus: "Toolbus", servers: Sequence[str], search: str | None, *, full: bool
 ) -> int:
     """Print the tools in the lockfile, without contacting a server."""
-    assert bus.lock is not None, "it is locked"
-    listed = [spec for spec in bus.catalog if spec.origin.server in {*selected, OWN}]
+    config, file = bus.config, bus.lock
+    assert file is not None, "it is locked"
+    selected = selected_servers(config, servers)
+    held = {key: one for key, one in bus.held.items() if one.server in selected}
+    listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
     found = listed if search is None else matching(listed, search)
-    file, held = bus.lock, bus.held
+    unusable = {alias: problem for alias in selected if (problem := _unusable(config.servers[alias], held))}
     if screen.as_json:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
-        reasons = {key: one.reason for key, one in held.items() if one.server in selected}
-        tools = [_tool_json(spec) for spec in found]
-        screen.json({"servers": servers_json(statuses), "tools": tools, "held": reasons, "source": "lock"})
-        return 0
-    for alias in selected:
-        own = [spec for spec in found if spec.origin.server == alias]
-        line = Text.assemble(
-            (alias, "bold"), "  ", ("locked", "green"), (f"  {counted(len(own), 'tool')}", "dim")
+        screen.json(
+            {
+                "servers": servers_json(statuses),
+                "tools": [_tool_json(spec) for spec in found],
+                "held": {key: one.reason for key, one in held.items()},
+                "source": "lock",
+            }
         )
-        if alias not in file.servers:
-            line = Text.assemble(
-                (alias, "bold"), "  ", ("held", "yellow"), f"  {held_reason(alias, 'it is new')}"
-            )
-        elif (one := held.get(f"{alias}/launch")) is not None:
-            line = Text.assemble((alias, "bold"), "  ", ("held", "yellow"), f"  {visible(one.reason)}")
-        if own or search is None:
-            screen.print(line)
-            _print_tools(screen, own, full=full)
-    if search is not None:
-        screen.note(f"{len(found)} of {len(listed)} tools match {search!r}")
-    screen.note(f"from {short_path(file.path)}; to contact the servers first: toolbus tools --wait 10")
-    return 0
+    else:
+        for alias in selected:
+            own = [spec for spec in found if spec.origin.server == alias]
+            if own or search is None:
+                state = unusable.get(alias) or Text.assemble(
+                    ("locked", "green"), (f"  {counted(len(own), 'tool')}", "dim")
+                )
+                screen.print(Text.assemble((alias, "bold"), "  ", state))
+                _print_tools(screen, own, full=full)
+        _print_built_in(screen, found)
+        if config.disabled and not servers:
+            screen.note(f"disabled: {', '.join(map(visible, config.disabled))}")
+        if search is not None:
+            screen.note(f"{len(found)} of {len(listed)} tools match {search!r}")
+        screen.note(f"from {short_path(file.path)}; to contact the servers first: toolbus tools --wait 10")
+    return _exit_code(config, unusable, selected, servers)
+
+
+def _unusable(server: ServerConfig, held: Mapping[str, Held]) -> Text | None:
+    """Why no tool of a server can be called, whether it runs or not."""
+    if server.mistake is not None:
+        return Text.assemble(("failed", "red"), f"  {visible(problem_of(server.mistake))}")
+    launch = held.get(label_of(server.alias, "launch"))
+    return None if launch is None else Text.assemble(("held", "yellow"), f"  {visible(launch.reason)}")
+
+
+def _print_built_in(screen: Screen, tools: Iterable[ToolSpec]) -> None:
+    if built_in := [spec for spec in tools if spec.origin.server == OWN]:
+        screen.print(
+            Text.assemble(("toolbus", "bold"), (f"  {counted(len(built_in), 'built-in tool')}", "dim"))
+        )
+        screen.rows(tool_rows(built_in))
 
 
 def check_wait(seconds: float) -> None:
@@ -265,8 +283,14 @@ def _tool_json(spec: ToolSpec) -> JSON:
     }
 
 
-def exit_code(config: BusConfig, statuses: dict[str, ServerStatus], named: Sequence[str]) -> int:
+def exit_code(config: BusConfig, statuses: Mapping[str, ServerStatus], named: Sequence[str]) -> int:
     """1 if a server is down that was named or is required, or if all are down."""
     down = [alias for alias, status in statuses.items() if status.state != "ready"]
+    return _exit_code(config, down, statuses, named)
+
+
+def _exit_code(
+    config: BusConfig, down: Collection[str], selected: Collection[str], named: Sequence[str]
+) -> int:
     needed = any(alias in named or config.servers[alias].required for alias in down)
-    return FAILED if needed or len(down) == len(statuses) else 0
+    return FAILED if needed or len(down) == len(selected) else 0

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import quote
 
 from toolbus.cli.output.differences import plain_change
 from toolbus.cli.output.screen import short_path, visible
@@ -49,13 +50,19 @@ def _results(
 
 
 def _result(rule: str, text: str, path: Path, line: int) -> JSON:
-    where = {"artifactLocation": {"uri": short_path(path)}, "region": {"startLine": line}}
+    where = {"artifactLocation": {"uri": _uri(path)}, "region": {"startLine": line}}
     return {
         "ruleId": rule,
         "level": "error",
         "message": {"text": text},
         "locations": [{"physicalLocation": where}],
     }
+
+
+def _uri(path: Path) -> str:
+    """Relative to the current folder, which scanners take for the root of the repository."""
+    relative = Path(short_path(path))
+    return path.absolute().as_uri() if relative.is_absolute() else quote(relative.as_posix())
 
 
 def _line(lines: Sequence[str], server: str, name: str) -> int:

@@ -88,6 +88,8 @@ def _converted(
     if settings.pop("context", None):
         notes.append("context was skipped: it names servers, which may have other names here")
     settings.pop("context_budget", None)
+    if settings.pop("lock", None):
+        notes.append("lock was skipped: the lockfile of this config is another one")
     checked_timeouts(settings.get("timeouts", {}), location)
     enabled = settings.pop("enabled_servers", None)
     wanted = found.entries if enabled is None else location.names(enabled, "enabled_servers")
