@@ -344,3 +344,33 @@ async def test_a_long_result_with_escaped_hidden_characters(tmp_path: Path, kind
         assert cleaned(answer.text) is answer.text
         assert json.loads(answer.text)["evil"] == ""
         answer.text.encode()
+
+
+MIB = 2**20
+SLOW: dict[str, dict[str, Any]] = {
+    "a text that is half hidden": {"content": [{"type": "text", "text": f"a{ZERO_WIDTH}" * (MIB // 4)}]},
+    "a text of JSON": {"content": [{"type": "text", "text": f"[{'[],' * (MIB // 3)}1]"}]},
+    "many texts": {"content": [], "structuredContent": {"x": [f"a{ZERO_WIDTH}"] * (MIB // 7)}},
+    "many names": {
+        "content": [],
+        "structuredContent": {f"a{ZERO_WIDTH * (n % 99)}b{ZERO_WIDTH * (n // 99)}": 1 for n in range(5_000)},
+    },
+    "many blocks": {"content": [{"type": "text", "text": f"a{ZERO_WIDTH}"}] * (MIB // 40)},
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+async def test_a_long_result_that_takes_long_to_clean(tmp_path: Path, kind: str) -> None:
+    """The loop is free meanwhile: preparing it for the model takes none of the loop's time."""
+    result = SLOW[kind]
+    async with attacked(tmp_path, tools=[[tool()]], results={"look": result}) as (bus, _):
+        [look] = bus.tools()
+        await bus.call("a_look")
+        before = time.thread_time()
+        await bus.call("a_look")  # as it arrives, without any preparation
+        raw = time.thread_time() - before
+        before = time.thread_time()
+        answer = await look.execute()
+        prepared = time.thread_time() - before
+        assert len(answer.text) <= 40_000
+        assert prepared < raw + 0.05
