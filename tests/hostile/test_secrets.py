@@ -5,22 +5,22 @@ import json
 import logging
 import ssl
 import sys
-import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from opentelemetry.baggage import set_baggage
 from opentelemetry.context import attach, detach
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
+from tests.cli.running import toolbus, write_config
 from tests.hostile.echoing import FORMS
+from tests.hostile.leaks import SECRET, chain, leaks
 from tests.servers.certificates import self_signed
-from tests.servers.raw_http import raw_server
+from tests.servers.raw_http import Request, raw_server, response
 from toolbus import ConnectFailed, Elicitation, Interactions, Toolbus, ToolbusError, connect_mcp
-from toolbus.core.text import cleaned
 
 pytestmark = pytest.mark.anyio
 UNENCRYPTED = "credentials are sent without encryption: use https"
@@ -76,30 +76,13 @@ async def test_a_certificate_that_is_not_verified_is_warned_of(
     assert "its certificate is not verified (verify: false)" in caplog.text
 
 
-SECRET = "s3cret-Value_9"
 SERVER = str(Path(__file__).with_name("echoing.py"))
-SHOWN = (
-    "s3cret-Value_9",
-    "s3cret%2DValue_9",
-    "zM2NyZXQtVmFsdWVfO",
-    "MzY3JldC1WYWx1ZV85",
-    "czNjcmV0LVZhbHVlXz",
-)
 
 
 def echoing(form: str, **more: Any) -> dict[str, Any]:
     """A config with the server that repeats its secret."""
     entry = {"command": sys.executable, "args": [SERVER, form], "env": {"API_TOKEN": "${OF_THE_TEST}"}}
     return {"servers": {"a": {**entry, "era": "legacy", **more}}}
-
-
-def chain(error: BaseException | None) -> list[str]:
-    """All that an exception shows, and those that led to it."""
-    found = [] if error is None else traceback.format_exception(error)
-    while error is not None:
-        found += [str(error), repr(error), repr(vars(error))]
-        error = error.__cause__ or error.__context__
-    return found
 
 
 async def everything(bus: Toolbus, asked: list[Any]) -> list[Any]:
@@ -128,25 +111,6 @@ async def everything(bus: Toolbus, asked: list[Any]) -> list[Any]:
     return found
 
 
-def strings(value: Any) -> Iterator[str]:
-    """Every text in a value, and what shows it."""
-    yield value if isinstance(value, str) else repr(value)
-    if isinstance(value, bytes):
-        yield value.decode(errors="replace")
-    elif isinstance(value, Mapping):
-        yield from (text for pair in cast("Mapping[Any, Any]", value).items() for text in strings(pair))
-    elif isinstance(value, list | tuple):
-        yield from (text for item in cast("list[Any]", value) for text in strings(item))
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from (text for one in fields(value) for text in strings(getattr(value, one.name)))
-
-
-def leaks(found: Any) -> list[str]:
-    """The texts in which the secret shows, also once hidden characters are removed."""
-    shown = [form for text in strings(found) for form in (text, cleaned(text), text.replace("\b", ""))]
-    return [text for text in shown if any(secret in text for secret in SHOWN)]
-
-
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_server_that_repeats_its_secret(
     form: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -165,6 +129,23 @@ async def test_a_server_that_repeats_its_secret(
         assert asked
         assert "***" in repr(found) or "KioqKioq" in repr(found)
     assert leaks([found, caplog.text, *(vars(record) for record in caplog.records)]) == []
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_a_web_server_that_repeats_its_secret(kind: str) -> None:
+    """A model does not get it, whichever way it came."""
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        token = request.headers["authorization"]
+        result = {"content": [{"type": "text", "text": f"you sent {token}"}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": result}).encode()
+        body = body if kind == "application/json" else b"data: " + body + b"\n\n"
+        writer.write(response(body).replace(b"application/json", kind.encode()))
+
+    async with raw_server() as server:
+        server.send = send
+        async with connect_mcp(url=server.url, headers={"Authorization": f"Bearer {SECRET}"}) as mcp:
+            assert (await mcp.call_tool("look")).text == "you sent Bearer ***"
 
 
 async def test_a_server_whose_secrets_the_config_lets_through(
@@ -298,3 +279,39 @@ async def test_a_url_with_a_secret_that_cannot_be_reached(
     monkeypatch.setenv("OF_THE_TEST", SECRET)
     caplog.set_level(logging.DEBUG)
     await check_failure({"servers": {"a": {"url": url, "auth": "${OF_THE_TEST}"}}}, caplog)
+
+
+COMMANDS = {
+    "tools": ["tools", "--full"],
+    "call": ["call", "a/look"],
+    "call that fails": ["call", "a/fail"],
+    "call that is rejected": ["call", "a/reject"],
+    "call that is garbled": ["call", "a/garble"],
+    "call that asks": ["call", "a/ask"],
+    "call that ends the server": ["call", "a/die"],
+    "resources": ["resources"],
+    "read": ["read", "a", "test://one"],
+    "prompts": ["prompts"],
+    "prompt": ["prompt", "a/ask"],
+    "check": ["check"],
+    "config": ["config", "--redacted"],
+    "trust": ["trust"],
+}
+
+
+def test_a_server_that_repeats_its_secret_on_the_command_line(tmp_path: Path) -> None:
+    """No command prints it, not with --json, --debug and -vv either."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    servers = echoing("plain")["servers"]
+    write_config(folder, {**servers, "gone": {"command": "/no/${OF_THE_TEST}"}})
+
+    def run(words: list[str]) -> list[str]:
+        done = toolbus(*words, folder=folder, env={"OF_THE_TEST": SECRET})
+        assert done.returncode in (0, 1, 2), done
+        return [done.stdout, done.stderr]
+
+    options: list[list[str]] = [[], ["--json", "--debug", "-vv"]]
+    with ThreadPoolExecutor(3) as pool:
+        runs = [[*words, *more] for words in COMMANDS.values() for more in options]
+        assert leaks(list(pool.map(run, runs))) == []
