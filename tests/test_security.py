@@ -8,7 +8,9 @@ PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
 
 
 def test_every_defense_names_tests_that_exist() -> None:
-    rows = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith("| a hostile")]
+    rows = [
+        line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith("| a hostile")
+    ]
     named = [re.findall(r"`(tests/[\w/]+\.py)`", row) for row in rows]
     assert rows
     assert all(named)

@@ -1,6 +1,6 @@
 """Converts a listed tool into a record, or quarantines it with a reason.
 
-Names and schemas have to be valid, because a call depends on them. Other invalid parts are ignored, and
+Names and input schemas have to be valid, because a call depends on them. Other invalid parts are ignored, and
 recorded in the tool's history: texts are cleaned, values of the wrong type or that cannot be written as JSON
 are dropped. Dropping a hint is safe, because the protocol's defaults are cautious.
 """
@@ -22,7 +22,13 @@ _DEFAULT = Limits()
 _LONGEST_PATTERNS = 5_000
 """Characters of all patterns in a schema: compiling takes some microseconds for each."""
 _SCHEMAS = ("inputSchema", "outputSchema")
-_OPTIONAL: Mapping[str, type] = {"description": str, "title": str, "annotations": dict, "_meta": dict}
+_OPTIONAL: Mapping[str, type] = {
+    "description": str,
+    "title": str,
+    "annotations": dict,
+    "_meta": dict,
+    "outputSchema": dict,
+}
 _HINTS: Mapping[str, type] = {
     "title": str,
     "readOnlyHint": bool,
@@ -42,8 +48,9 @@ def tool_spec(server: str, tool: JSON, limits: Limits = _DEFAULT) -> ToolSpec | 
         return Quarantined(tool="(no name)", reason="it has no name")
     ignored: list[str] = []
     item = _with_object(item, ignored)
-    if (problem := _schema_problem(item)) is not None:
-        return Quarantined(tool=_shown(name), reason=problem)
+    if not isinstance(item.get("inputSchema"), dict):
+        problem = "is missing" if item.get("inputSchema") is None else "is not an object"
+        return Quarantined(tool=_shown(name), reason=f"inputSchema {problem}")
     item = _typed(item, _OPTIONAL, ignored)
     encoded = _encoded(item)
     if encoded is None or _values_at_most(encoded) > limits.schema_size or b'"pattern' in encoded:
@@ -56,9 +63,9 @@ def tool_spec(server: str, tool: JSON, limits: Limits = _DEFAULT) -> ToolSpec | 
         if (fault := encoding_problem(name)) is not None:
             return Quarantined(tool=_shown(name), reason=f"its name {fault}")
         item = _with_clean_texts(item, ignored)
-        for key in _SCHEMAS:
-            if (fault := encoding_problem(item.get(key))) is not None:
-                return Quarantined(tool=name, reason=f"{key} {fault}")
+        if (fault := encoding_problem(item["inputSchema"])) is not None:
+            return Quarantined(tool=name, reason=f"inputSchema {fault}")
+        item = _with_writable_output(item, ignored)
         annotations = _writable(annotations, ignored, "annotations.")
         meta = _writable(meta, ignored, "_meta.")
     input_schema = arguments_schema(item["inputSchema"], ignored)
@@ -73,13 +80,6 @@ def tool_spec(server: str, tool: JSON, limits: Limits = _DEFAULT) -> ToolSpec | 
         meta=meta,
         history=(Change(shaper=RECEIVED, fields=tuple(ignored)),) if ignored else (),
     )
-
-
-def _schema_problem(item: JSONObject) -> str | None:
-    for key in _SCHEMAS:
-        if not isinstance(item.get(key), dict) and (key == "inputSchema" or item.get(key) is not None):
-            return f"{key} {'is missing' if item.get(key) is None else 'is not an object'}"
-    return None
 
 
 def _cut(description: str, longest: int, ignored: list[str]) -> str:
@@ -158,7 +158,15 @@ def _with_clean_texts(item: JSONObject, ignored: list[str]) -> JSONObject:
     return fresh
 
 
+def _with_writable_output(item: JSONObject, ignored: list[str]) -> JSONObject:
+    if encoding_problem(item.get("outputSchema")) is None:
+        return item
+    ignored += ["outputSchema"] if "outputSchema" not in ignored else []
+    return {key: value for key, value in item.items() if key != "outputSchema"}
+
+
 def _writable(given: JSONObject, ignored: list[str], at: str) -> JSONObject:
+    """The object without the entries that cannot be written as JSON."""
     wrong = [key for key, value in given.items() if encoding_problem({key: value}) is not None]
     ignored += [f"{at}{_shown(key)}" for key in wrong]
     return {key: value for key, value in given.items() if key not in wrong} if wrong else given

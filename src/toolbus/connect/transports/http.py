@@ -284,7 +284,7 @@ def _destination(source: Url, location: str) -> str:
     except ValueError:
         return " to an invalid URL"
     origin = "" if url.origin == source.origin else ", another origin"
-    return f" to {url.without_query}{origin}, which is not followed"
+    return f" to {url.without_query:.500}{origin}, which is not followed"
 
 
 def is_temporary(status: int) -> bool:
