@@ -42,4 +42,4 @@ def strings(value: Any) -> Iterator[str]:
 def leaks(found: Any) -> list[str]:
     """The texts in which the secret shows, also once hidden characters are removed."""
     shown = [form for text in strings(found) for form in (text, cleaned(text), text.replace("\b", ""))]
-    return [text for text in shown if any(secret in text for secret in SHOWN)]
+    return [text for text in shown if any(secret in text or secret.lower() in text for secret in SHOWN)]

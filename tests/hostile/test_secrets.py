@@ -16,6 +16,7 @@ from opentelemetry.context import attach, detach
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
 from tests.cli.running import toolbus, write_config
+from tests.conftest import sampled
 from tests.hostile.echoing import FORMS
 from tests.hostile.leaks import SECRET, chain, leaks
 from tests.servers.certificates import self_signed
@@ -236,14 +237,17 @@ REPLIES: dict[str, tuple[str, bytes]] = {
     "an invalid header": (f"200 OK\r\n{SECRET}", b"{}"),
     "an invalid encoding": ("200 OK\r\ncontent-encoding: gzip", SECRET.encode()),
     "a session": (f"200 OK\r\nmcp-session-id: {SECRET}", SECRET.encode()),
+    "a media type": (f"200 OK\r\ncontent-type: text/{SECRET}", b""),
+    "an unknown encoding": (f"200 OK\r\ncontent-encoding: {SECRET}", b""),
     "an event stream": ("200 OK\r\ncontent-type: text/event-stream", f"data: {SECRET}\n\n".encode()),
 }
 """What a web server may answer to everything: the status and headers, and the body."""
 
 
+@pytest.mark.parametrize("transport", sampled(["streamable-http", "sse"], "streamable-http"))
 @pytest.mark.parametrize("kind", REPLIES)
 async def test_a_web_server_that_repeats_its_secret_instead_of_connecting(
-    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kind: str, transport: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither the error, its causes, an event nor a log shows the secret."""
     monkeypatch.setenv("OF_THE_TEST", SECRET)
@@ -258,7 +262,8 @@ async def test_a_web_server_that_repeats_its_secret_instead_of_connecting(
     async with await asyncio.start_server(reply, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
         url = f"http://me:{SECRET}@127.0.0.1:{port}/${{OF_THE_TEST}}/mcp?key={SECRET}"
-        await check_failure({"servers": {"a": {"url": url, "headers": {"X-Key": SECRET}}}}, caplog)
+        entry = {"url": url, "transport": transport, "headers": {"X-Key": SECRET}}
+        await check_failure({"servers": {"a": entry}}, caplog)
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,7 @@ class Session:
 
     def loss_error(self, what: str | None = None, *, sent: bool = True) -> LinkLost:
         """The error that explains why the session ended, and which request it interrupted."""
-        reason = self._diagnostics.lost or "the connection is closed"
+        reason = self._redacted(self._diagnostics.lost or "the connection is closed")
         if self._diagnostics.exit_code is not None:
             reason = f"{reason}, {self._diagnostics.exit_status}"
         if what is None and (tail := self._diagnostics.stderr_tail()):

@@ -170,7 +170,7 @@ def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
 
 def _form(secret: str) -> str:
     if len(secret) >= UNMISTAKABLE:
-        return re.escape(secret)
+        return f"(?i:{re.escape(secret)})"  # a host, and some headers, are shown in lower case
     before = _ALONE_BEFORE if secret[0].isalnum() else ""
     return before + re.escape(secret) + (_ALONE_AFTER if secret[-1].isalnum() else "")
 

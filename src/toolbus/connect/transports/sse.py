@@ -65,7 +65,7 @@ def _events(server: str, client: HttpClient, stream: Response) -> AsyncIterator[
     if stream.status >= 300:
         raise response_error(client.target, stream)
     if not stream.is_stream:
-        cause = invalid_response(stream)
+        cause = client.redacted(invalid_response(stream))
         raise ConnectFailed(server, "connect", cause, hint=response_hint(cause))
     return events(stream)
 
