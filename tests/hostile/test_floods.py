@@ -9,7 +9,6 @@ import pytest
 
 from tests.hostile.wires import hostile_http, modern
 from toolbus import CallRejected, Toolbus, ToolSpec
-from toolbus.config.limits import Limits
 from toolbus.connect.sdk.tools import tool_spec
 from toolbus.core.events import BACKLOG, EventStream, Logged
 
@@ -91,7 +90,7 @@ async def test_one_event_larger_than_the_limit_is_still_delivered() -> None:
 
 def test_a_description_beyond_the_limit_is_cut_and_the_history_says_so() -> None:
     tool = {"name": "t", "description": "x" * 500, "inputSchema": {"type": "object"}}
-    spec = tool_spec("a", tool, Limits(description=200))
+    spec = tool_spec("a", tool, longest=200)
     assert isinstance(spec, ToolSpec)
     assert spec.description == "x" * 200 + "..."
     assert [change.fields for change in spec.history] == [("description (beyond 200 characters)",)]
