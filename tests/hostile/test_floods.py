@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolbus import Toolbus, ToolSpec
-from toolbus.config.limits import Limits
+from tests.hostile.wires import hostile_http, modern
+from toolbus import CallRejected, Toolbus, ToolSpec
 from toolbus.connect.sdk.tools import tool_spec
 from toolbus.core.events import BACKLOG, EventStream, Logged
 
@@ -90,7 +90,44 @@ async def test_one_event_larger_than_the_limit_is_still_delivered() -> None:
 
 def test_a_description_beyond_the_limit_is_cut_and_the_history_says_so() -> None:
     tool = {"name": "t", "description": "x" * 500, "inputSchema": {"type": "object"}}
-    spec = tool_spec("a", tool, Limits(description=200))
+    spec = tool_spec("a", tool, longest=200)
     assert isinstance(spec, ToolSpec)
     assert spec.description == "x" * 200 + "..."
     assert [change.fields for change in spec.history] == [("description (beyond 200 characters)",)]
+
+
+async def test_more_tasks_than_the_limit() -> None:
+    """The calls beyond it fail, and the others go on."""
+    state: dict[str, object] = {"taskId": "t", "status": "working", "pollIntervalMs": 50}
+    done = {"content": [{"type": "text", "text": "done"}]}
+    async with asyncio.timeout(60), hostile_http("post") as server:
+        server.results = modern(server.results)
+        server.results["tools/call"] = {"resultType": "task", **state}
+        server.results["tasks/get"] = {"resultType": "complete", **state}
+        entry = {"url": server.url, "era": "modern", "limits": {"tasks": 2}}
+        async with Toolbus({"servers": {"a": entry}}) as bus:
+            calls = [asyncio.create_task(bus.call("a_plain")) for _ in range(2)]
+            await asyncio.wait({asyncio.create_task(server.asked("tasks/get").wait())})
+            with pytest.raises(CallRejected, match=r"more than 2 calls as tasks .* \(limits.tasks\)"):
+                await bus.call("a_plain")
+            server.results["tasks/get"] |= {"status": "completed", "result": done}
+            assert [(await call).text for call in calls] == ["done", "done"]
+
+
+@pytest.mark.parametrize("kind", ["resources", "templates", "prompts"])
+async def test_more_resources_and_prompts_than_the_limit(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The others are left out, with a warning."""
+    key = "prompts" if kind == "prompts" else "resources"
+    async with hostile_http("post") as server:
+        server.results["initialize"] |= {"capabilities": {"tools": {}, "prompts": {}, "resources": {}}}
+        server.results |= {
+            "resources/list": {"resources": [{"uri": f"x://{n}", "name": "r"} for n in range(9)]},
+            "prompts/list": {"prompts": [{"name": f"p{n}"} for n in range(9)]},
+            "resources/templates/list": {
+                "resourceTemplates": [{"uriTemplate": f"x://{n}/{{a}}", "name": "t"} for n in range(9)]
+            },
+        }
+        entry = {"url": server.url, "era": "legacy", "limits": {key: 5}}
+        async with Toolbus({"servers": {"a": entry}}) as bus:
+            assert len(getattr(bus.inventories["a"], kind)) == 5
+    assert f"{kind}: only the first 5 are used (limits.{key})" in caplog.text

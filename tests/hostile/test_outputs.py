@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.hostile.schemas import CASES
-from tests.hostile.wires import ID, hostile_http
+from tests.hostile.wires import ID, hostile_http, modern
 from tests.servers.raw_http import Request, raw_server, response
 from toolbus import ArgumentsError, CallRejected, LinkLost, Toolbus
 from toolbus.events import Event, Warned
@@ -48,23 +48,6 @@ async def test_output_schemas_that_are_odd(era: str) -> None:
             for name in bus.catalog.names:
                 found = await bus.call(name)
                 assert (found.text, found.structured, found.is_error) == ("seen", {"x": [1]}, False)
-
-
-def modern(results: dict[str, Any]) -> dict[str, Any]:
-    """The same, for a client of the modern era."""
-    discover: dict[str, Any] = {
-        "supportedVersions": ["2026-07-28"],
-        "capabilities": {"tools": {}},
-        "serverInfo": {"name": "hostile", "version": "1"},
-        "ttlMs": 0,
-        "cacheScope": "private",
-    }
-    cached = {"ttlMs": 0, "cacheScope": "private"}
-    return {
-        "server/discover": {"resultType": "complete", **discover},
-        "tools/list": {"resultType": "complete", **cached, **results["tools/list"]},
-        "tools/call": {"resultType": "complete", **results["tools/call"]},
-    }
 
 
 REFUSED = {

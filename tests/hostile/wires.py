@@ -11,6 +11,7 @@ import logging
 import sys
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from copy import deepcopy
 from typing import Any, Literal
 
 ID = b'"@ID@"'
@@ -37,6 +38,24 @@ def answer(message: dict[str, Any], results: dict[str, Any] = RESULTS) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}).encode()
 
 
+def modern(results: dict[str, Any]) -> dict[str, Any]:
+    """The same, for a client of the modern era."""
+    discover: dict[str, Any] = {
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": "hostile", "version": "1"},
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
+    cached = {"ttlMs": 0, "cacheScope": "private"}
+    return {
+        **results,
+        "server/discover": {"resultType": "complete", **discover},
+        "tools/list": {"resultType": "complete", **cached, **results["tools/list"]},
+        "tools/call": {"resultType": "complete", **results["tools/call"]},
+    }
+
+
 def response(body: bytes, *headers: str, status: str = "200 OK", kind: str = "application/json") -> bytes:
     """A response of a given length."""
     lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", f"content-length: {len(body)}", *headers]
@@ -56,11 +75,12 @@ class HostileHttp:
         self.kind: Kind = kind
         self.attack = b""
         """The response to a call of `look`; over a stream, what is written there before the answer."""
-        self.results = dict(RESULTS)
+        self.results = deepcopy(RESULTS)
         self.url = ""
         self.swallows = False
         """Whether calls are not answered."""
         self.swallowed = asyncio.Event()
+        self._asked: dict[str, asyncio.Event] = {}
         self._streams: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -87,6 +107,10 @@ class HostileHttp:
             writer.write(b"event: endpoint\r\ndata: /post\r\n\r\n")
         self._streams.add(writer)
 
+    def asked(self, method: str) -> asyncio.Event:
+        """Set when there was a request of that method."""
+        return self._asked.setdefault(method, asyncio.Event())
+
     def drop_streams(self) -> None:
         """End the event streams that are open."""
         for stream in self._streams:
@@ -94,6 +118,7 @@ class HostileHttp:
         self._streams.clear()
 
     def _answer(self, writer: asyncio.StreamWriter, message: dict[str, Any]) -> None:
+        self.asked(message["method"]).set()
         if self.swallows:
             writer.write(response(b"", status="202 Accepted"))
             self.swallowed.set()

@@ -53,6 +53,8 @@ class LinkRequests:
 
     def __init__(self, link: RequestLink) -> None:
         self._link = link
+        self.following = 0
+        """How many tasks are being polled."""
 
     @property
     def alias(self) -> str:
@@ -68,6 +70,11 @@ class LinkRequests:
     def longest(self) -> float | None:
         """As `timeouts.longest`."""
         return self._link.config.timeouts.longest
+
+    @property
+    def most_tasks(self) -> int:
+        """As `limits.tasks`."""
+        return self._link.config.limits.tasks
 
     @property
     def question_limit(self) -> int:

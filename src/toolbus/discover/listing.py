@@ -195,7 +195,8 @@ async def _tools_page(session: Session, cursor: str | None, timeout: float) -> P
     items, next_cursor = await _items(session, "tools", "tools/list", "tools", cursor, timeout)
     _record_task_tools(session, items)
     server, limits = session.server, session.config.limits
-    records = await _converted(items, lambda item: tool_spec(server, item, limits))
+    longest, largest = limits.description, limits.schema_size
+    records = await _converted(items, lambda item: tool_spec(server, item, longest, largest))
     if session.era == "modern":
         specs = [record for record in records if isinstance(record, ToolSpec)]
         # All at once first, because hardly any server has such tools.

@@ -92,11 +92,13 @@ async def events(response: Response) -> AsyncIterator[Event]:
     parser = EventParser(response.limit)
     read = 0
     async for chunk in response.chunks():
-        for start in range(0, len(chunk), _PIECE):
-            piece = chunk if len(chunk) <= _PIECE else chunk[start : start + _PIECE]
+        # Many short lines take longer than a few long ones.
+        size = _PIECE if chunk.count(b"\n") * 64 < len(chunk) else _PIECE // 8
+        for start in range(0, len(chunk), size):
+            piece = chunk if len(chunk) <= size else chunk[start : start + size]
             for event in parser.feed(piece):
                 yield event
             read += len(piece)
-            if read >= _PIECE:  # a fast server must not keep the loop for itself
+            if read >= size:  # a fast server must not keep the loop for itself
                 read = 0
                 await asyncio.sleep(0)

@@ -10,7 +10,6 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
-from toolbus.config.limits import Limits
 from toolbus.connect.sdk.tool_schemas import arguments_schema
 from toolbus.core.encodable import DEEPEST, encoding_problem, is_too_deep
 from toolbus.core.records import EMPTY, JSON, RECEIVED, Change, JSONObject, Origin, Quarantined, ToolSpec
@@ -18,7 +17,6 @@ from toolbus.core.text import cleaned, cleaned_schema
 from toolbus.schema.patterns import pattern_length
 from toolbus.schema.values import is_larger
 
-_DEFAULT = Limits()
 _LONGEST_PATTERNS = 5_000
 """Characters of all patterns in a schema: compiling takes some microseconds for each."""
 _SCHEMAS = ("inputSchema", "outputSchema")
@@ -38,8 +36,11 @@ _HINTS: Mapping[str, type] = {
 }
 
 
-def tool_spec(server: str, tool: JSON, limits: Limits = _DEFAULT) -> ToolSpec | Quarantined:
-    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable."""
+def tool_spec(server: str, tool: JSON, longest: int = 10_000, largest: int = 3_000) -> ToolSpec | Quarantined:
+    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable.
+
+    `longest` is for the characters of the description, `largest` for the values in a schema.
+    """
     if not isinstance(tool, dict):
         return Quarantined(tool="(no name)", reason="the definition is not an object")
     item = cast("dict[str, JSON]", tool)
@@ -53,8 +54,8 @@ def tool_spec(server: str, tool: JSON, limits: Limits = _DEFAULT) -> ToolSpec | 
         return Quarantined(tool=_shown(name), reason=f"inputSchema {problem}")
     item = _typed(item, _OPTIONAL, ignored)
     encoded = _encoded(item)
-    if encoded is None or _values_at_most(encoded) > limits.schema_size or b'"pattern' in encoded:
-        item, encoded = _with_small_schemas(item, limits.schema_size, ignored), None
+    if encoded is None or _values_at_most(encoded) > largest or b'"pattern' in encoded:
+        item, encoded = _with_small_schemas(item, largest, ignored), None
     annotations: JSONObject = item.get("annotations") or EMPTY
     if annotations:
         annotations = _typed(annotations, _HINTS, ignored, "annotations.")
@@ -72,7 +73,7 @@ def tool_spec(server: str, tool: JSON, limits: Limits = _DEFAULT) -> ToolSpec | 
     return ToolSpec(
         name=name,
         origin=Origin(server, name),
-        description=_cut(item.get("description") or "", limits.description, ignored),
+        description=_cut(item.get("description") or "", longest, ignored),
         title=item.get("title") or annotations.get("title"),
         input_schema=input_schema,
         output_schema=item.get("outputSchema"),

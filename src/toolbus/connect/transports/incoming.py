@@ -51,6 +51,8 @@ class Incoming:
         self._pings: list[RequestId] = []
         """The pings that are not answered yet."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._notified = Inbound(peer, self._context, None)
+        """The context of every notification: making one takes longer than the rest."""
         self._on_request: OnRequest | None = None
         self._on_notify: OnNotify | None = None
         self._intercept: OnNotifyIntercept | None = None
@@ -74,8 +76,7 @@ class Incoming:
                 inbound[1].cancel_requested.set()
                 inbound[0].cancel()
         if not run_notify_intercept(self._intercept, method, params):
-            context = Inbound(self._peer, self._context, None)
-            self.spawn(lambda handle=self._on_notify: handle(context, method, params))
+            self.spawn(lambda handle=self._on_notify: handle(self._notified, method, params))
 
     def requested(self, request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> None:
         """Handle a request."""
