@@ -231,7 +231,7 @@ async def test_a_schema_with_endless_texts(tmp_path: Path, key: str) -> None:
     """The model gets a short one, with the names of the arguments; the server's own checks the call."""
     text = "word " * 20_000
     value: JSON = (
-        [f"{number} {text[:50]}" for number in range(5_000)] if key in ("enum", "examples") else text
+        [f"{number} {text[:50]}" for number in range(2_500)] if key in ("enum", "examples") else text
     )
     properties: dict[str, JSON] = {"level": {"type": "string", key: value}, "other": {"type": "integer"}}
     async with attacked(tmp_path, tools=[[tool({"properties": properties})]]) as (bus, told):
@@ -245,7 +245,7 @@ async def test_a_schema_with_endless_texts(tmp_path: Path, key: str) -> None:
 
 async def test_a_schema_with_endless_arguments(tmp_path: Path) -> None:
     """The model gets a schema without details, and the server's own still checks the call."""
-    properties = {f"argument{number}": {"type": "integer"} for number in range(5_000)}
+    properties = {f"argument{number}": {"type": "integer"} for number in range(1_400)}
     schema = {"properties": properties, "required": ["argument7"]}
     async with attacked(tmp_path, tools=[[tool(schema)]]) as (bus, _):
         assert max(map(len, shown(bus))) < 1_000

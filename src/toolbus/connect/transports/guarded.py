@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from toolbus.connect.forks import detach_after_fork
-from toolbus.connect.transports.child import ChildEvents
+from toolbus.connect.transports.child import ChildEvents, unread_bytes
 from toolbus.core.flag import Flag
 
 GUARD = Path(__file__).with_name("guard.py")
@@ -124,7 +124,7 @@ class GuardedProcess:
         self._pipes: list[io.FileIO] = []
         self._transports: list[asyncio.BaseTransport] = []
         self._gone = Flag()
-        self._started: asyncio.Future[int] = self._loop.create_future()
+        self._started: asyncio.Future[None] = self._loop.create_future()
         self.pid = 0
         self._has_exited = False
         self._loop.add_reader(control.fileno(), self._read_control)
@@ -135,6 +135,12 @@ class GuardedProcess:
         found = self._transports[0]
         assert isinstance(found, asyncio.WriteTransport)
         return found
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of its input it has not read."""
+        pipe = _fileno(self._pipes[0])
+        return 0 if pipe < 0 else unread_bytes(pipe) + self.stdin.get_write_buffer_size()
 
     def terminate(self) -> bool:
         """Ask it and its descendants to end; returns whether any may be left."""
@@ -163,12 +169,13 @@ class GuardedProcess:
         self._pipes = [io.FileIO(fd, "r" if n else "w") for n, fd in enumerate(pipes)]
         detach_after_fork(self)
         try:
-            self.pid = await self._started
+            await self._started
             for fd, pipe in enumerate(self._pipes):
                 connect = self._loop.connect_read_pipe if fd else self._loop.connect_write_pipe
                 transport, _ = await connect(lambda fd=fd: _Pipe(self._events, fd), pipe)
                 self._transports.append(transport)
         except BaseException:
+            self.kill()
             self._close_control()
             for pipe in self._pipes[len(self._transports) :]:
                 pipe.close()
@@ -198,7 +205,8 @@ class GuardedProcess:
         if self._started.done():
             return
         if what == "started":
-            self._started.set_result(int(number))
+            self.pid = int(number)
+            self._started.set_result(None)
         elif what == "failed":
             self._started.set_exception(OSError(int(number), os.strerror(int(number))))
         elif not message:
