@@ -50,16 +50,16 @@ def flooding(tmp_path: Path) -> list[str]:
     return [str(file)]
 
 
-async def test_tools_beyond_the_limit_are_left_out_with_a_warning(
-    flooding: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_more_tools_than_the_limit(flooding: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """The rest is left out, with a warning."""
     entry = {"command": sys.executable, "args": [*flooding, "500", "1"], "limits": {"tools": 200}}
     async with Toolbus({"servers": {"a": {**entry, "era": "legacy"}}}) as bus:
         assert len(bus.catalog) == 200
     assert "server 'a': tools: only the first 200 are used (limits.tools)" in caplog.text
 
 
-async def test_a_flood_of_requests_is_answered_up_to_the_limit_and_the_call_ends(flooding: list[str]) -> None:
+async def test_a_flood_of_requests_during_a_call(flooding: list[str]) -> None:
+    """They are answered up to the limit, and the call ends."""
     # More requests than the limit arrive in one piece; some are answered, and later ones again.
     entry = {"command": sys.executable, "args": [*flooding, "1", "50"], "limits": {"requests": 10}}
     async with asyncio.timeout(60), Toolbus({"servers": {"a": {**entry, "era": "legacy"}}}) as bus:
@@ -67,7 +67,8 @@ async def test_a_flood_of_requests_is_answered_up_to_the_limit_and_the_call_ends
         assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 0)
 
 
-async def test_a_listener_that_does_not_read_loses_the_oldest_events_and_no_memory() -> None:
+async def test_events_that_nobody_reads() -> None:
+    """The listener loses the oldest, the program no memory."""
     stream = EventStream(max_bytes=1_000_000)
     for number in range(100):
         stream.put(Logged(server="a", level="info", data={"n": number, "text": "x" * 100_000}))
@@ -81,14 +82,16 @@ async def test_a_listener_that_does_not_read_loses_the_oldest_events_and_no_memo
     assert [event.data async for event in small if isinstance(event, Logged)] == list(range(5, BACKLOG + 5))
 
 
-async def test_one_event_larger_than_the_limit_is_still_delivered() -> None:
+async def test_one_event_larger_than_the_backlog() -> None:
+    """It is still delivered."""
     stream = EventStream(max_bytes=1_000)
     stream.put(Logged(server="a", level="info", data="x" * 5_000))
     stream.end()
     assert [len(json.dumps(event.data)) async for event in stream if isinstance(event, Logged)] == [5_002]
 
 
-def test_a_description_beyond_the_limit_is_cut_and_the_history_says_so() -> None:
+def test_a_description_beyond_the_limit() -> None:
+    """It is cut, and the history of the tool says so."""
     tool = {"name": "t", "description": "x" * 500, "inputSchema": {"type": "object"}}
     spec = tool_spec("a", tool, longest=200)
     assert isinstance(spec, ToolSpec)

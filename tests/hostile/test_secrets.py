@@ -28,7 +28,8 @@ UNENCRYPTED = "credentials are sent without encryption: use https"
 
 
 @pytest.mark.parametrize("baggage", [False, True])
-async def test_baggage_stays_here_unless_the_config_sends_it(baggage: bool) -> None:
+async def test_a_server_that_reads_the_baggage_of_a_trace(baggage: bool) -> None:
+    """Baggage is sent only if the config says so."""
     span = SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
     async with raw_server() as server, connect_mcp(url=server.url, baggage=baggage) as mcp:
         token = attach(set_baggage("customer", "s3cret", set_span_in_context(NonRecordingSpan(span))))
@@ -42,9 +43,10 @@ async def test_baggage_stays_here_unless_the_config_sends_it(baggage: bool) -> N
     assert meta.get("baggage") == ("customer=s3cret" if baggage else None)
 
 
-async def test_credentials_that_anyone_on_the_way_can_read_are_warned_of(
+async def test_credentials_over_plain_http_to_another_machine(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """They are warned of."""
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # so that nothing is looked up
     with pytest.raises(ConnectFailed):
@@ -55,17 +57,17 @@ async def test_credentials_that_anyone_on_the_way_can_read_are_warned_of(
     assert UNENCRYPTED in caplog.text
 
 
-async def test_credentials_that_stay_on_this_machine_are_not_warned_of(
+async def test_credentials_that_stay_on_this_machine(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """There is no false alarm."""
     async with raw_server() as server:
         await (await connect_mcp(url=server.url, headers={"Authorization": "Bearer s3cret-1"})).close()
     assert UNENCRYPTED not in caplog.text
 
 
-async def test_a_certificate_that_is_not_verified_is_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_certificate_that_is_not_verified(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is warned of."""
     certificate = self_signed(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)

@@ -27,9 +27,10 @@ def refuse(constant: str) -> Any:
 
 
 @pytest.mark.parametrize("options", [["--json"], []])
-def test_numbers_and_characters_that_json_or_a_terminal_does_not_take_are_written_out(
+def test_numbers_and_characters_that_json_or_a_terminal_does_not_take(
     tmp_path: Path, options: list[str]
 ) -> None:
+    """They are written out, and `--json` is valid."""
     folder = tmp_path / "work"
     folder.mkdir()
     write_config(folder, {"a": {"command": sys.executable, "args": [ANSWERS, "odd structure"]}})
