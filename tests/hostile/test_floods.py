@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.hostile.test_latency import SECONDS, measured
 from tests.hostile.wires import hostile_http, modern
 from toolbus import CallRejected, Toolbus, ToolSpec
 from toolbus.connect.sdk.tools import tool_spec
-from toolbus.core.events import BACKLOG, EventStream, Logged
+from toolbus.core.events import BACKLOG, CatalogChanged, Event, EventStream, Logged, Warned
 
 pytestmark = pytest.mark.anyio
 FLOODING = """
@@ -134,3 +135,43 @@ async def test_more_resources_and_prompts_than_the_limit(kind: str, caplog: pyte
         async with Toolbus({"servers": {"a": entry}}) as bus:
             assert len(getattr(bus.inventories["a"], kind)) == 5
     assert f"{kind}: only the first 5 are used (limits.{key})" in caplog.text
+
+
+async def test_a_list_of_invalid_tools_that_changes() -> None:
+    """Each list is read within its budget, and the warnings are limited."""
+    events: list[Event] = []
+
+    def tools(offset: int) -> list[dict[str, object]]:
+        return [{"name": f"t{n + offset}", "inputSchema": 5} for n in range(9_000)]
+
+    async with hostile_http("session") as server:
+        server.results["initialize"] |= {"capabilities": {"tools": {"listChanged": True}}}
+        server.results["tools/list"] = {"tools": tools(0)}
+        config = {"servers": {"a": {"url": server.url, "era": "legacy"}}}
+        async with asyncio.timeout(60), Toolbus(config, on_event=events.append) as bus:
+            server.results["tools/list"] = {"tools": [*tools(4_500), {"name": "odd", "inputSchema": {}}]}
+            await server.streaming.wait()
+            with measured() as steps:
+                changed = bus.events()
+                server.write_event(b'{"method":"notifications/tools/list_changed"}')
+                async for event in changed:
+                    if isinstance(event, CatalogChanged):
+                        break
+    assert steps.longest < SECONDS, steps.callback
+    warned = [event.message for event in events if isinstance(event, Warned)]
+    assert len(warned) < 300
+    assert "4,400 more of its definitions were left out" in warned
+
+
+async def test_arguments_that_cannot_be_checked() -> None:
+    """The call is made, and a warning says so."""
+    events: list[Event] = []
+    async with hostile_http("post") as server:
+        server.results["tools/list"]["tools"][1]["inputSchema"] = {"$ref": "#"}
+        config = {"servers": {"a": {"url": server.url, "era": "legacy"}}}
+        async with Toolbus(config, on_event=events.append) as bus:
+            for _ in range(3):
+                assert (await bus.call("a_plain", {"x": 1})).text == "seen"
+    reason = "its schema cannot be used: its references are endless, or too many"
+    warned = [event.message for event in events if isinstance(event, Warned)]
+    assert warned == [f"its arguments are not checked: {reason}"]

@@ -80,6 +80,8 @@ class HostileHttp:
         self.swallows = False
         """Whether calls are not answered."""
         self.swallowed = asyncio.Event()
+        self.streaming = asyncio.Event()
+        """Set when an event stream is open."""
         self._asked: dict[str, asyncio.Event] = {}
         self._streams: set[asyncio.StreamWriter] = set()
 
@@ -106,10 +108,16 @@ class HostileHttp:
         if self.kind == "sse":
             writer.write(b"event: endpoint\r\ndata: /post\r\n\r\n")
         self._streams.add(writer)
+        self.streaming.set()
 
     def asked(self, method: str) -> asyncio.Event:
         """Set when there was a request of that method."""
         return self._asked.setdefault(method, asyncio.Event())
+
+    def write_event(self, data: bytes) -> None:
+        """Send a message that nobody asked for."""
+        for stream in self._streams:
+            stream.write(b"data: " + data + b"\n\n")
 
     def drop_streams(self) -> None:
         """End the event streams that are open."""
@@ -133,10 +141,10 @@ class HostileHttp:
         for stream in self._streams:
             stream.write(attack)
         if self.kind == "session":
-            writer.write(response(answer(message), "mcp-session-id: one"))
+            writer.write(response(answer(message, self.results), "mcp-session-id: one"))
             return
         for stream in self._streams:
-            stream.write(b"\n\ndata: " + answer(message) + b"\n\n")
+            stream.write(b"\n\ndata: " + answer(message, self.results) + b"\n\n")
         writer.write(response(b"", status="202 Accepted"))
 
 
