@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from toolbus.connect.forks import detach_after_fork
 from toolbus.connect.transports.child import ChildEvents, unread_bytes
@@ -143,9 +143,7 @@ class GuardedProcess:
     @property
     def stdin(self) -> asyncio.WriteTransport:
         """Its input."""
-        found = self._transports[0]
-        assert isinstance(found, asyncio.WriteTransport)
-        return found
+        return cast(asyncio.WriteTransport, self._transports[0])
 
     @property
     def unread(self) -> int:
