@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from toolbus.connect.forks import detach_after_fork
 from toolbus.connect.transports.child import ChildEvents, unread_bytes
@@ -40,6 +40,7 @@ class Guard:
         self._lock = threading.Lock()
         self._channel = -1  # a number: a socket that is open at the end of the program would be warned of
         self._pid = 0
+        self._has_failed = False
         self._identity: Sequence[Any] = ()
         """Whose process it is: servers get the rights of the guard."""
 
@@ -58,6 +59,15 @@ class Guard:
                 finally:
                     channel.detach()
         raise GuardUnavailable("it ends at once")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended by itself: it needs something that this system does not have."""
+        if not self._has_failed and self._pid and self._identity[0] == os.getpid():
+            with suppress(ChildProcessError):
+                _, status = os.waitpid(self._pid, os.WNOHANG)
+                self._has_failed = os.waitstatus_to_exitcode(status) > 0
+        return self._has_failed
 
     def start(self) -> None:
         """Start it, unless it runs; raises `GuardUnavailable`."""
@@ -111,7 +121,8 @@ def can_guard() -> bool:
     """Whether this system and this interpreter can run the guard."""
     is_python = "python" in os.path.basename(sys.executable or "").lower()  # not a program that embeds it
     is_frozen = getattr(sys, "frozen", False)
-    return sys.platform == "linux" and is_python and not is_frozen and GUARD.is_file()
+    is_possible = sys.platform == "linux" and is_python and not is_frozen and GUARD.is_file()
+    return is_possible and not guard.has_failed
 
 
 class GuardedProcess:
@@ -132,9 +143,7 @@ class GuardedProcess:
     @property
     def stdin(self) -> asyncio.WriteTransport:
         """Its input."""
-        found = self._transports[0]
-        assert isinstance(found, asyncio.WriteTransport)
-        return found
+        return cast(asyncio.WriteTransport, self._transports[0])
 
     @property
     def unread(self) -> int:
