@@ -95,12 +95,12 @@ def _patient() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses 
 @pytest.fixture(autouse=True)
 def no_process_left() -> Iterator[None]:
     """Every test ends with the child processes it began with."""
-    before = children()
+    before = children(keepers=True)
     yield
-    left = children() - before
+    left = children(keepers=True) - before
     deadline = time.monotonic() + 10  # a process that was killed may take a moment to be gone
     while left and time.monotonic() < deadline:
-        left = children() - before
+        left = children(keepers=True) - before
     assert not left, f"processes left behind: {left}"
 
 

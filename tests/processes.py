@@ -8,17 +8,28 @@ from pathlib import Path
 _kept: set[int] = set()
 
 
-def children() -> set[int]:
-    """The living descendants of this process, but for those that are kept; zombies are left out."""
-    return set(_descendants(os.getpid())) - _kept
+def children(*, keepers: bool = False) -> set[int]:
+    """The living descendants of this process, but for those that are kept; zombies are left out.
+
+    Also left out, unless asked for, are the keepers of servers, which end a moment after what they keep.
+    """
+    found = set(_descendants(os.getpid())) - _kept
+    return found if keepers else {pid for pid in found if not _is_keeper(pid)}
+
+
+def _is_keeper(pid: int) -> bool:
+    try:
+        return b"guard.main(" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 @contextmanager
 def keeping() -> Generator[None]:
     """What is started in this block serves all tests, and does not count as a child of one."""
-    before = children()
+    before = children(keepers=True)
     yield
-    _kept.update(children() - before)
+    _kept.update(children(keepers=True) - before)
 
 
 def alive(pid: int) -> bool:

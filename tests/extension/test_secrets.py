@@ -37,7 +37,7 @@ def raising(name: str) -> str | None:
 async def test_a_missing_secret_skips_its_server_and_is_named_while_the_others_go_on(
     get_secret: Callable[[str], str | Awaitable[str | None] | None], caplog: pytest.LogCaptureFixture
 ) -> None:
-    servers = [LACKING, desk(env={"TOKEN": "${DESK_TOKEN}"})]
+    servers = [LACKING, desk(env={"TOKEN": "${DESK_TOKEN}"}, redact=False)]
     chosen = [{"server": "remote", "uri": "a://b"}, {"server": "desk", "uri": "memo://greeting"}]
     extension = McpBridgeExtension({"config": {"servers": servers, "context": chosen}})
     with caplog.at_level(logging.WARNING, "toolbus"):

@@ -88,7 +88,10 @@ async def test_a_flood_on_stderr_blocks_nothing(seen: Seen) -> None:
 async def test_invalid_tools_are_quarantined_with_a_reason_and_the_good_ones_live(seen: Seen) -> None:
     bus, events = await seen("bad_tools")
     async with bus:
-        kept = ("a_bad_annotations", "a_bad_description", "a_bad_meta", "a_bad_title")
+        kept = (
+            *("a_bad_annotations", "a_bad_description", "a_bad_meta", "a_bad_output_schema"),
+            "a_bad_title",
+        )
         assert bus.catalog.names == ("a_also_good", *kept, "a_echo", "a_odd_but_fine")
         assert bus.catalog["a_echo"].description == "Say it again."
         assert (await bus.call("a_also_good", {"text": "yes"})).text == "yes"

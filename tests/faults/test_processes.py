@@ -120,3 +120,13 @@ async def test_100_connections_leave_no_descriptor_thread_task_or_memory() -> No
     # Fewer are fine: those of an earlier test may have ended meanwhile.
     assert all(after <= count for after, count in zip(held(), before, strict=True))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 2 * 1024
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
+async def test_processes_start_and_end_on_another_event_loop() -> None:
+    before = children()
+    async with connect_mcp(plain("stay", "leave_child")) as mcp:
+        child = int((await mcp.call_tool("echo", {"text": "x" * 1_000_000})).text)
+        assert child in children()
+    assert gone(children() - before)

@@ -31,7 +31,10 @@ REFUSED: dict[str, tuple[Callable[[Any], str], str]] = {
         with_structured("{" + ",".join(f'"{n}":1' for n in range(35_000)) + "}"),
         "more than 30,000 values (limits.values)",
     ),
-    "deep nesting": (with_structured("[" * 20_000 + "]" * 20_000), "nested too deeply"),
+    "deep nesting": (
+        with_structured("[" * 20_000 + "]" * 20_000),
+        "nested deeper than 200 levels (limits.depth)",
+    ),
     "an error that is none": (lambda number: json.dumps({"id": number, "error": []}), "malformed error"),
     "a result that is none": (lambda number: json.dumps({"id": number, "result": 5}), "not a valid result"),
 }

@@ -1,7 +1,7 @@
 """A program that uses toolbus and is killed: `python client.py WHAT CONFIG_JSON`; prints "ready".
 
 WHAT: `start` waits; `fork` forks a child, whose number it prints, and waits; `frozen` and `frozen fork` do so
-as a frozen program, which has no interpreter to start.
+as a frozen program, which has no interpreter to start; `broken` has one that does not work.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+from pathlib import Path
 
 from toolbus import Toolbus
 
@@ -16,6 +17,8 @@ from toolbus import Toolbus
 async def main(what: str, config: str) -> None:
     if "frozen" in what:
         sys.frozen = True  # pyright: ignore[reportAttributeAccessIssue]  # what PyInstaller sets
+    if "broken" in what:
+        sys.executable = str(Path(__file__).with_name("broken_python.sh"))
     async with Toolbus(json.loads(config)):
         if "fork" in what:
             child = os.fork()

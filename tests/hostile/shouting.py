@@ -7,7 +7,10 @@ from typing import Any
 Message = dict[str, Any]
 # Rich markup and format fields; clears the screen, sets the title, makes a link, writes to the clipboard;
 # turns the text round, hides it, starts a sequence in one character, and ends a line in other ways.
-MARKUP = "[[[[ [/red] [bold]b[/] [link=http://evil.test]l[/link] :smile: {task.fields} {0} %s %(x)s"
+MARKUP = (
+    "[[[[ \u00e9\U0001f600 [/red] [bold]b[/] [link=http://evil.test]l[/link] :smile: {task.fields}"
+    " {0} %s %(x)s"
+)
 CONTROLS = (
     "\x1b[2J\x1b]0;title\x07\x1b]8;;http://evil.test\x1b\\link\x1b]8;;\x1b\\\x1b]52;c;QQ==\x07"
     "\u202e\u200b\x9b31m\u2066\U000e0041\r\b\u2028\u0085"

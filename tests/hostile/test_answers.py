@@ -53,9 +53,8 @@ def called(transport: str, name: str) -> tuple[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("transport", ["stdio", "json", "gzip", "events"])
 @pytest.mark.parametrize("name", REFUSED)
-async def test_an_answer_that_cannot_be_taken_fails_its_call_with_the_reason(
-    name: str, transport: str
-) -> None:
+async def test_an_answer_that_cannot_be_taken(name: str, transport: str) -> None:
+    """Its call fails with the reason, and the next one works."""
     async with hostile(transport, name) as bus:
         for _ in range(2):
             with pytest.raises(ToolbusError) as caught:
@@ -67,14 +66,16 @@ async def test_an_answer_that_cannot_be_taken_fails_its_call_with_the_reason(
 
 @pytest.mark.parametrize("transport", ["stdio", "json", "gzip", "events"])
 @pytest.mark.parametrize("name", TAKEN)
-async def test_an_odd_answer_is_a_result_all_the_same(name: str, transport: str) -> None:
+async def test_an_odd_answer(name: str, transport: str) -> None:
+    """It is a result all the same."""
     async with hostile(transport, name) as bus:
         result = await bus.call(*called(transport, "look"), timeout=60)
         assert result.text == "seen" or result.structured
         assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 0)
 
 
-async def test_progress_beyond_all_numbers_harms_no_call() -> None:
+async def test_progress_beyond_all_numbers() -> None:
+    """It is ignored, and the call ends."""
     seen: list[float] = []
 
     async def report(progress: float, total: float | None, message: str | None) -> None:

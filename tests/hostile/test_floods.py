@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from toolbus import Toolbus, ToolSpec
-from toolbus.config.limits import Limits
-from toolbus.core.events import BACKLOG, EventStream, Logged
+from tests.hostile.test_latency import SECONDS, measured
+from tests.hostile.wires import hostile_http, modern
+from toolbus import CallRejected, Toolbus, ToolSpec
+from toolbus.core.events import BACKLOG, CatalogChanged, Event, EventStream, Logged, Warned
 from toolbus.core.tool_definition import tool_spec
 
 pytestmark = pytest.mark.anyio
@@ -50,16 +51,16 @@ def flooding(tmp_path: Path) -> list[str]:
     return [str(file)]
 
 
-async def test_tools_beyond_the_limit_are_left_out_with_a_warning(
-    flooding: list[str], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_more_tools_than_the_limit(flooding: list[str], caplog: pytest.LogCaptureFixture) -> None:
+    """The rest is left out, with a warning."""
     entry = {"command": sys.executable, "args": [*flooding, "500", "1"], "limits": {"tools": 200}}
     async with Toolbus({"servers": {"a": {**entry, "era": "legacy"}}}) as bus:
         assert len(bus.catalog) == 200
     assert "server 'a': tools: only the first 200 are used (limits.tools)" in caplog.text
 
 
-async def test_a_flood_of_requests_is_answered_up_to_the_limit_and_the_call_ends(flooding: list[str]) -> None:
+async def test_a_flood_of_requests_during_a_call(flooding: list[str]) -> None:
+    """They are answered up to the limit, and the call ends."""
     # More requests than the limit arrive in one piece; some are answered, and later ones again.
     entry = {"command": sys.executable, "args": [*flooding, "1", "50"], "limits": {"requests": 10}}
     async with asyncio.timeout(60), Toolbus({"servers": {"a": {**entry, "era": "legacy"}}}) as bus:
@@ -67,7 +68,8 @@ async def test_a_flood_of_requests_is_answered_up_to_the_limit_and_the_call_ends
         assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 0)
 
 
-async def test_a_listener_that_does_not_read_loses_the_oldest_events_and_no_memory() -> None:
+async def test_events_that_nobody_reads() -> None:
+    """The listener loses the oldest, the program no memory."""
     stream = EventStream(max_bytes=1_000_000)
     for number in range(100):
         stream.put(Logged(server="a", level="info", data={"n": number, "text": "x" * 100_000}))
@@ -81,16 +83,95 @@ async def test_a_listener_that_does_not_read_loses_the_oldest_events_and_no_memo
     assert [event.data async for event in small if isinstance(event, Logged)] == list(range(5, BACKLOG + 5))
 
 
-async def test_one_event_larger_than_the_limit_is_still_delivered() -> None:
+async def test_one_event_larger_than_the_backlog() -> None:
+    """It is still delivered."""
     stream = EventStream(max_bytes=1_000)
     stream.put(Logged(server="a", level="info", data="x" * 5_000))
     stream.end()
     assert [len(json.dumps(event.data)) async for event in stream if isinstance(event, Logged)] == [5_002]
 
 
-def test_a_description_beyond_the_limit_is_cut_and_the_history_says_so() -> None:
+def test_a_description_beyond_the_limit() -> None:
+    """It is cut, and the history of the tool says so."""
     tool = {"name": "t", "description": "x" * 500, "inputSchema": {"type": "object"}}
-    spec = tool_spec("a", tool, Limits(description=200))
+    spec = tool_spec("a", tool, longest=200)
     assert isinstance(spec, ToolSpec)
     assert spec.description == "x" * 200 + "..."
     assert [change.fields for change in spec.history] == [("description (beyond 200 characters)",)]
+
+
+async def test_more_tasks_than_the_limit() -> None:
+    """The calls beyond it fail, and the others go on."""
+    state: dict[str, object] = {"taskId": "t", "status": "working", "pollIntervalMs": 50}
+    done = {"content": [{"type": "text", "text": "done"}]}
+    async with asyncio.timeout(60), hostile_http("post") as server:
+        server.results = modern(server.results)
+        server.results["tools/call"] = {"resultType": "task", **state}
+        server.results["tasks/get"] = {"resultType": "complete", **state}
+        entry = {"url": server.url, "era": "modern", "limits": {"tasks": 2}}
+        async with Toolbus({"servers": {"a": entry}}) as bus:
+            calls = [asyncio.create_task(bus.call("a_plain")) for _ in range(2)]
+            await asyncio.wait({asyncio.create_task(server.asked("tasks/get").wait())})
+            with pytest.raises(CallRejected, match=r"more than 2 calls as tasks .* \(limits.tasks\)"):
+                await bus.call("a_plain")
+            server.results["tasks/get"] |= {"status": "completed", "result": done}
+            assert [(await call).text for call in calls] == ["done", "done"]
+
+
+@pytest.mark.parametrize("kind", ["resources", "templates", "prompts"])
+async def test_more_resources_and_prompts_than_the_limit(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+    """The others are left out, with a warning."""
+    key = "prompts" if kind == "prompts" else "resources"
+    async with hostile_http("post") as server:
+        server.results["initialize"] |= {"capabilities": {"tools": {}, "prompts": {}, "resources": {}}}
+        server.results |= {
+            "resources/list": {"resources": [{"uri": f"x://{n}", "name": "r"} for n in range(9)]},
+            "prompts/list": {"prompts": [{"name": f"p{n}"} for n in range(9)]},
+            "resources/templates/list": {
+                "resourceTemplates": [{"uriTemplate": f"x://{n}/{{a}}", "name": "t"} for n in range(9)]
+            },
+        }
+        entry = {"url": server.url, "era": "legacy", "limits": {key: 5}}
+        async with Toolbus({"servers": {"a": entry}}) as bus:
+            assert len(getattr(bus.inventories["a"], kind)) == 5
+    assert f"{kind}: only the first 5 are used (limits.{key})" in caplog.text
+
+
+async def test_a_list_of_invalid_tools_that_changes() -> None:
+    """Each list is read within its budget, and the warnings are limited."""
+    events: list[Event] = []
+
+    def tools(offset: int) -> list[dict[str, object]]:
+        return [{"name": f"t{n + offset}", "inputSchema": 5} for n in range(9_000)]
+
+    async with hostile_http("session") as server:
+        server.results["initialize"] |= {"capabilities": {"tools": {"listChanged": True}}}
+        server.results["tools/list"] = {"tools": tools(0)}
+        config = {"servers": {"a": {"url": server.url, "era": "legacy"}}}
+        async with asyncio.timeout(60), Toolbus(config, on_event=events.append) as bus:
+            server.results["tools/list"] = {"tools": [*tools(4_500), {"name": "odd", "inputSchema": {}}]}
+            await server.streaming.wait()
+            with measured() as steps:
+                changed = bus.events()
+                server.write_event(b'{"method":"notifications/tools/list_changed"}')
+                async for event in changed:
+                    if isinstance(event, CatalogChanged):
+                        break
+    assert steps.longest < SECONDS, steps.callback
+    warned = [event.message for event in events if isinstance(event, Warned)]
+    assert len(warned) < 300
+    assert "4,400 more of its definitions were left out" in warned
+
+
+async def test_arguments_that_cannot_be_checked() -> None:
+    """The call is made, and a warning says so."""
+    events: list[Event] = []
+    async with hostile_http("post") as server:
+        server.results["tools/list"]["tools"][1]["inputSchema"] = {"$ref": "#"}
+        config = {"servers": {"a": {"url": server.url, "era": "legacy"}}}
+        async with Toolbus(config, on_event=events.append) as bus:
+            for _ in range(3):
+                assert (await bus.call("a_plain", {"x": 1})).text == "seen"
+    reason = "its schema cannot be used: its references are endless, or too many"
+    warned = [event.message for event in events if isinstance(event, Warned)]
+    assert warned == [f"its arguments are not checked: {reason}"]

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from toolbus.agent.tools import Toolbox
 from toolbus.core.argument_map import ArgumentMap
 from toolbus.core.events import Event, Warned
 from toolbus.core.text import cleaned, cleaned_json
-from toolbus.records import JSON, Origin, ToolSpec
+from toolbus.records import JSON, Origin, ToolResult, ToolSpec
 from toolbus.shape import DIALECTS, Dialect, cleaned_texts, converted, shaped
 
 pytestmark = pytest.mark.anyio
@@ -204,10 +204,8 @@ def test_thousands_of_names_that_look_the_same(way: str) -> None:
     """They are told apart in linear time."""
 
     def seconds(count: int) -> float:
-        names = [
-            ZERO_WIDTH * (1 + number % 200) + "a" + ZERO_WIDTH * (1 + number // 200)
-            for number in range(count)
-        ]
+        bits = str.maketrans("01", f"{ZERO_WIDTH}\u2060")
+        names = [f"a{number:020b}".translate(bits) for number in range(count)]
         choices = [{"properties": {name: {"const": name}}} for name in names[:count]]
         map_back = ArgumentMap(
             originals={"a": names[0]}, schema={"properties": {"p": {"items": {"anyOf": choices}}}}
@@ -224,8 +222,8 @@ def test_thousands_of_names_that_look_the_same(way: str) -> None:
                 map_back.to_server({"p": [{"a": "a"}] * count})
         return time.thread_time() - began
 
-    seconds(100)
-    assert seconds(8_000) < 20 * max(seconds(1_000), 0.005)
+    few, many = (min(seconds(count) for _ in range(5)) for count in (1_000, 16_000))
+    assert many < 80 * max(few, 0.001)  # 16 times, and quadratic 256 times
 
 
 @pytest.mark.parametrize("key", ["description", "title", "$comment", "default", "examples", "enum", "x-note"])
@@ -233,7 +231,7 @@ async def test_a_schema_with_endless_texts(tmp_path: Path, key: str) -> None:
     """The model gets a short one, with the names of the arguments; the server's own checks the call."""
     text = "word " * 20_000
     value: JSON = (
-        [f"{number} {text[:50]}" for number in range(5_000)] if key in ("enum", "examples") else text
+        [f"{number} {text[:50]}" for number in range(2_500)] if key in ("enum", "examples") else text
     )
     properties: dict[str, JSON] = {"level": {"type": "string", key: value}, "other": {"type": "integer"}}
     async with attacked(tmp_path, tools=[[tool({"properties": properties})]]) as (bus, told):
@@ -247,7 +245,7 @@ async def test_a_schema_with_endless_texts(tmp_path: Path, key: str) -> None:
 
 async def test_a_schema_with_endless_arguments(tmp_path: Path) -> None:
     """The model gets a schema without details, and the server's own still checks the call."""
-    properties = {f"argument{number}": {"type": "integer"} for number in range(5_000)}
+    properties = {f"argument{number}": {"type": "integer"} for number in range(1_400)}
     schema = {"properties": properties, "required": ["argument7"]}
     async with attacked(tmp_path, tools=[[tool(schema)]]) as (bus, _):
         assert max(map(len, shown(bus))) < 1_000
@@ -344,3 +342,35 @@ async def test_a_long_result_with_escaped_hidden_characters(tmp_path: Path, kind
         assert cleaned(answer.text) is answer.text
         assert json.loads(answer.text)["evil"] == ""
         answer.text.encode()
+
+
+MIB = 2**20
+SLOW: dict[str, dict[str, Any]] = {
+    "a text that is half hidden": {"content": [{"type": "text", "text": f"a{ZERO_WIDTH}" * (MIB // 4)}]},
+    "a text of JSON": {"content": [{"type": "text", "text": f"[{'[],' * (MIB // 3)}1]"}]},
+    "many texts": {"content": [], "structuredContent": {"x": [f"a{ZERO_WIDTH}"] * (MIB // 7)}},
+    "many names": {
+        "content": [],
+        "structuredContent": {f"a{ZERO_WIDTH * (n % 99)}b{ZERO_WIDTH * (n // 99)}": 1 for n in range(5_000)},
+    },
+    "many blocks": {"content": [{"type": "text", "text": f"a{ZERO_WIDTH}"}] * (MIB // 40)},
+}
+
+
+@pytest.mark.parametrize("kind", SLOW)
+async def test_a_long_result_that_takes_long_to_clean(tmp_path: Path, kind: str) -> None:
+    """The loop is free meanwhile: preparing it for the model takes none of the loop's time."""
+    result = SLOW[kind]
+    async with attacked(tmp_path, tools=[[tool()]], results={"look": result}) as (bus, _):
+        [look] = bus.tools()
+
+        async def loop_time(call: Callable[[], Awaitable[ToolResult]]) -> float:
+            began = time.thread_time()
+            assert not (await call()).is_error
+            return time.thread_time() - began
+
+        # A program gets it as it arrives, without any preparation.
+        raw = [await loop_time(lambda: bus.call("a_look")) for _ in range(3)]
+        prepared = [await loop_time(look.execute) for _ in range(3)]
+        assert len((await look.execute()).text) <= 40_000
+        assert min(prepared) < max(raw) + 0.05

@@ -139,9 +139,12 @@ def test_a_kill_while_the_first_server_starts(moment: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("count", [1, 2], ids=["the server", "its child"])
-def test_a_kill_while_a_frozen_program_starts_its_first_server(count: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("what", ["frozen", "broken"])
+def test_a_kill_while_a_program_without_an_interpreter_starts_its_first_server(
+    what: str, count: int, tmp_path: Path
+) -> None:
     """Nothing is left, whenever it comes."""
-    program = client("frozen", plain("stay", "leave_child", cwd=str(tmp_path)))
+    program = client(what, plain("stay", "leave_child", cwd=str(tmp_path)))
     wait_until(lambda: len(processes_in(tmp_path)) >= count)
     program.kill()
     program.communicate()

@@ -9,7 +9,6 @@ import pytest
 
 from tests.hostile.schemas import CASES
 from toolbus.call.arguments import ArgumentCheck
-from toolbus.config.limits import Limits
 from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.core.tool_definition import tool_spec
 from toolbus.records import Quarantined, ToolSpec
@@ -30,7 +29,7 @@ def within_budget(step: Callable[[], T]) -> T:
 
 def listed(schema: dict[str, Any]) -> ToolSpec | Quarantined:
     tool = {"name": "t", "inputSchema": schema, "outputSchema": schema}
-    return within_budget(lambda: tool_spec("a", tool, Limits()))
+    return within_budget(lambda: tool_spec("a", tool))
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -5,29 +5,31 @@ import json
 import logging
 import ssl
 import sys
-import traceback
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from opentelemetry.baggage import set_baggage
 from opentelemetry.context import attach, detach
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
+from tests.cli.running import toolbus, write_config
+from tests.conftest import sampled
 from tests.hostile.echoing import FORMS
+from tests.hostile.leaks import SECRET, chain, leaks
 from tests.servers.certificates import self_signed
-from tests.servers.raw_http import raw_server
+from tests.servers.raw_http import Request, raw_server, response
 from toolbus import ConnectFailed, Elicitation, Interactions, Toolbus, ToolbusError, connect_mcp
-from toolbus.core.text import cleaned
 
 pytestmark = pytest.mark.anyio
 UNENCRYPTED = "credentials are sent without encryption: use https"
 
 
 @pytest.mark.parametrize("baggage", [False, True])
-async def test_baggage_stays_here_unless_the_config_sends_it(baggage: bool) -> None:
+async def test_a_server_that_reads_the_baggage_of_a_trace(baggage: bool) -> None:
+    """Baggage is sent only if the config says so."""
     span = SpanContext(0xABC, 0xDEF, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
     async with raw_server() as server, connect_mcp(url=server.url, baggage=baggage) as mcp:
         token = attach(set_baggage("customer", "s3cret", set_span_in_context(NonRecordingSpan(span))))
@@ -41,9 +43,10 @@ async def test_baggage_stays_here_unless_the_config_sends_it(baggage: bool) -> N
     assert meta.get("baggage") == ("customer=s3cret" if baggage else None)
 
 
-async def test_credentials_that_anyone_on_the_way_can_read_are_warned_of(
+async def test_credentials_over_plain_http_to_another_machine(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """They are warned of."""
     monkeypatch.setenv("no_proxy", "")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # so that nothing is looked up
     with pytest.raises(ConnectFailed):
@@ -54,17 +57,17 @@ async def test_credentials_that_anyone_on_the_way_can_read_are_warned_of(
     assert UNENCRYPTED in caplog.text
 
 
-async def test_credentials_that_stay_on_this_machine_are_not_warned_of(
+async def test_credentials_that_stay_on_this_machine(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """There is no false alarm."""
     async with raw_server() as server:
         await (await connect_mcp(url=server.url, headers={"Authorization": "Bearer s3cret-1"})).close()
     assert UNENCRYPTED not in caplog.text
 
 
-async def test_a_certificate_that_is_not_verified_is_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_certificate_that_is_not_verified(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """It is warned of."""
     certificate = self_signed(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate)
@@ -76,30 +79,13 @@ async def test_a_certificate_that_is_not_verified_is_warned_of(
     assert "its certificate is not verified (verify: false)" in caplog.text
 
 
-SECRET = "s3cret-Value_9"
 SERVER = str(Path(__file__).with_name("echoing.py"))
-SHOWN = (
-    "s3cret-Value_9",
-    "s3cret%2DValue_9",
-    "zM2NyZXQtVmFsdWVfO",
-    "MzY3JldC1WYWx1ZV85",
-    "czNjcmV0LVZhbHVlXz",
-)
 
 
 def echoing(form: str, **more: Any) -> dict[str, Any]:
     """A config with the server that repeats its secret."""
     entry = {"command": sys.executable, "args": [SERVER, form], "env": {"API_TOKEN": "${OF_THE_TEST}"}}
     return {"servers": {"a": {**entry, "era": "legacy", **more}}}
-
-
-def chain(error: BaseException | None) -> list[str]:
-    """All that an exception shows, and those that led to it."""
-    found = [] if error is None else traceback.format_exception(error)
-    while error is not None:
-        found += [str(error), repr(error), repr(vars(error))]
-        error = error.__cause__ or error.__context__
-    return found
 
 
 async def everything(bus: Toolbus, asked: list[Any]) -> list[Any]:
@@ -128,25 +114,6 @@ async def everything(bus: Toolbus, asked: list[Any]) -> list[Any]:
     return found
 
 
-def strings(value: Any) -> Iterator[str]:
-    """Every text in a value, and what shows it."""
-    yield value if isinstance(value, str) else repr(value)
-    if isinstance(value, bytes):
-        yield value.decode(errors="replace")
-    elif isinstance(value, Mapping):
-        yield from (text for pair in cast("Mapping[Any, Any]", value).items() for text in strings(pair))
-    elif isinstance(value, list | tuple):
-        yield from (text for item in cast("list[Any]", value) for text in strings(item))
-    elif is_dataclass(value) and not isinstance(value, type):
-        yield from (text for one in fields(value) for text in strings(getattr(value, one.name)))
-
-
-def leaks(found: Any) -> list[str]:
-    """The texts in which the secret shows, also once hidden characters are removed."""
-    shown = [form for text in strings(found) for form in (text, cleaned(text), text.replace("\b", ""))]
-    return [text for text in shown if any(secret in text for secret in SHOWN)]
-
-
 @pytest.mark.parametrize("form", FORMS)
 async def test_a_server_that_repeats_its_secret(
     form: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -165,6 +132,23 @@ async def test_a_server_that_repeats_its_secret(
         assert asked
         assert "***" in repr(found) or "KioqKioq" in repr(found)
     assert leaks([found, caplog.text, *(vars(record) for record in caplog.records)]) == []
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_a_web_server_that_repeats_its_secret(kind: str) -> None:
+    """A model does not get it, whichever way it came."""
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        token = request.headers["authorization"]
+        result = {"content": [{"type": "text", "text": f"you sent {token}"}]}
+        body = json.dumps({"jsonrpc": "2.0", "id": request.message["id"], "result": result}).encode()
+        body = body if kind == "application/json" else b"data: " + body + b"\n\n"
+        writer.write(response(body).replace(b"application/json", kind.encode()))
+
+    async with raw_server() as server:
+        server.send = send
+        async with connect_mcp(url=server.url, headers={"Authorization": f"Bearer {SECRET}"}) as mcp:
+            assert (await mcp.call_tool("look")).text == "you sent Bearer ***"
 
 
 async def test_a_server_whose_secrets_the_config_lets_through(
@@ -255,14 +239,17 @@ REPLIES: dict[str, tuple[str, bytes]] = {
     "an invalid header": (f"200 OK\r\n{SECRET}", b"{}"),
     "an invalid encoding": ("200 OK\r\ncontent-encoding: gzip", SECRET.encode()),
     "a session": (f"200 OK\r\nmcp-session-id: {SECRET}", SECRET.encode()),
+    "a media type": (f"200 OK\r\ncontent-type: text/{SECRET}", b""),
+    "an unknown encoding": (f"200 OK\r\ncontent-encoding: {SECRET}", b""),
     "an event stream": ("200 OK\r\ncontent-type: text/event-stream", f"data: {SECRET}\n\n".encode()),
 }
 """What a web server may answer to everything: the status and headers, and the body."""
 
 
+@pytest.mark.parametrize("transport", sampled(["streamable-http", "sse"], "streamable-http"))
 @pytest.mark.parametrize("kind", REPLIES)
 async def test_a_web_server_that_repeats_its_secret_instead_of_connecting(
-    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kind: str, transport: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither the error, its causes, an event nor a log shows the secret."""
     monkeypatch.setenv("OF_THE_TEST", SECRET)
@@ -277,7 +264,8 @@ async def test_a_web_server_that_repeats_its_secret_instead_of_connecting(
     async with await asyncio.start_server(reply, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
         url = f"http://me:{SECRET}@127.0.0.1:{port}/${{OF_THE_TEST}}/mcp?key={SECRET}"
-        await check_failure({"servers": {"a": {"url": url, "headers": {"X-Key": SECRET}}}}, caplog)
+        entry = {"url": url, "transport": transport, "headers": {"X-Key": SECRET}}
+        await check_failure({"servers": {"a": entry}}, caplog)
 
 
 @pytest.mark.parametrize(
@@ -298,3 +286,39 @@ async def test_a_url_with_a_secret_that_cannot_be_reached(
     monkeypatch.setenv("OF_THE_TEST", SECRET)
     caplog.set_level(logging.DEBUG)
     await check_failure({"servers": {"a": {"url": url, "auth": "${OF_THE_TEST}"}}}, caplog)
+
+
+COMMANDS = {
+    "tools": ["tools", "--full"],
+    "call": ["call", "a/look"],
+    "call that fails": ["call", "a/fail"],
+    "call that is rejected": ["call", "a/reject"],
+    "call that is garbled": ["call", "a/garble"],
+    "call that asks": ["call", "a/ask"],
+    "call that ends the server": ["call", "a/die"],
+    "resources": ["resources"],
+    "read": ["read", "a", "test://one"],
+    "prompts": ["prompts"],
+    "prompt": ["prompt", "a/ask"],
+    "check": ["check"],
+    "config": ["config", "--redacted"],
+    "trust": ["trust"],
+}
+
+
+def test_a_server_that_repeats_its_secret_on_the_command_line(tmp_path: Path) -> None:
+    """No command prints it, not with --json, --debug and -vv either."""
+    folder = tmp_path / "work"
+    folder.mkdir()
+    servers = echoing("plain")["servers"]
+    write_config(folder, {**servers, "gone": {"command": "/no/${OF_THE_TEST}"}})
+
+    def run(words: list[str]) -> list[str]:
+        done = toolbus(*words, folder=folder, env={"OF_THE_TEST": SECRET})
+        assert done.returncode in (0, 1, 2), done
+        return [done.stdout, done.stderr]
+
+    options: list[list[str]] = [[], ["--json", "--debug", "-vv"]]
+    with ThreadPoolExecutor(3) as pool:
+        runs = [[*words, *more] for words in COMMANDS.values() for more in options]
+        assert leaks(list(pool.map(run, runs))) == []

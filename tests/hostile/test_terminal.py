@@ -14,6 +14,7 @@ import pytest
 from tests import warm
 from tests.cli.running import TOOLBUS, Done, environment, toolbus, write_config
 from tests.cli.terminal import ESCAPE, terminal
+from tests.conftest import sampled
 from tests.hostile.shouting import ALIAS, EVIL, MARKUP
 
 HERE = Path(__file__).parent
@@ -26,9 +27,10 @@ def refuse(constant: str) -> Any:
 
 
 @pytest.mark.parametrize("options", [["--json"], []])
-def test_numbers_and_characters_that_json_or_a_terminal_does_not_take_are_written_out(
+def test_numbers_and_characters_that_json_or_a_terminal_does_not_take(
     tmp_path: Path, options: list[str]
 ) -> None:
+    """They are written out, and `--json` is valid."""
     folder = tmp_path / "work"
     folder.mkdir()
     write_config(folder, {"a": {"command": sys.executable, "args": [ANSWERS, "odd structure"]}})
@@ -214,9 +216,10 @@ STREAMS = {
     "nobody reads either": "2>&1 | true",
     "stdout is ASCII": "| cat",
 }
+SAMPLED = ("all are closed", "both are full", "nobody reads stdout", "stdout is ASCII")
 
 
-@pytest.mark.parametrize("streams", STREAMS)
+@pytest.mark.parametrize("streams", sampled(list(STREAMS), *SAMPLED))
 def test_streams_that_cannot_be_used(streams: str, tmp_path: Path) -> None:
     """A result and an error end a command as usual, or with exit code 1."""
     folder = tmp_path / "work"
@@ -238,9 +241,12 @@ def test_streams_that_cannot_be_used(streams: str, tmp_path: Path) -> None:
             check=False,
         )
 
-    commands = [["call", "s/look"], ["call", "s/reject", "--json", "--debug", "-vv"]]
+    commands = [["call", "s/reject"], ["call", "s/look", "--json", "--debug", "-vv"]]
     with ThreadPoolExecutor(3) as pool:
         for done in pool.map(run, commands):
             assert done.returncode in (0, 1)
             assert not re.search("bug in|Exception ignored", done.stdout + done.stderr)
             assert obeyed(done.stdout + done.stderr) == set()
+            if streams == "stdout is ASCII" and "--json" in done.args:
+                assert done.stdout.isascii()
+                json.loads(done.stdout, parse_constant=refuse)

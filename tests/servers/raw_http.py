@@ -29,7 +29,7 @@ class Request:
 
 
 class RawServer:
-    """The requests so far; `send` writes the response of each `tools/call`."""
+    """The requests so far; `send` writes the response of each `tools/call`, `send_other` all others."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -37,6 +37,7 @@ class RawServer:
         self.hung_up = asyncio.Event()
         """Set when a client has closed a connection."""
         self.send: Send = send_plain
+        self.send_other: Send = send_plain
         self.port = 0
 
     @property
@@ -55,7 +56,7 @@ class RawServer:
             while head := await reader.readuntil(b"\r\n\r\n"):
                 request = await _read(reader, head.decode("latin-1"), number)
                 self.requests.append(request)
-                send = self.send if request.method == "tools/call" else send_plain
+                send = self.send if request.method == "tools/call" else self.send_other
                 await send(writer, request)
                 await writer.drain()
         except asyncio.IncompleteReadError:

@@ -12,7 +12,6 @@ from tests.properties import modest
 from toolbus.bus.shaping import Shaping
 from toolbus.cli.input.arguments import described
 from toolbus.config import load_config
-from toolbus.config.limits import Limits
 from toolbus.core.catalog import Catalog
 from toolbus.core.tool_definition import tool_spec
 from toolbus.records import JSON, Inventory, Quarantined, ToolSpec
@@ -90,7 +89,7 @@ def shaping() -> Shaping:
 
 def arrived(*tools: JSON) -> tuple[Catalog, list[Quarantined]]:
     """The way of a listing to the catalog, as the bus goes it."""
-    records = [tool_spec("s", tool, Limits()) for tool in tools]
+    records = [tool_spec("s", tool) for tool in tools]
     stock = Inventory(tools=tuple(record for record in records if isinstance(record, ToolSpec)))
     bad = [record for record in records if isinstance(record, Quarantined)]
     shapes = shaping()

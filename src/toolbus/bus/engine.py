@@ -60,6 +60,7 @@ class Engine:
             observers=[EventObserver(self.hub), *extensions.observers],
             hooks=extensions.hooks,
             guards=extensions.guards,
+            warn=self.catalog.warn,
         )
         self.lifecycle = Lifecycle(
             config, self.servers, self.catalog, self.lock, self.hub, extensions.get_secret

@@ -1,7 +1,8 @@
 """The live catalog: rebuilt whenever a server changes."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from toolbus.bus.registry import Registrations
 from toolbus.bus.shaping import Shaping
@@ -15,6 +16,9 @@ from toolbus.core.records import Inventory
 from toolbus.shape import Shaper
 
 logger = logging.getLogger("toolbus")
+MAX_WARNINGS = 100
+"""Warnings about the tools of one server at a time."""
+MAX_REMEMBERED = 50_000
 
 
 class LiveCatalog:
@@ -68,15 +72,30 @@ class LiveCatalog:
             self._hub.emit(Warned(server=READ_RESULT.origin.server, message=str(failed)))
             return
         before, self.now, self.failed = self.now, fresh, None
-        for server, tool, message in self.shaping.warnings(inventories, fresh.specs):
-            self.warn(server, tool, message)
+        self._warn_new(self.shaping.warnings(inventories, fresh.specs))
         if difference := fresh.changes_since(before):
             self.registrations.sync(fresh.specs)
             added, removed, changed = difference.added, difference.removed, difference.changed
             self._hub.emit(CatalogChanged(added=added, removed=removed, changed=changed))
 
+    def _warn_new(self, warnings: Iterable[tuple[str, str | None, str]]) -> None:
+        """Emit the warnings that are new; of one server, up to a limit."""
+        new = [warning for warning in warnings if warning not in self._warned]
+        counts: Counter[str] = Counter()
+        for server, tool, message in new:
+            counts[server] += 1
+            if counts[server] <= MAX_WARNINGS:
+                self.warn(server, tool, message)
+            else:
+                self._warned.add((server, tool, message))
+        for server, count in counts.items():
+            if count > MAX_WARNINGS:
+                self.warn(server, None, f"{count - MAX_WARNINGS:,} more warnings about its tools")
+
     def warn(self, server: str, tool: str | None, message: str) -> None:
         """Log a warning and emit it as an event, once."""
+        if len(self._warned) > MAX_REMEMBERED:
+            self._warned.clear()  # a server can send ever new ones
         if (server, tool, message) not in self._warned:
             self._warned.add((server, tool, message))
             warn(self._hub.emit, server, message, tool)

@@ -1,7 +1,7 @@
 """Shape the tools of servers for a model, according to the config.
 
-The order is fixed: texts are cleaned, tools are selected, trusted, overridden and marked; then come the
-shapers added in code; naming is last.
+The order is fixed: tools are selected, shortened, cleaned, trusted, overridden and marked; then come the
+shapers added in code; naming is last. Cleaning comes after shortening, so that it never takes long.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -73,11 +73,11 @@ class Shaping:
             for alias, server in servers.items()
         }
         self._selecting: list[Shaper] = [
-            cleaned_texts(),
             selected({alias: (server.include, server.exclude) for alias, server in servers.items()}),
             *([including(*config.include)] if config.include else []),
             *([excluding(*config.exclude)] if config.exclude else []),
             limited(self._limits),
+            cleaned_texts(),
         ]
         relied_on = {alias for alias, server in servers.items() if server.trust}
         marks = {alias: server.mark for alias, server in servers.items()}
@@ -103,7 +103,7 @@ class Shaping:
         listed = [tool for inventory in inventories.values() for tool in inventory.tools]
         tools = shaped(listed, self._selecting, leave_out)
         # Patterns only apply to the servers' tools; these were requested by name.
-        other = shaped(self._other(inventories), [cleaned_texts(), limited(self._limits)], leave_out)
+        other = shaped(self._other(inventories), [limited(self._limits), cleaned_texts()], leave_out)
         result = shaped([*tools, *other], self._shapers, leave_out)
         self._quarantined = bad
         return result

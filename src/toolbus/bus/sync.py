@@ -8,7 +8,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -43,6 +43,7 @@ from toolbus.core.uri_templates import Values
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
+JOIN_TIMEOUT = 1.0
 
 
 class SyncTool:
@@ -84,6 +85,7 @@ class Portal:
         self._process = 0
         """The process that has the thread; a fork of it does not."""
         self._stop = asyncio.Event()
+        self._stopped = threading.Event()
 
     def open(self) -> None:
         """Start the thread, and the bus in it."""
@@ -107,16 +109,22 @@ class Portal:
         loop, self._loop = self._loop, None
         if loop is not None and self._thread is not None and self._process == os.getpid():
             loop.call_soon_threadsafe(self._stop.set)
-            self._thread.join()
+            self._stopped.wait()
+            # Not without a bound: what users run in the loop's threads may take its time to end.
+            self._thread.join(JOIN_TIMEOUT)
 
     async def _serve(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
         loop.set_result(asyncio.get_running_loop())
-        await self._stop.wait()
-        await self._bus.stop()
+        try:
+            await self._stop.wait()
+            await self._bus.stop()
+        finally:
+            self._stopped.set()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the bus and wait for it; an interrupt cancels it."""
-        if self._loop is None:
+        loop = self._loop
+        if loop is None:
             work.close()
             raise BusClosed(started=self._thread is not None, how="use `with`, or call start() first")
         if self._process != os.getpid():
@@ -125,9 +133,13 @@ class Portal:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a hook or callback of SyncToolbus cannot wait for the bus it runs on")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = asyncio.run_coroutine_threadsafe(work, loop)
         try:
             return future.result()
+        except CancelledError:
+            if self._loop is loop:
+                raise
+            raise BusClosed() from None  # another thread has stopped the bus meanwhile
         except BaseException:
             future.cancel()
             raise

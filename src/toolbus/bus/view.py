@@ -181,7 +181,7 @@ class View:
     async def _for_model(self, operation: Operation, keep: bool) -> ToolResult:
         result = await self._engine.path.run(operation)
         budget = self._engine.catalog.shaping.budget(operation.spec.origin)
-        return self._engine.results.for_model(result, operation, budget, keep=keep)
+        return await self._engine.results.for_model(result, operation, budget, keep=keep)
 
     async def find(self, name: str) -> ToolSpec:
         """The tool of that public name or `server/tool`; connects the idle servers that may have it."""

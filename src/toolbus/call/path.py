@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from toolbus.call.arguments import ArgumentCheck, Checked
 from toolbus.call.hooks import Hook, wrap
 from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
+from toolbus.call.results import Warn
 from toolbus.core.errors import ArgumentsError, CallRefused
 from toolbus.core.operation import Failure, Guard, Observed, Observer, Operation, Route
 from toolbus.core.records import JSONObject, Origin, ToolResult, ToolSpec
@@ -25,8 +27,10 @@ class CallPath:
         observers: Sequence[Observer],
         hooks: Sequence[Hook] = (),
         guards: Sequence[Guard] = (),
+        warn: Warn | None = None,
     ) -> None:
-        """`repairing` are the servers whose arguments are checked and repaired."""
+        """`repairing` are the servers whose arguments are checked and repaired; `warn` if they cannot be."""
+        self._warn = warn
         self._routes = routes
         self._repairing = repairing
         self._observers = observers
@@ -151,7 +155,8 @@ class CallPath:
         key = origin.server, origin.tool, of_server  # not the origin itself, whose hash is slow
         known, check = self._checks.get(key, (None, None))
         if check is None or known is not schema:
-            check = ArgumentCheck(schema)
+            warn = None if self._warn is None else partial(self._warn, origin.server, origin.tool)
+            check = ArgumentCheck(schema, warn)
             self._checks[key] = schema, check
         return check
 

@@ -8,6 +8,7 @@ import re
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
+from threading import Lock
 from typing import TypeAlias
 
 from toolbus.core.records import JSON, OWN, Origin, ToolSpec
@@ -79,17 +80,20 @@ class ResultStore:
         self._new_id = new_id
         self._texts: OrderedDict[tuple[Owner, str], str] = OrderedDict()
         self._size = 0
+        # Long results come from threads.
+        self._lock = Lock()
 
     def keep(self, text: str, owner: Owner = ()) -> str | None:
         """Store a text and return its id; None if it is longer than the capacity."""
         if len(text) > self._capacity:
             return None  # it would only push out all the others
         id_ = self._new_id()
-        self._texts[owner, id_] = text
-        self._size += len(text)
-        while self._size > self._capacity:
-            _, oldest = self._texts.popitem(last=False)
-            self._size -= len(oldest)
+        with self._lock:
+            self._texts[owner, id_] = text
+            self._size += len(text)
+            while self._size > self._capacity:
+                _, oldest = self._texts.popitem(last=False)
+                self._size -= len(oldest)
         return id_
 
     # The parameters are those of the tool, so that its arguments can be passed unchanged.
@@ -117,7 +121,8 @@ class ResultStore:
         return _window(key, text, start, count)
 
     def _unknown(self, owner: Owner, key: str) -> str:
-        latest = ", ".join([id_ for whose, id_ in self._texts if whose == owner][-5:])
+        with self._lock:
+            latest = ", ".join([id_ for whose, id_ in self._texts if whose == owner][-5:])
         return f"[unknown result {key[:40]!r}; " + (
             f"the latest are {latest}. Newer results replace old ones: call the tool again, and ask for less]"
             if latest

@@ -1,18 +1,27 @@
-"""Prepare results for a model: clean, and within their budget; the full text can still be read."""
+"""Prepare results for a model: clean, and within their budget; the full text can still be read.
 
+A long result takes a while to read, so that happens in a thread, and other calls go on.
+"""
+
+import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeAlias
+
+from pydantic_core import to_json
 
 from toolbus.call.result_store import CAPACITY, READ_RESULT, Owner, ResultStore
 from toolbus.core.operation import Operation
 from toolbus.core.records import Budget, Embedded, Text, ToolResult
 from toolbus.core.text import cleaned_json
+from toolbus.schema.values import is_larger
 from toolbus.shape import cleaned_block
 from toolbus.shape.budget import character_limit, fitted_blocks
 from toolbus.shape.render import described_text, rendered
 
 MAX_FILES = 20
+_LARGE = 50_000
+"""Characters of a result that are read in a thread; blocks and other values count for 20."""
 Warn: TypeAlias = Callable[[str, str | None, str], None]
 """Emits a warning: server, tool, message."""
 
@@ -32,20 +41,31 @@ class Results:
         self._on_first_kept = on_first_kept
         self.has_kept = False
 
-    def for_model(
+    async def for_model(
         self, result: ToolResult, operation: Operation, budget: Budget, *, keep: bool
     ) -> ToolResult:
         """The result of a tool, clean, within its budget, and without base64 in its texts."""
         origin = operation.spec.origin
-        clean, had_kept = without_hidden(result), self.has_kept
-        if clean is not result and self._warn is not None:
+        had_kept = self.has_kept
+        if _is_large(result):
+            fitting, was_clean = await asyncio.to_thread(self._for_model, result, operation, budget, keep)
+        else:
+            fitting, was_clean = self._for_model(result, operation, budget, keep)
+        if not was_clean and self._warn is not None:
             self._warn(
                 origin.server, origin.tool, "invisible or control characters were removed from a result"
             )
-        fitting = self.fitted(clean, budget, keep=keep, owner=_owner(operation))
         if self.has_kept is not had_kept and self._on_first_kept is not None:
             self._on_first_kept()
-        return described_text(fitting)
+        return fitting
+
+    def _for_model(
+        self, result: ToolResult, operation: Operation, budget: Budget, keep: bool
+    ) -> tuple[ToolResult, bool]:
+        """The result for the model, and whether it had no hidden characters."""
+        clean = without_hidden(result)
+        fitting = self.fitted(clean, budget, keep=keep, owner=_owner(operation))
+        return described_text(fitting), clean is result
 
     def fitted(
         self, result: ToolResult, budget: Budget, *, keep: bool = True, owner: Owner = ()
@@ -94,6 +114,22 @@ def _binary_resources(result: ToolResult) -> tuple[Embedded, ...]:
         and not (block.mime_type or "").startswith(("image/", "audio/"))
     )
     return found if len(found) <= MAX_FILES else ()
+
+
+def _is_large(result: ToolResult) -> bool:
+    structured = result.structured
+    if len(result.content) * 20 > _LARGE:
+        return True
+    size = 0
+    for block in result.content:
+        if isinstance(block, Text | Embedded):
+            size += len(block.text or "")
+    if structured is None or size > _LARGE:
+        return size > _LARGE
+    try:
+        return len(to_json(structured, inf_nan_mode="constants")) > _LARGE
+    except ValueError:  # a lone surrogate, or a hook's own value
+        return is_larger(structured, _LARGE // 20)
 
 
 def without_hidden(result: ToolResult) -> ToolResult:

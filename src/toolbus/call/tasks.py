@@ -39,6 +39,14 @@ class TaskRequests(Protocol):
         """How often the server may request input in one call."""
         ...
 
+    @property
+    def most_tasks(self) -> int:
+        """As `limits.tasks`."""
+        ...
+
+    following: int
+    """How many tasks are being polled."""
+
     async def task_state(self, task: str) -> TaskState: ...
 
     async def answer_task(
@@ -81,7 +89,11 @@ class TaskPoller:
         """Poll until there is a result; returns a pending one if the call is suspended."""
         if self._operation.detached:
             return self._suspend(state.id, {})
+        self._server.following += 1
         try:
+            if self._server.following > self._server.most_tasks:
+                most = f"{self._server.most_tasks:,} calls as tasks at the same time (limits.tasks)"
+                raise self._rejected(f"the server runs more than {most}")
             while True:
                 if (result := await self._handle(state)) is not None:
                     return result
@@ -95,6 +107,8 @@ class TaskPoller:
             if isinstance(end, TimeoutError) and not isinstance(end, CallTimeout):
                 raise CallTimeout(self._server.alias, self._label, self._limit) from end
             raise
+        finally:
+            self._server.following -= 1
 
     async def _handle(self, state: TaskState) -> ToolResult | None:
         """Handle one state; returns the result, or None to poll again."""
@@ -102,8 +116,7 @@ class TaskPoller:
             case "completed":
                 return state.result or ToolResult()
             case "failed":
-                message = state.error or state.message or "no reason given"
-                raise CallRejected(self._server.alias, self._label, INTERNAL_ERROR, message)
+                raise self._rejected(state.error or state.message or "no reason given")
             case "cancelled":
                 reason = f": {state.message}" if state.message else ""
                 return ToolResult.failure(f"the server cancelled {self._label}{reason}")
@@ -115,6 +128,7 @@ class TaskPoller:
                 ):
                     return self._suspend(state.id, fresh)
                 if fresh:
+                    self._count_round()
                     await self._answer(state.id, fresh, {})
                 elif not state.requests:
                     await self._listen(state.id)
@@ -130,9 +144,10 @@ class TaskPoller:
 
     async def _listen(self, task: str) -> None:
         """Let a legacy server send its requests for input."""
-        began = _now()
+        began, asked = _now(), self._in_flight.asked
         await self._server.listen_to_task(self._in_flight, task)
-        self._extend(began)
+        if self._in_flight.asked != asked:
+            self._extend(began)
 
     def _extend(self, began: float) -> None:
         """The timeout pauses while the user answers."""
@@ -157,23 +172,32 @@ class TaskPoller:
                 await self._server.cancel_task(task, within=CANCEL_TIMEOUT)
 
     def _suspend(self, task: str, asked: JSONObject) -> ToolResult:
-        limit, alias = self._server.question_limit, self._server.alias
-        if asked and self._rounds >= limit:
-            raise too_many_questions(alias, self._label, limit)
+        alias = self._server.alias
+        if asked:
+            self._count_round()
         for request in asked.values():
             if request["method"] == ELICITATION:
                 fault = question(request["params"], alias, self._in_flight.tool).fault
                 if fault is not None:
-                    raise CallRejected(alias, self._label, INTERNAL_ERROR, fault)
+                    raise self._rejected(fault)
         pending = Pending(
             server=alias,
             tool=self._operation.spec.origin.tool,
             arguments=dict(self._operation.arguments),
             requests=asked,
             task=task,
-            rounds=self._rounds + bool(asked),
+            rounds=self._rounds,
         )
         return ToolResult.from_pending(pending)
+
+    def _count_round(self) -> None:
+        limit = self._server.question_limit
+        if self._rounds >= limit:
+            raise too_many_questions(self._server.alias, self._label, limit)
+        self._rounds += 1
+
+    def _rejected(self, reason: str) -> CallRejected:
+        return CallRejected(self._server.alias, self._label, INTERNAL_ERROR, reason)
 
     @property
     def _label(self) -> str:

@@ -7,10 +7,8 @@ line on stderr that ends with the next step; `--debug` adds a traceback.
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
-from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -37,6 +35,7 @@ from toolbus.cli.parameters import (
     ToolName,
     Write,
 )
+from toolbus.cli.streams import discard, discard_unwritable, prepare_streams
 
 app = typer.Typer(
     help="Use the tools of all your MCP servers from the terminal.",
@@ -326,11 +325,7 @@ def main() -> None:
 
 def exit_code(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; an error becomes a line on stderr."""
-    _ensure_streams()
-    for stream in (sys.stdout, sys.stderr):
-        # A character that the terminal cannot show is escaped instead of raising an error.
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    prepare_streams()
     try:
         instruction, _, shell = os.environ.get("_TOOLBUS_COMPLETE", "").partition("_")
         if instruction == "complete":
@@ -343,17 +338,18 @@ def exit_code(arguments: Sequence[str]) -> int:
             patch_scripts()
         return _run_command(arguments)
     except BrokenPipeError:
-        _discard(sys.stdout)
+        discard(sys.stdout)
         return 1
     except (Exception, typer.Abort) as error:  # top level: every error becomes a line
         from toolbus.cli.errors import report
 
         if isinstance(error, OSError) and error.errno is not None:
-            _discard_unwritable(sys.stdout)
+            discard_unwritable(sys.stdout)
         code = report(error, as_json="--json" in arguments, debug="--debug" in arguments)
-        _discard_unwritable(sys.stdout)
-        _discard_unwritable(sys.stderr)
+        discard_unwritable(sys.stdout)
         return code
+    finally:
+        discard_unwritable(sys.stderr)
 
 
 def _run_command(arguments: Sequence[str]) -> int:
@@ -364,24 +360,3 @@ def _run_command(arguments: Sequence[str]) -> int:
     )
     sys.stdout.flush()
     return code or 0
-
-
-def _ensure_streams() -> None:
-    """Replace closed streams: they are None, and printing to None would raise the wrong error."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  stays open until exit
-
-
-def _discard_unwritable(stream: TextIO) -> None:
-    """Discard what cannot be written: the disk is full, or the reader is gone."""
-    try:
-        stream.flush()
-    except (OSError, ValueError):
-        _discard(stream)
-
-
-def _discard(stream: TextIO) -> None:
-    """Keep Python from writing to the stream again at exit."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

@@ -16,8 +16,14 @@ class Limits(ConfigModel):
     """Bytes of one message or event, once it is decompressed."""
     values: _Count = 1_000_000
     """JSON values in one message: parsed, each takes about a hundred bytes."""
-    tools: _Count = 50_000
+    depth: Annotated[int, Field(ge=10, le=500)] = 200
+    """Levels of objects and lists in one message."""
+    tools: _Count = 10_000
     """Tools of one server; the others are left out."""
+    resources: _Count = 10_000
+    """Resources of one server, and as many templates; the others are left out."""
+    prompts: _Count = 10_000
+    """Prompts of one server; the others are left out."""
     schema_size: _Count = 3_000
     """JSON values in a schema of a tool; a larger one is replaced by one that accepts any arguments."""
     description: _Count = 10_000
@@ -28,5 +34,7 @@ class Limits(ConfigModel):
     """Characters of an error message; the rest is cut off."""
     requests: _Count = 100
     """Requests of the server that are being answered at the same time; others are ignored."""
+    tasks: _Count = 1_000
+    """Calls that the server runs as tasks at the same time; others fail."""
     backlog: _Count = 16 * 1024 * 1024
     """Bytes of events that a listener has not read, for the whole bus; then it loses the oldest."""

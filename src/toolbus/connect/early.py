@@ -4,12 +4,15 @@ The secrets are resolved and the process of the server is started. The link's fi
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Self
 
 from toolbus.config import Resolved, Secrets, ServerConfig, resolved
 from toolbus.connect.diagnostics import Diagnostics
 from toolbus.connect.transports.process import ServerProcess
 from toolbus.core.errors import ConnectFailed, in_seconds
+
+CANCEL_TIMEOUT = 1.0
 
 
 async def resolve(config: ServerConfig, secrets: Secrets) -> Resolved:
@@ -30,6 +33,7 @@ class EarlyStart:
         self.process: ServerProcess | None = None
         """Set once the secrets are resolved."""
         self.taken = False
+        self._close_timeout = config.timeouts.close
         name = f"toolbus start {config.alias}"
         self._resolving = asyncio.get_running_loop().create_task(self._start(config, secrets), name=name)
 
@@ -55,10 +59,13 @@ class EarlyStart:
             await self.process.wait_spawned()
 
     async def close(self) -> None:
-        """Stop resolving, and end the process; any number of times."""
+        """Stop resolving, and end the process, in bounded time; any number of times."""
         self._resolving.cancel()
         try:
-            await asyncio.gather(self._resolving, return_exceptions=True)
+            # Bounded: a user's `get_secret` may ignore that it is cancelled.
+            await asyncio.wait({self._resolving}, timeout=CANCEL_TIMEOUT)
         finally:
             if self.process is not None:
-                await self.process.end()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._close_timeout):
+                        await self.process.end()

@@ -61,6 +61,8 @@ DOWNLOADERS = frozenset(
     {"npx", "npm", "pnpm", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman"}
 )
 """Programs that may have to download the server first, so silence is normal."""
+CLOSE_MARGIN = 1.0
+"""Seconds beyond `timeouts.close`, for what is killed then."""
 MAX_REPEATS = 3
 """How often a request that may have reached the server is sent again."""
 
@@ -162,8 +164,12 @@ class Link:
             if self._session is not None:
                 self._session.end("the link was closed")
             elif self._interruptible:
+                self._interruptible = False  # a second close must not interrupt what follows
                 self._owner.cancel()
-            await asyncio.wait({self._owner})
+            await asyncio.wait({self._owner}, timeout=self.config.timeouts.close + CLOSE_MARGIN)
+            if not self._owner.done():  # something that it waits for ignores that it was cancelled
+                logger.warning("server %r did not close in time and is abandoned", self.config.alias)
+                self._owner.cancel()
         # An owner that was cancelled before its first step did not do this itself.
         self._enter("closed")
 
@@ -363,7 +369,7 @@ class Link:
             self._backoff.record_uptime(time.monotonic() - began)
             session.end("the connection ended")
             supervisor.cancel()
-            await asyncio.wait({supervisor})
+            await asyncio.wait({supervisor}, timeout=CLOSE_MARGIN)
 
     async def _wait_until_over(self, session: Session) -> bool:
         """Wait until the session is gone (False) or idle (True)."""

@@ -55,6 +55,8 @@ class LinkRequests:
         self._link = link
         self.check: Callable[[Operation], None] | None = None
         """Raises to refuse an operation; it is called once the server has listed what it offers."""
+        self.following = 0
+        """How many tasks are being polled."""
 
     @property
     def alias(self) -> str:
@@ -70,6 +72,11 @@ class LinkRequests:
     def longest(self) -> float | None:
         """As `timeouts.longest`."""
         return self._link.config.timeouts.longest
+
+    @property
+    def most_tasks(self) -> int:
+        """As `limits.tasks`."""
+        return self._link.config.limits.tasks
 
     @property
     def question_limit(self) -> int:

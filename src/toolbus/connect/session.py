@@ -5,6 +5,7 @@ flight fail at once.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from mcp.client import InputRequiredRoundsExceededError
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED, CallToolResult
 from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
 
 from toolbus.config import ServerConfig
 from toolbus.connect.cause import first_problem, redacted_cause
@@ -29,7 +31,7 @@ from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.transports.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.http import AUTH_STATUSES
-from toolbus.connect.transports.wire_error import WireError
+from toolbus.connect.transports.wire_error import NotSendable, WireError
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import (
     INTERNAL_ERROR,
@@ -47,6 +49,7 @@ from toolbus.core.records import JSON, Era, JSONObject, TaskState
 from toolbus.core.stderr import error_line
 
 T = TypeVar("T")
+logger = logging.getLogger("toolbus")
 RELEASE = 0.1
 """Seconds after the end of a session within which its requests end."""
 
@@ -133,14 +136,11 @@ class Session:
         """The person's answers to the server's requests, and the handlers' answers to the rest."""
         return await self.handler.responses(self.inner, requests, answers)
 
-    async def tools_page(self, cursor: str | None, timeout: float) -> dict[str, JSON]:
-        """One page of the list of tools, as the server sent it."""
+    async def list_page(self, method: str, what: str, cursor: str | None, timeout: float) -> dict[str, JSON]:
+        """One page of a list, as the server sent it."""
+        params: dict[str, JSON] = {"cursor": cursor} if cursor else {}
         return await self.request(
-            "the list of tools",
-            lambda client: send_raw(
-                client, self.result_filter, "tools/list", {"cursor": cursor} if cursor else {}
-            ),
-            timeout,
+            what, lambda client: send_raw(client, self.result_filter, method, params), timeout
         )
 
     async def probe(self) -> None:
@@ -179,20 +179,20 @@ class Session:
                 return InputNeeded(self.server, what, error.request)
             case InputRequiredRoundsExceededError():
                 return too_many_questions(self.server, what, error.max_rounds)
-            case ValidationError():
-                message = f"invalid response: {self._redacted(first_problem(error))}"
-            case ValueError() | TypeError():
-                # The SDK encodes the request as JSON before it sends it: that failed.
+            case NotSendable():
                 return ArgumentsError(what, self._redacted(f"cannot be sent as JSON: {error}"))
             case RuntimeError() | OSError() | anyio.ClosedResourceError() | anyio.BrokenResourceError():
                 if self._diagnostics.lost is not None or isinstance(error, anyio.ClosedResourceError):
                     return self.loss_error(what)
-                message = self._redacted(str(error))
-            case ExceptionGroup():
-                message = self._redacted(f"its request for input failed: {error.exceptions[0]}")
+            case PydanticSerializationError() if self.config.transport == "memory":
+                # The SDK writes a request as JSON before it passes it on.
+                return ArgumentsError(what, self._redacted(f"cannot be sent as JSON: {error}"))
             case _:
-                return None
-        return CallRejected(self.server, what, INTERNAL_ERROR, message)
+                pass
+        problem = _response_problem(error)
+        if problem is None:
+            return None
+        return CallRejected(self.server, what, INTERNAL_ERROR, self._redacted(problem))
 
     def cause(self, error: Exception) -> BaseException:
         """The exception that an error of ours is raised from, without secrets."""
@@ -207,15 +207,22 @@ class Session:
     def check_output(self, tool: str, output: JSON) -> None:
         """Warn about structured output that does not match the tool's schema; the data is still useful."""
         check = self.outputs.get(tool)
-        if check is not None and (problem := check.problem(output)):
-            self._warn(problem, tool)
+        if check is None:
+            return
+        try:
+            problem = check.problem(output)
+        except Exception:  # whatever an odd schema causes: the result must not be lost
+            logger.exception("the output of tool %r of server %r cannot be checked", tool, self.server)
+            problem = "the output is not checked: its schema cannot be used"
+        if problem is not None:
+            self._warn(self._redacted(problem), tool)
 
     async def _check_sdk_output(self, name: str, result: CallToolResult) -> None:
         self.check_output(name, result.structured_content)
 
     def loss_error(self, what: str | None = None, *, sent: bool = True) -> LinkLost:
         """The error that explains why the session ended, and which request it interrupted."""
-        reason = self._diagnostics.lost or "the connection is closed"
+        reason = self._redacted(self._diagnostics.lost or "the connection is closed")
         if self._diagnostics.exit_code is not None:
             reason = f"{reason}, {self._diagnostics.exit_status}"
         if what is None and (tail := self._diagnostics.stderr_tail()):
@@ -245,7 +252,7 @@ class Session:
 class Exchange(Deadline):
     """The deadline of one request, whose every failure is a `ToolbusError`."""
 
-    __slots__ = ("_delivery", "_diagnostics", "_session", "_stderr_before", "_token", "_what")
+    __slots__ = ("_diagnostics", "_session", "_stderr_before", "_token", "_what", "delivery")
 
     def __init__(self, session: Session, diagnostics: Diagnostics, what: str, timeout: float) -> None:
         super().__init__(session.deadlines, timeout)
@@ -257,8 +264,8 @@ class Exchange(Deadline):
         if self._diagnostics.lost is not None:
             raise self._session.loss_error(self._what, sent=False)
         self._stderr_before = self._diagnostics.stderr_count
-        self._delivery = Delivery()
-        self._token = DELIVERY.set(self._delivery)
+        self.delivery = Delivery()
+        self._token = DELIVERY.set(self.delivery)
         self._session.used = self.start()
         return self
 
@@ -278,6 +285,27 @@ class Exchange(Deadline):
         if not isinstance(error, TimeoutError):
             return self._session.to_error(error, self._what)
         if self._diagnostics.lost is not None:
-            return self._session.loss_error(self._what, sent=self._delivery.may_have_arrived)
+            return self._session.loss_error(self._what, sent=self.delivery.may_have_arrived)
         tail = self._diagnostics.stderr_tail(self._stderr_before)
         return CallTimeout(self._session.server, self._what, self.seconds, tail)
+
+
+def _response_problem(error: Exception) -> str | None:
+    """Why a response cannot be used; None if the error has nothing to do with one."""
+    match error:
+        case ToolbusError():
+            return None
+        case ValidationError():
+            return f"invalid response: {first_problem(error)}"
+        case ExceptionGroup():
+            return f"its request for input failed: {error.exceptions[0]}"
+        case RecursionError():
+            return "the response is nested too deeply to read"
+        case RuntimeError() | OSError() | anyio.BrokenResourceError():
+            return str(error)
+        case ValueError() | TypeError() | LookupError() | ArithmeticError() | AttributeError():
+            # Raised where a response is read; none of these may reach the caller.
+            logger.debug("a response cannot be read", exc_info=error)
+            return f"the response cannot be read ({type(error).__name__})"
+        case _:
+            return None

@@ -46,15 +46,17 @@ async def call_tool(
     with session.calls_in_flight.track(in_flight):
         answered = None if resumed is None else await _answered(session, resumed)
         try:
-            with session.exchange(what, timeout) as deadline:
+            with session.exchange(what, timeout) as exchange:
                 progress = (
                     in_flight.on_progress
                     if in_flight.longest is None
-                    else _extending(session, in_flight, in_flight.longest, deadline)
+                    else _extending(session, in_flight, in_flight.longest, exchange)
                 )
                 if session.slots is None:
                     return await _call(session, tool, in_flight, arguments, progress, answered)
+                exchange.delivery.unsent = True
                 async with session.slots:
+                    exchange.delivery.unsent = None  # from here on the transport knows
                     return await _call(session, tool, in_flight, arguments, progress, answered)
         except Suspended as asked:
             return _suspended(session, tool, arguments, asked, resumed)

@@ -1,12 +1,12 @@
 """Converts a listed tool into a record, or quarantines it with a reason.
 
-Names and schemas have to be valid, because a call depends on them. Other invalid parts are ignored, and
+Names and input schemas have to be valid, because a call depends on them. Other invalid parts are ignored, and
 recorded in the tool's history: texts are cleaned, values of the wrong type or that cannot be written as JSON
 are dropped. Dropping a hint is safe, because the protocol's defaults are cautious.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from pydantic_core import to_json
 
@@ -21,7 +21,13 @@ _LONGEST_PATTERNS = 5_000
 """Characters of all patterns in a schema: compiling takes some microseconds for each."""
 _SCHEMAS = ("inputSchema", "outputSchema")
 _EXTRAS = ("execution", "icons")
-_OPTIONAL: Mapping[str, type] = {"description": str, "title": str, "annotations": dict, "_meta": dict}
+_OPTIONAL: Mapping[str, type] = {
+    "description": str,
+    "title": str,
+    "annotations": dict,
+    "_meta": dict,
+    "outputSchema": dict,
+}
 _HINTS: Mapping[str, type] = {
     "title": str,
     "readOnlyHint": bool,
@@ -31,18 +37,11 @@ _HINTS: Mapping[str, type] = {
 }
 
 
-class DefinitionLimits(Protocol):
-    """The limits of a definition, as in the config."""
+def tool_spec(server: str, tool: JSON, longest: int = 10_000, largest: int = 3_000) -> ToolSpec | Quarantined:
+    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable.
 
-    @property
-    def schema_size(self) -> int: ...
-
-    @property
-    def description(self) -> int: ...
-
-
-def tool_spec(server: str, tool: JSON, limits: DefinitionLimits) -> ToolSpec | Quarantined:
-    """The record of a listed tool, under the server's own name; `Quarantined` if it is unusable."""
+    `longest` is for the characters of the description, `largest` for the values in a schema.
+    """
     if not isinstance(tool, dict):
         return Quarantined(tool="(no name)", reason="the definition is not an object")
     item = cast("dict[str, JSON]", tool)
@@ -51,12 +50,13 @@ def tool_spec(server: str, tool: JSON, limits: DefinitionLimits) -> ToolSpec | Q
         return Quarantined(tool="(no name)", reason="it has no name")
     ignored: list[str] = []
     item = _with_object(item, ignored)
-    if (problem := _schema_problem(item)) is not None:
-        return Quarantined(tool=_shown(name), reason=problem)
+    if not isinstance(item.get("inputSchema"), dict):
+        problem = "is missing" if item.get("inputSchema") is None else "is not an object"
+        return Quarantined(tool=_shown(name), reason=f"inputSchema {problem}")
     item = _typed(item, _OPTIONAL, ignored)
     encoded = _encoded(item)
-    if encoded is None or _values_at_most(encoded) > limits.schema_size or b'"pattern' in encoded:
-        item, encoded = _with_small_schemas(item, limits.schema_size, ignored), None
+    if encoded is None or _values_at_most(encoded) > largest or b'"pattern' in encoded:
+        item, encoded = _with_small_schemas(item, largest, ignored), None
     annotations: JSONObject = item.get("annotations") or EMPTY
     if annotations:
         annotations = _typed(annotations, _HINTS, ignored, "annotations.")
@@ -66,9 +66,9 @@ def tool_spec(server: str, tool: JSON, limits: DefinitionLimits) -> ToolSpec | Q
         if (fault := encoding_problem(name)) is not None:
             return Quarantined(tool=_shown(name), reason=f"its name {fault}")
         item = _with_clean_texts(item, ignored)
-        for key in _SCHEMAS:
-            if (fault := encoding_problem(item.get(key))) is not None:
-                return Quarantined(tool=name, reason=f"{key} {fault}")
+        if (fault := encoding_problem(item["inputSchema"])) is not None:
+            return Quarantined(tool=name, reason=f"inputSchema {fault}")
+        item = _with_writable_output(item, ignored)
         annotations = _writable(annotations, ignored, "annotations.")
         meta = _writable(meta, ignored, "_meta.")
         extras = _writable(extras, ignored, "")
@@ -76,7 +76,7 @@ def tool_spec(server: str, tool: JSON, limits: DefinitionLimits) -> ToolSpec | Q
     return ToolSpec(
         name=name,
         origin=Origin(server, name),
-        description=_cut(item.get("description") or "", limits.description, ignored),
+        description=_cut(item.get("description") or "", longest, ignored),
         title=item.get("title") or annotations.get("title"),
         input_schema=input_schema,
         output_schema=item.get("outputSchema"),
@@ -85,13 +85,6 @@ def tool_spec(server: str, tool: JSON, limits: DefinitionLimits) -> ToolSpec | Q
         extras=extras,
         history=(Change(shaper=RECEIVED, fields=tuple(ignored)),) if ignored else (),
     )
-
-
-def _schema_problem(item: JSONObject) -> str | None:
-    for key in _SCHEMAS:
-        if not isinstance(item.get(key), dict) and (key == "inputSchema" or item.get(key) is not None):
-            return f"{key} {'is missing' if item.get(key) is None else 'is not an object'}"
-    return None
 
 
 def _cut(description: str, longest: int, ignored: list[str]) -> str:
@@ -170,7 +163,15 @@ def _with_clean_texts(item: JSONObject, ignored: list[str]) -> JSONObject:
     return fresh
 
 
+def _with_writable_output(item: JSONObject, ignored: list[str]) -> JSONObject:
+    if encoding_problem(item.get("outputSchema")) is None:
+        return item
+    ignored += ["outputSchema"] if "outputSchema" not in ignored else []
+    return {key: value for key, value in item.items() if key != "outputSchema"}
+
+
 def _writable(given: JSONObject, ignored: list[str], at: str) -> JSONObject:
+    """The object without the entries that cannot be written as JSON."""
     wrong = [key for key, value in given.items() if encoding_problem({key: value}) is not None]
     ignored += [f"{at}{_shown(key)}" for key in wrong]
     return {key: value for key, value in given.items() if key not in wrong} if wrong else given

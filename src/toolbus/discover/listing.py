@@ -5,14 +5,15 @@ invalid is quarantined with a reason; the others are kept.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import mcp_types as types
 from mcp import Client
 from mcp_types import INTERNAL_ERROR
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from toolbus.connect.sdk import wire
@@ -22,8 +23,10 @@ from toolbus.connect.transports.http import is_temporary
 from toolbus.core.collector import paused_collector
 from toolbus.core.errors import CallRejected, CallTimeout
 from toolbus.core.records import Quarantined, ToolSpec
+from toolbus.core.text import cleaned
 from toolbus.core.tool_definition import tool_spec
 
+T = TypeVar("T")
 MAX_PAGES = 1_000
 HEADER = b"x-mcp-header"
 Page: TypeAlias = tuple[list[Any], str | None]
@@ -32,32 +35,52 @@ ListKind: TypeAlias = Literal["tools", "resources", "templates", "prompts"]
 KINDS: tuple[ListKind, ...] = ("tools", "resources", "templates", "prompts")
 
 
+_LIMITS: dict[ListKind, str] = {
+    "tools": "tools",
+    "resources": "resources",
+    "templates": "resources",
+    "prompts": "prompts",
+}
+"""The key of `limits` for each kind."""
+PAUSE_AFTER = 0.01
+"""Seconds of reading definitions after which other tasks have their turn."""
+
+
 @dataclass(frozen=True, slots=True)
 class _ListMethod:
-    """How to list one kind; `Any` because the SDK's pages have no common base class."""
+    """How to list one kind; `Any` because the SDK's models have no common base class."""
 
-    request: Callable[[Client, str | None], Awaitable[Any]]
-    items: Callable[[Any], Iterable[Any]]
+    method: str
+    key: str
+    """The list in a page."""
+    noun: str
+    model: type[BaseModel]
     record: Callable[[str, Any], Any]
     declared: Callable[[types.ServerCapabilities], bool]
 
 
 _LISTS: dict[ListKind, _ListMethod] = {
     "resources": _ListMethod(
-        lambda client, cursor: client.list_resources(cursor=cursor),
-        lambda page: page.resources,
+        "resources/list",
+        "resources",
+        "resource",
+        types.Resource,
         wire.resource,
         lambda capabilities: capabilities.resources is not None,
     ),
     "templates": _ListMethod(
-        lambda client, cursor: client.list_resource_templates(cursor=cursor),
-        lambda page: page.resource_templates,
+        "resources/templates/list",
+        "resourceTemplates",
+        "template",
+        types.ResourceTemplate,
         wire.resource_template,
         lambda capabilities: capabilities.resources is not None,
     ),
     "prompts": _ListMethod(
-        lambda client, cursor: client.list_prompts(cursor=cursor),
-        lambda page: page.prompts,
+        "prompts/list",
+        "prompts",
+        "prompt",
+        types.Prompt,
         wire.prompt,
         lambda capabilities: capabilities.prompts is not None,
     ),
@@ -94,7 +117,8 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
     deadline = asyncio.get_running_loop().time() + session.config.timeouts.list
     cursor: str | None = None
     seen: set[str] = set()
-    limit = session.config.limits.tools
+    key = _LIMITS[kind]
+    limit: int = getattr(session.config.limits, key)
     try:
         while True:
             remaining = max(0.001, deadline - asyncio.get_running_loop().time())
@@ -105,8 +129,8 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
             )
             result.pages += 1
             records += page
-            if kind == "tools" and len(records) > limit:
-                result.problem = f"tools: only the first {limit:,} are used (limits.tools)"
+            if len(records) > limit:
+                result.problem = f"{kind}: only the first {limit:,} are used (limits.{key})"
                 del records[limit:]
                 break
             if not cursor:
@@ -128,39 +152,74 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
     return result
 
 
+async def _items(
+    session: Session, kind: ListKind, method: str, key: str, cursor: str | None, timeout: float
+) -> tuple[list[Any], str | None]:
+    """The items of one page as the server sent them, and the cursor of the next one."""
+    what = f"the list of {kind}"
+    page = await session.list_page(method, what, cursor, timeout)
+    items, next_cursor = page.get(key), page.get("nextCursor")
+    if not isinstance(items, list):
+        raise CallRejected(session.server, what, INTERNAL_ERROR, "the response contains no list")
+    # One more than the limit, which shows that there are more.
+    limit: int = getattr(session.config.limits, _LIMITS[kind])
+    return cast("list[Any]", items)[: limit + 1], next_cursor if isinstance(next_cursor, str) else None
+
+
 async def _page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
-    method, what = _LISTS[kind], f"the list of {kind}"
-    try:
-        page = await session.request(what, lambda client: method.request(client, cursor), timeout)
-    except CallRejected as error:
-        if session.result_filter.drops_invalid or not isinstance(error.__cause__, ValidationError):
-            raise
-        # The SDK refuses a page because of one invalid item: drop those, and list again.
-        session.result_filter.drops_invalid = True
-        page = await session.request(what, lambda client: method.request(client, cursor), timeout)
-    return [method.record(session.server, item) for item in method.items(page)], page.next_cursor
+    """One page of records; an item that is invalid is left out, with a warning."""
+    method = _LISTS[kind]
+    items, next_cursor = await _items(session, kind, method.method, method.key, cursor, timeout)
+
+    def record(item: Any) -> Any:
+        try:
+            return method.record(session.server, method.model.model_validate(item, by_name=False))
+        except (ValidationError, RecursionError) as error:
+            session.result_filter.dropped.append(_left_out(method.noun, item, error))
+            return None
+
+    records = await _converted(items, record)
+    return [each for each in records if each is not None], next_cursor
+
+
+def _left_out(noun: str, item: Any, error: Exception) -> str:
+    name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
+    reason = "its definition is nested too deeply"
+    if isinstance(error, ValidationError):
+        first = error.errors(include_input=False, include_url=False)[0]
+        reason = f"{'.'.join(map(str, first['loc'])) or 'definition'}: {first['msg']}"
+    return f"the {noun}{f' {cleaned(name)!r}' if isinstance(name, str) else ''} was left out: {reason}"
 
 
 async def _tools_page(session: Session, cursor: str | None, timeout: float) -> Page:
-    page = await session.tools_page(cursor, timeout)
-    items = page.get("tools")
-    if not isinstance(items, list):
-        raise CallRejected(
-            session.server, "the list of tools", INTERNAL_ERROR, "the response contains no list"
-        )
-    # One more than the limit, which shows that there are more.
-    items = cast("list[Any]", items)[: session.config.limits.tools + 1]
+    items, next_cursor = await _items(session, "tools", "tools/list", "tools", cursor, timeout)
     _record_task_tools(session, items)
-    next_cursor = page.get("nextCursor")
-    with paused_collector():
-        records = [tool_spec(session.server, item, session.config.limits) for item in items]
+    server, limits = session.server, session.config.limits
+    longest, largest = limits.description, limits.schema_size
+    records = await _converted(items, lambda item: tool_spec(server, item, longest, largest))
     if session.era == "modern":
         specs = [record for record in records if isinstance(record, ToolSpec)]
         # All at once first, because hardly any server has such tools.
         if HEADER in to_json([spec.input_schema for spec in specs]):
             names = {spec.name for spec in specs if HEADER in to_json(spec.input_schema)}
             records = await _check_headers(session, records, names, cursor, timeout)
-    return records, next_cursor if isinstance(next_cursor, str) else None
+    return records, next_cursor
+
+
+async def _converted(items: list[Any], record: Callable[[Any], T]) -> list[T]:
+    """The records of items; a long list is read in parts, so that it does not keep the loop busy."""
+    records: list[T] = []
+    waiting = iter(items)
+    while True:
+        end = time.perf_counter() + PAUSE_AFTER
+        with paused_collector():
+            for item in waiting:
+                records.append(record(item))
+                if time.perf_counter() > end:
+                    break
+            else:
+                return records
+        await asyncio.sleep(0)
 
 
 def _record_task_tools(session: Session, items: list[Any]) -> None:

@@ -149,7 +149,9 @@ class Subscriptions:
                             self.emit_updated(uri)  # a change in the meantime was not reported
                     async for _ in subscription:
                         pass  # each event also arrives as a legacy notification
-            except (SubscriptionLost, MCPError, TimeoutError) as error:
+            except Exception as error:  # a task's edge: the SDK may raise anything about what it reads
+                if not isinstance(error, SubscriptionLost | MCPError | TimeoutError):
+                    logger.debug("a subscription of server %r failed", self._server, exc_info=error)
                 if not honored.done():
                     lost = error if isinstance(error, MCPError) else MCPError(METHOD_NOT_FOUND, str(error))
                     honored.set_exception(lost)

@@ -35,6 +35,9 @@ LISTEN_TIMEOUT = 1.0
 RETRY_DELAY = 1.0
 """Seconds before the first retry; doubled for each one after."""
 MAX_RETRY_DELAY = 60.0
+MAX_WARNINGS = 100
+"""Warnings about the definitions of one list."""
+MAX_REPORTED = 10_000
 NOT_OFFERED = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 
 NOTIFICATIONS: dict[str, tuple[ListKind, ...]] = {
@@ -199,19 +202,28 @@ class Discovery:
 
     def _warn_changes(self, before: Inventory, dropped: list[str]) -> None:
         now = self.inventory
-        for message in dropped:
-            if message not in self._reported:
-                self._reported.add(message)
-                self._warn(message)
+        fresh = [message for message in dict.fromkeys(dropped) if message not in self._reported]
         dropped.clear()
+        if len(self._reported) > MAX_REPORTED:
+            self._reported.clear()
+        self._reported.update(fresh)
+        self._warn_some([(message, None) for message in fresh])
         for note in now.notes:
             if note not in before.notes:
                 self._warn(note + ("; the last good list is kept" if now.stale else ""))
-        for tool in now.quarantined:
-            if tool not in before.quarantined:
-                self._warn(f"left out: {tool.reason}", tool.tool)
+        known = set(before.quarantined)
+        self._warn_some(
+            [(f"left out: {tool.reason}", tool.tool) for tool in now.quarantined if tool not in known]
+        )
         if not now.tools and (before.tools or before == Inventory()):
             self._warn(f"connected, but it offers no tools: {self._no_tools_reason()}")
+
+    def _warn_some(self, warnings: list[tuple[str, str | None]]) -> None:
+        """Warn, up to a limit: a server can make any number of mistakes."""
+        for message, tool in warnings[:MAX_WARNINGS]:
+            self._warn(message, tool)
+        if (more := len(warnings) - MAX_WARNINGS) > 0:
+            self._warn(f"{more:,} more of its definitions were left out")
 
     def _no_tools_reason(self) -> str:
         if self.inventory.notes:

@@ -102,7 +102,8 @@ def inventory_of(
     server: str, locked: Mapping[Kind, Mapping[str, JSONObject]], instructions: str, limits: Limits
 ) -> Inventory:
     """What the server offered when it was locked."""
-    records = [tool_spec(server, definition, limits) for definition in locked["tools"].values()]
+    longest, largest = limits.description, limits.schema_size
+    records = [tool_spec(server, one, longest, largest) for one in locked["tools"].values()]
     return Inventory(
         tools=tuple(record for record in records if isinstance(record, ToolSpec)),
         quarantined=tuple(record for record in records if isinstance(record, Quarantined)),

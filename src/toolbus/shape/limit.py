@@ -13,12 +13,14 @@ from pydantic_core import to_json
 from toolbus.core.records import JSON, JSONObject, ToolSpec
 from toolbus.core.text import schema_texts, with_schema_texts
 from toolbus.schema.keywords import CHECKS, IDENTITY, REFERENCES, part_kind, quoted
-from toolbus.schema.values import is_array, is_object
+from toolbus.schema.values import is_array, is_larger, is_object
 from toolbus.shape.budget import fair_shares
 from toolbus.shape.pipeline import Shaper
 
 _MOST_VALUES = 50
 """Values that a schema lists if it is too long."""
+_MOST_PARTS = 10_000
+"""JSON values of a schema that is worth shortening: it takes time, and more of them never fit."""
 _EXPLAINING = ("default", "examples", "$comment")
 _BOOLEANS = (True, False)
 
@@ -69,6 +71,12 @@ def _limited_schema(schema: JSONObject, limits: TextLimits) -> JSONObject:
     if not _is_longer(schema, min(limits.description, limits.schema)):
         return schema
     length = _length(schema)
+    bare: JSONObject = {
+        "type": "object",
+        "description": f"This schema has {length:,} characters, too many to be shown.",
+    }
+    if is_larger(schema, _MOST_PARTS):
+        return bare
     texts = schema_texts(schema)
     if sum(map(len, texts)) > limits.description:
         room = fair_shares([len(text) for text in texts], limits.description)
@@ -77,10 +85,7 @@ def _limited_schema(schema: JSONObject, limits: TextLimits) -> JSONObject:
         )
     if _is_longer(schema, limits.schema):
         schema = _without_explanations(schema)
-    if _is_longer(schema, limits.schema):
-        note = f"This schema has {length:,} characters, too many to be shown."
-        return {"type": "object", "description": note}
-    return schema
+    return bare if _is_longer(schema, limits.schema) else schema
 
 
 def _without_explanations(schema: JSON, depth: int = 0) -> JSON:

@@ -3,7 +3,7 @@
 What validates and repairs is imported with the first call, because a catalog does not need it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 _MOST_REPAIRS = 20
 _MOST_VALUES = 500
 """More than these are not repaired, nor is the problem described."""
+_TOO_LARGE = "they are too large or too deep for its schema"
 _MISMATCH = "they do not match its schema"
 
 
@@ -34,8 +35,10 @@ class Checked:
 class ArgumentCheck:
     """The check of one tool's arguments, to be reused; compiled when first needed. Never raises."""
 
-    def __init__(self, schema: JSONObject) -> None:
+    def __init__(self, schema: JSONObject, warn: Callable[[str], None] | None = None) -> None:
+        """`warn` is called if the arguments cannot be checked."""
         self._schema: JSON = schema
+        self._warn = warn
 
     @cached_property
     def _validator(self) -> "Validator | None":
@@ -43,8 +46,13 @@ class ArgumentCheck:
 
         try:
             return Validator(self._schema)
-        except InvalidSchema:
+        except InvalidSchema as error:
+            self._report_unchecked(f"its schema cannot be used: {error}")
             return None
+
+    def _report_unchecked(self, reason: str) -> None:
+        if self._warn is not None:
+            self._warn(f"its arguments are not checked: {reason}")
 
     def accepts(self, arguments: Mapping[str, JSON]) -> bool:
         """Whether the arguments are valid, or the schema cannot be checked."""
@@ -57,12 +65,16 @@ class ArgumentCheck:
         if validator is None or is_valid:
             return Checked(arguments=arguments)
         if is_larger(arguments, _MOST_VALUES):
+            if is_valid is None:
+                self._report_unchecked(_TOO_LARGE)
             return Checked(arguments=arguments, problem=None if is_valid is None else _MISMATCH)
         try:
             given = json_copy(arguments)
         except ValueError:  # not JSON, or nested too deeply: the server decides
             return Checked(arguments=arguments)
-        if validator.accepts(given) is not False:
+        if (is_valid := validator.accepts(given)) is not False:
+            if is_valid is None:
+                self._report_unchecked(_TOO_LARGE)
             return Checked(arguments=arguments)
         if validator.is_large:
             reason = validator.first_fault(given) or "the reason is unknown"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from toolbus.cli.output.screen import visible
+from toolbus.cli.output.visible import visible
 
 try:
     import termios

@@ -17,8 +17,9 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO
 
 from toolbus.cli.options import Settings
+from toolbus.cli.output.visible import UNSEEN, visible
 from toolbus.core.records import JSON
-from toolbus.core.text import BLANK, CONTROLS, FORMATTING, TAGS, rewritten_json
+from toolbus.core.text import BLANK, rewritten_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
     from toolbus.cli.output.spinner import Spinner
 
-# Also the format controls of hieroglyphs, shorthand and music, and the separators of lines and paragraphs.
-_UNSEEN = re.compile(
-    f"[{CONTROLS}{FORMATTING}{TAGS}\u2028\u2029\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
-)
 # Also the selectors of Mongolian and of ideographs, and an empty Braille cell.
 _BLANK = re.compile(f"[{BLANK}\u180b-\u180d\u180f\u2800\U000e0100-\U000e01ef]")
 _MOST_BITS = 14_000
@@ -37,12 +34,6 @@ _MOST_BITS = 14_000
 GAP = "  "
 MIN_LAST_COLUMN = 24
 """If the last column is narrower, it moves below the others."""
-
-
-def visible(text: str) -> str:
-    """The text with everything that a terminal would obey, or hide, written out."""
-    plain = text.replace("\r\n", "\n")
-    return _UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), plain)
 
 
 def wrapped(text: str, stream: TextIO) -> str:
@@ -65,12 +56,14 @@ def escaped_json(value: JSON, indent: int | None = None) -> str:
 
     Numbers that JSON cannot express, or Python cannot write, become null.
     """
+    # What stdout cannot encode would be escaped as Python does it, which is not JSON.
+    is_utf = (getattr(sys.stdout, "encoding", None) or "").lower().startswith("utf")
+    options: Any = {"indent": indent, "ensure_ascii": not is_utf, "allow_nan": False, "default": str}
     try:
-        text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
+        text = json.dumps(value, **options)
     except ValueError:
-        plain = rewritten_json(value, lambda scalar: scalar if _is_writable(scalar) else None)
-        text = json.dumps(plain, indent=indent, ensure_ascii=False, allow_nan=False, default=str)
-    return _UNSEEN.sub(lambda found: json.dumps(found.group())[1:-1], text)
+        text = json.dumps(rewritten_json(value, lambda v: v if _is_writable(v) else None), **options)
+    return UNSEEN.sub(lambda found: json.dumps(found.group())[1:-1], text)
 
 
 def _is_writable(scalar: JSON) -> bool:

@@ -35,7 +35,7 @@ _ORDINARY = re.compile(
     r"|\d+(?:\.\d+)*(?::\d+)?|(?=.{,15}$)[A-Za-z]+(?:[ _-][A-Za-z]+)*",
     re.ASCII | re.DOTALL,
 )
-_RANDOM = re.compile(r"(?=.*\d)(?=.*[A-Za-z])[\w~%.-]{16,}", re.ASCII)
+_RANDOM = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[A-Z])[\w-]{16,}|[0-9a-f]{24,}", re.ASCII)
 _NUMBER = re.compile(r"[0-9.eE+-]+")
 _CONTROLS = bytes([*range(0x20), 0x7F])
 _DISGUISED = 128
@@ -50,8 +50,10 @@ def is_credential(name: str, value: str, *, is_named: bool) -> bool:
 
     A path or a host in the results of a server must stay readable; `is_named` if its name says credential.
     """
-    if len(value) < SHORTEST_ECHO or _is_plain_url(value):
+    if len(value) < SHORTEST_ECHO:
         return False
+    if "://" in value:
+        return not _is_plain_url(value)
     if is_named:
         return not (_PATH.match(value) and os.path.exists(os.path.expanduser(value)))
     is_setting = _SETTING.search(name) or _PATH.match(value) or _ORDINARY.fullmatch(value)
@@ -77,14 +79,18 @@ class EchoFilter:
     """Replaces credentials in JSON messages; the messages stay JSON."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        self.secrets = frozenset(secrets)
         values = {
             value
-            for secret in self.secrets
+            for secret in secrets
             for value in (secret.strip(), *map(str.strip, secret.splitlines()))
             if len(value) >= SHORTEST_ECHO
         }
-        masks = {_in_json(form): mask for value in values for form, mask in _forms(value).items()}
+        masks = {
+            written: mask
+            for value in values
+            for form, mask in _forms(value).items()
+            for written in (_in_json(form), json.dumps(form)[1:-1])
+        }
         self._masks = {form: masks[form] for form in sorted(masks, key=lambda form: (-len(form), form))}
         self._forms = tuple(self._masks)
         self._ascii = {value: _visible_ascii(value) for value in sorted(values, key=len, reverse=True)}
@@ -141,6 +147,7 @@ def _forms(value: str) -> dict[str, str]:
     quoted = {quote(value, safe=""), quote(value), quote_plus(value)}
     quoted |= {re.sub("%[0-9A-F]{2}", lambda found: found[0].lower(), form) for form in quoted}
     inside = {json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
+    inside |= {json.dumps(form)[1:-1] for form in inside}
     return base64_forms(value) | dict.fromkeys({value, escape(value), *quoted, *inside}, MASK)
 
 
@@ -168,8 +175,6 @@ def _any_spelling(character: str) -> str:
 
 def _is_plain_url(value: str) -> bool:
     """Whether it is a URL without anything that looks like a credential."""
-    if "://" not in value:
-        return False
     try:
         parts = urlsplit(value)
     except ValueError:

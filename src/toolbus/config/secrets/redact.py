@@ -119,11 +119,12 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = (), *, echoes: Iterable[str] | None = ()) -> None:
-        """`echoes` are the secrets that the server's messages must not contain; None to let all of them."""
+        """`echoes` are the secrets that the server's messages must not contain; None to let all pass."""
         self._secrets = set(secrets)
         self._spellings = spellings(self._secrets)
         self._longest = max(map(len, self._spellings), default=0)
-        self._echoes = None if echoes is None else EchoFilter(map(_without_scheme, echoes))
+        self._echoes = None if echoes is None else {_without_scheme(secret) for secret in echoes}
+        self._hide = EchoFilter(self._echoes) if self._echoes else None
 
     def learn(self, secret: str) -> None:
         """Replace this secret too from now on."""
@@ -132,7 +133,8 @@ class Redactor:
             self._spellings = spellings(self._secrets)
             self._longest = max(map(len, self._spellings), default=0)
             if self._echoes is not None:
-                self._echoes = EchoFilter([*self._echoes.secrets, _without_scheme(secret)])
+                self._echoes.add(_without_scheme(secret))
+                self._hide = EchoFilter(self._echoes)
 
     def __call__(self, text: str) -> str:
         """The text without the secrets."""
@@ -153,7 +155,7 @@ class Redactor:
 
     def received(self, message: bytes) -> bytes:
         """A JSON message of the server without the secrets that it must not contain; it stays JSON."""
-        return message if self._echoes is None else self._echoes(message)
+        return message if self._hide is None else self._hide(message)
 
 
 def _without_scheme(secret: str) -> str:
@@ -168,7 +170,7 @@ def _pattern(secrets: tuple[str, ...]) -> re.Pattern[str]:
 
 def _form(secret: str) -> str:
     if len(secret) >= UNMISTAKABLE:
-        return re.escape(secret)
+        return f"(?i:{re.escape(secret)})"  # a host, and some headers, are shown in lower case
     before = _ALONE_BEFORE if secret[0].isalnum() else ""
     return before + re.escape(secret) + (_ALONE_AFTER if secret[-1].isalnum() else "")
 

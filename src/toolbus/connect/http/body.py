@@ -19,6 +19,8 @@ class Inflater:
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         """The decompressed data, at most a MiB at a time; raises `zlib.error` if it is invalid."""
+        if self._zlib.eof:
+            return  # zlib would keep whatever follows the end
         piece = self._first(data) if not self._started else self._zlib.decompress(data, PIECE)
         while piece:
             yield piece

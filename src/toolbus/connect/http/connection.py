@@ -16,7 +16,11 @@ from toolbus.connect.http.body import ENCODINGS, Inflater
 from toolbus.connect.http.response import HttpFailure, Response
 
 MAX_HEAD = 256 * 1024
-"""The most bytes before the body of a response."""
+"""The most bytes before the body of a response, between two parts of it, and after it."""
+MAX_REPEATED = 16 * 1024
+"""The most bytes of a header that is sent several times; more of them are ignored."""
+MAX_PARTS = 10_000
+"""The most parts of a body in one read: a server that sends more wants to keep the loop busy."""
 DRAIN_TIME = 2.0
 """Seconds in which the unread rest of a response may arrive."""
 
@@ -27,16 +31,16 @@ class Connection(asyncio.Protocol):
     __slots__ = (
         *(
             "_draining",
-            "_head_size",
             "_inflater",
             "_limit",
             "_loop",
             "_on_end",
             "_on_idle",
             "_parser",
+            "_part_count",
             "_paused",
         ),
-        *("__weakref__", "_poll", "_received", "_response", "_transport", "idle_since"),
+        *("__weakref__", "_poll", "_received", "_response", "_since_body", "_transport", "idle_since"),
     )
 
     def __init__(self, on_idle: "Callback", on_end: "Callback", limit: int) -> None:
@@ -55,7 +59,7 @@ class Connection(asyncio.Protocol):
         """The response that is awaited or arriving."""
         self._received: asyncio.Future[Response] | None = None
         """Resolves when the response is complete; for an event stream, when its head is."""
-        self._head_size = 0
+        self._part_count = self._since_body = 0
         self._inflater: Inflater | None = None
         self._draining: asyncio.TimerHandle | None = None
         self._paused = False
@@ -76,7 +80,8 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         assert self._response is None
         self._response, self._received = Response(self, self._limit), self._loop.create_future()
-        self._head_size, self._inflater = 0, None
+        self._part_count = self._since_body = 0
+        self._inflater = None
         self._transport.write(data)
         return self._received
 
@@ -133,7 +138,7 @@ class Connection(asyncio.Protocol):
             self._fail(reason)
             self.abort()
         else:
-            self._check_head(len(data))
+            self._check_overhead(len(data))
 
     def connection_lost(self, exc: Exception | None) -> None:
         response = self._response
@@ -156,7 +161,10 @@ class Connection(asyncio.Protocol):
             response.cookies.append(text)
         else:
             known = response.headers.get(key)
-            response.headers[key] = text if known is None else f"{known}, {text}"
+            if known is None:
+                response.headers[key] = text
+            elif len(known) < MAX_REPEATED:
+                response.headers[key] = f"{known}, {text}"
 
     def on_headers_complete(self) -> None:
         response, status = cast(Response, self._response), self._parser.get_status_code()
@@ -174,6 +182,9 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         response = cast(Response, self._response)
+        self._since_body, self._part_count = 0, self._part_count + 1
+        if self._part_count > MAX_PARTS:
+            raise HttpFailure("the response consists of too many small parts", sent=True)
         if self._draining is not None:
             return
         if self._inflater is None:
@@ -224,12 +235,13 @@ class Connection(asyncio.Protocol):
         if received is not None and not received.done():
             received.set_exception(failure)
 
-    def _check_head(self, size: int) -> None:
-        response = self._response
-        if response is not None and not response.status:
-            self._head_size += size
-            if self._head_size > MAX_HEAD:
-                self._fail(f"the head of the response is larger than {MAX_HEAD // 1024} KiB")
+    def _check_overhead(self, size: int) -> None:
+        self._part_count = 0
+        if self._response is not None:
+            self._since_body += size
+            if self._since_body > MAX_HEAD:
+                part = "rest" if self._response.status else "head"
+                self._fail(f"the {part} of the response is larger than {MAX_HEAD // 1024} KiB")
                 self.abort()
 
     @staticmethod

@@ -8,6 +8,10 @@ from typing import Any, cast
 
 from toolbus.connect.http.url import Url
 
+MAX_COOKIES = 50
+MAX_LENGTH = 4096
+"""Characters of one cookie, as in browsers."""
+
 
 class Cookies:
     """Keeps what the server sets, and returns it with later requests."""
@@ -16,10 +20,13 @@ class Cookies:
         self._jar: http.cookiejar.CookieJar | None = None
 
     def keep(self, url: Url, cookies: Sequence[str]) -> None:
-        """Keep the values of `set-cookie` headers."""
+        """Keep the values of `set-cookie` headers; too many replace the others, too long ones are ignored."""
         if self._jar is None:
             self._jar = http.cookiejar.CookieJar()
-        self._jar.extract_cookies(cast(Any, _Headers(cookies)), urllib.request.Request(_for_jar(url)))
+        short = [cookie for cookie in cookies if len(cookie) <= MAX_LENGTH][:MAX_COOKIES]
+        if len(self._jar) + len(short) > 2 * MAX_COOKIES:
+            self._jar.clear()
+        self._jar.extract_cookies(cast(Any, _Headers(short)), urllib.request.Request(_for_jar(url)))
 
     def header(self, url: Url) -> str | None:
         """The `cookie` header of a request."""

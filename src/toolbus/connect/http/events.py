@@ -1,5 +1,6 @@
 """The events of an event stream, as its bytes arrive."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -8,6 +9,10 @@ from toolbus.connect.http.response import Response, TooLarge
 _LINE_ENDS = b"\r\n"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_DIGITS = 9
+_MAX_ID = 1_000
+"""Bytes of an id: it is sent back in a header."""
+_PIECE = 64 * 1024
+"""How many bytes are read before other tasks have their turn."""
 
 
 @dataclass(slots=True)
@@ -60,6 +65,8 @@ class EventParser:
                 self._event.data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
                 events.append(self._event)
                 self._event, self._data, self._size = None, [], 0
+            else:
+                self._size = 0  # only comments so far
         return events
 
     def _read(self, line: bytes) -> None:
@@ -71,7 +78,7 @@ class EventParser:
                 self._data.append(value)
             case b"event":
                 event.kind = value.decode(errors="replace")
-            case b"id" if b"\0" not in value:
+            case b"id" if b"\0" not in value and len(value) <= _MAX_ID:
                 event.id = value.decode(errors="replace")
             case b"retry" if value.isdigit() and len(value) <= _MAX_DIGITS:
                 event.retry = int(value)
@@ -83,6 +90,15 @@ class EventParser:
 async def events(response: Response) -> AsyncIterator[Event]:
     """The events of a response; raises `HttpFailure` if it breaks off."""
     parser = EventParser(response.limit)
+    read = 0
     async for chunk in response.chunks():
-        for event in parser.feed(chunk):
-            yield event
+        # Many short lines take longer than a few long ones.
+        size = _PIECE if chunk.count(b"\n") * 64 < len(chunk) else _PIECE // 8
+        for start in range(0, len(chunk), size):
+            piece = chunk if len(chunk) <= size else chunk[start : start + size]
+            for event in parser.feed(piece):
+                yield event
+            read += len(piece)
+            if read >= size:  # a fast server must not keep the loop for itself
+                read = 0
+                await asyncio.sleep(0)

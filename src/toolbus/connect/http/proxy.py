@@ -70,7 +70,7 @@ class _Reply(asyncio.Protocol):
         if b"\r\n\r\n" not in self._data and len(self._data) < MAX_REPLY:
             return
         match self._data.partition(b"\r\n")[0].split(b" ", 2):
-            case [version, code, *_] if version.startswith(b"HTTP/1.") and code.isdigit():
+            case [version, code, *_] if version.startswith(b"HTTP/1.") and code.isdigit() and len(code) == 3:
                 self._resolve(int(code))
             case _:
                 self._resolve(OSError("the proxy's reply is not HTTP"))

@@ -8,6 +8,8 @@ from toolbus.core.errors import over_limit
 
 PAUSE_AT = 1024 * 1024
 """How many unread bytes of a stream make the server wait."""
+SMALL = 4096
+"""Parts below this size are joined as they arrive."""
 
 
 class HttpFailure(Exception):
@@ -70,7 +72,7 @@ class Response:
         self.ended = False
         """Whether the whole body has arrived."""
         self._released = False
-        self._chunks: list[bytes] = []
+        self._chunks: list[bytes | bytearray] = []
         self._unread = 0
         self._failure: HttpFailure | None = None
         self._waiter: asyncio.Future[None] | None = None
@@ -78,7 +80,7 @@ class Response:
     @property
     def body(self) -> bytes:
         """The body so far: all of it, unless it is an event stream."""
-        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        return bytes(self._chunks[0]) if len(self._chunks) == 1 else b"".join(self._chunks)
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """The body as it arrives; raises `HttpFailure` if it breaks off."""
@@ -88,7 +90,7 @@ class Response:
                 self._unread -= len(chunk)
                 if self._unread <= PAUSE_AT:
                     self._source.resume_reading()
-                yield chunk
+                yield bytes(chunk)
             if self._failure is not None:
                 raise self._failure
             if self.ended:
@@ -117,7 +119,14 @@ class Response:
 
     def add(self, chunk: bytes) -> None:
         """Add a part of the body."""
-        self._chunks.append(chunk)
+        chunks = self._chunks
+        if chunks and len(chunk) < SMALL and len(chunks[-1]) < 16 * SMALL:
+            # Many small objects would take far more memory than their bytes.
+            if not isinstance(chunks[-1], bytearray):
+                chunks[-1] = bytearray(chunks[-1])
+            chunks[-1] += chunk
+        else:
+            chunks.append(chunk)
         self._unread += len(chunk)
         if self._unread > self.limit:
             raise TooLarge("the response", self.limit)

@@ -22,6 +22,7 @@ from toolbus.connect.in_flight import CURRENT
 from toolbus.connect.sdk.input_required import SUSPENDING, TaskResult, TaskStarted, check_input_required
 from toolbus.connect.sdk.result_filter import ResultFilter, keep_unknown_blocks
 from toolbus.connect.transports.jsonrpc import Peer
+from toolbus.connect.transports.wire_error import NotSendable
 from toolbus.core.operation import CallInFlight
 from toolbus.core.records import JSON
 
@@ -83,7 +84,11 @@ class CallSender:
         peer = self._dispatcher
         if isinstance(peer, Peer) and self._stamps is not None and not in_flight.suspends:
             meta, headers = self._stamps.get(tool) or self._keep_stamp(self._stamps, tool)
-            return peer.send_encoded("tools/call", to_json(params), meta, headers, on_progress)
+            try:
+                encoded = to_json(params)
+            except (ValueError, TypeError) as error:
+                raise NotSendable(str(error)) from error
+            return peer.send_encoded("tools/call", encoded, meta, headers, on_progress)
         options: CallOptions = {}
         self._stamp({"method": "tools/call", "params": params}, options)
         if on_progress is not None:

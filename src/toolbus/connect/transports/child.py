@@ -1,7 +1,13 @@
 """What the process of a server is to its owner, however it was started."""
 
 import asyncio
+import sys
+from contextlib import suppress
 from typing import Protocol
+
+if sys.platform != "win32":
+    import fcntl
+    import termios
 
 
 class ChildEvents(Protocol):
@@ -29,6 +35,11 @@ class Child(Protocol):
     @property
     def stdin(self) -> asyncio.WriteTransport: ...
 
+    @property
+    def unread(self) -> int:
+        """How many bytes of its input it has not read, as far as the system reports it."""
+        ...
+
     def terminate(self) -> bool:
         """Ask it and its descendants to end; returns whether any may be left."""
         ...
@@ -44,3 +55,12 @@ class Child(Protocol):
     def close(self) -> None:
         """Close its pipes; what is left of it is no longer observed."""
         ...
+
+
+def unread_bytes(pipe: int) -> int:
+    """How many bytes are in a pipe; 0 where the system does not report it."""
+    count = bytearray(4)
+    if sys.platform != "win32":
+        with suppress(OSError):
+            fcntl.ioctl(pipe, termios.FIONREAD, count)
+    return int.from_bytes(count, sys.byteorder)

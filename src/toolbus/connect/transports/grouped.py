@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Literal, cast
 
 from toolbus.connect.forks import detach_after_fork
-from toolbus.connect.transports.child import ChildEvents
+from toolbus.connect.transports.child import ChildEvents, unread_bytes
 from toolbus.connect.transports.reaper import reaper
 
 POLL_INTERVAL = 0.01
@@ -31,6 +31,13 @@ class GroupedProcess:
     def stdin(self) -> asyncio.WriteTransport:
         """Its input."""
         return cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of its input it has not read, as far as the system reports it."""
+        pipes = self.fds()
+        is_open = pipes and not self.stdin.is_closing()
+        return unread_bytes(pipes[0]) + self.stdin.get_write_buffer_size() if is_open else 0
 
     def terminate(self) -> bool:
         """Ask the group to end; returns whether any may be left."""

@@ -25,6 +25,7 @@ import time
 _signal = __import__("_signal")
 SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of linux/prctl.h."""
+EINVAL = 22
 FDS, INT = 5, 4
 """How many descriptors a request has, and the bytes of each."""
 TERM_SECONDS = 1.0
@@ -86,6 +87,7 @@ class Keeper:
         self._control = _socket.socket(fileno=fd)
         self._control.setblocking(False)
         self._server = 0
+        self._has_exited = False
         self._is_watched = True
         """Whether the owner is there."""
         self._kill_at: float | None = None
@@ -105,6 +107,7 @@ class Keeper:
                 os.read(child_end, 1024)
             ended, has_children = reap()
             if self._server in ended:
+                self._has_exited = True
                 self._report(f"exited {os.waitstatus_to_exitcode(ended[self._server])}")
             if not has_children:
                 return
@@ -114,7 +117,7 @@ class Keeper:
                 return
             if self._kill_at is not None and now >= self._kill_at:
                 self._give_up_at = self._give_up_at or now + KILL_SECONDS
-                kill(set(children_of(os.getpid())))
+                self._signal(_signal.SIGKILL)
 
     def _start(self) -> bool:
         with open(self._request, "rb") as file:
@@ -130,8 +133,8 @@ class Keeper:
                 setsid=True,
                 setsigdef=[_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGCHLD],
             )
-        except OSError as error:
-            self._report(f"failed {error.errno}")
+        except (OSError, ValueError) as error:  # ValueError: a null byte, or "=" in a name
+            self._report(f"failed {getattr(error, 'errno', EINVAL)}")
             return False
         os.chdir("/")
         for fd in self._streams:  # or nobody would notice that the server closes them
@@ -157,9 +160,14 @@ class Keeper:
         if order == b"kill":
             self._kill_at = 0.0
         elif order == b"term" or not self._is_watched:
-            signal_all(descendants_of(os.getpid()), _signal.SIGTERM)
+            self._signal(_signal.SIGTERM)
         if not self._is_watched and self._kill_at is None:
             self._kill_at = time.monotonic() + TERM_SECONDS
+
+    def _signal(self, sign: int) -> None:
+        """Send a signal to all descendants; to the server's group if the system does not list them."""
+        group = [] if self._has_exited else [-self._server]
+        signal_all(descendants_of(os.getpid()) or group, sign)
 
     def _report(self, text: str) -> None:
         try:

@@ -15,10 +15,10 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from toolbus.connect.forks import detach_after_fork
-from toolbus.connect.transports.child import ChildEvents
+from toolbus.connect.transports.child import ChildEvents, unread_bytes
 from toolbus.core.flag import Flag
 
 GUARD = Path(__file__).with_name("guard.py")
@@ -40,6 +40,7 @@ class Guard:
         self._lock = threading.Lock()
         self._channel = -1  # a number: a socket that is open at the end of the program would be warned of
         self._pid = 0
+        self._has_failed = False
         self._identity: Sequence[Any] = ()
         """Whose process it is: servers get the rights of the guard."""
 
@@ -58,6 +59,15 @@ class Guard:
                 finally:
                     channel.detach()
         raise GuardUnavailable("it ends at once")
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended by itself: it needs something that this system does not have."""
+        if not self._has_failed and self._pid and self._identity[0] == os.getpid():
+            with suppress(ChildProcessError):
+                _, status = os.waitpid(self._pid, os.WNOHANG)
+                self._has_failed = os.waitstatus_to_exitcode(status) > 0
+        return self._has_failed
 
     def start(self) -> None:
         """Start it, unless it runs; raises `GuardUnavailable`."""
@@ -111,7 +121,8 @@ def can_guard() -> bool:
     """Whether this system and this interpreter can run the guard."""
     is_python = "python" in os.path.basename(sys.executable or "").lower()  # not a program that embeds it
     is_frozen = getattr(sys, "frozen", False)
-    return sys.platform == "linux" and is_python and not is_frozen and GUARD.is_file()
+    is_possible = sys.platform == "linux" and is_python and not is_frozen and GUARD.is_file()
+    return is_possible and not guard.has_failed
 
 
 class GuardedProcess:
@@ -124,7 +135,7 @@ class GuardedProcess:
         self._pipes: list[io.FileIO] = []
         self._transports: list[asyncio.BaseTransport] = []
         self._gone = Flag()
-        self._started: asyncio.Future[int] = self._loop.create_future()
+        self._started: asyncio.Future[None] = self._loop.create_future()
         self.pid = 0
         self._has_exited = False
         self._loop.add_reader(control.fileno(), self._read_control)
@@ -132,9 +143,13 @@ class GuardedProcess:
     @property
     def stdin(self) -> asyncio.WriteTransport:
         """Its input."""
-        found = self._transports[0]
-        assert isinstance(found, asyncio.WriteTransport)
-        return found
+        return cast(asyncio.WriteTransport, self._transports[0])
+
+    @property
+    def unread(self) -> int:
+        """How many bytes of its input it has not read."""
+        pipe = _fileno(self._pipes[0])
+        return 0 if pipe < 0 else unread_bytes(pipe) + self.stdin.get_write_buffer_size()
 
     def terminate(self) -> bool:
         """Ask it and its descendants to end; returns whether any may be left."""
@@ -163,12 +178,13 @@ class GuardedProcess:
         self._pipes = [io.FileIO(fd, "r" if n else "w") for n, fd in enumerate(pipes)]
         detach_after_fork(self)
         try:
-            self.pid = await self._started
+            await self._started
             for fd, pipe in enumerate(self._pipes):
                 connect = self._loop.connect_read_pipe if fd else self._loop.connect_write_pipe
                 transport, _ = await connect(lambda fd=fd: _Pipe(self._events, fd), pipe)
                 self._transports.append(transport)
         except BaseException:
+            self.kill()
             self._close_control()
             for pipe in self._pipes[len(self._transports) :]:
                 pipe.close()
@@ -198,7 +214,8 @@ class GuardedProcess:
         if self._started.done():
             return
         if what == "started":
-            self._started.set_result(int(number))
+            self.pid = int(number)
+            self._started.set_result(None)
         elif what == "failed":
             self._started.set_exception(OSError(int(number), os.strerror(int(number))))
         elif not message:

@@ -52,7 +52,7 @@ class HttpClient:
     def __init__(self, pool: Pool, url: Url, proxy: Proxy | None, attempt: Attempt) -> None:
         self._pool = pool
         self._credentials = attempt.credentials
-        self._redacted = attempt.values.redacted
+        self.redacted = attempt.values.redacted
         # A tunnel carries the request as if there were no proxy.
         self._proxy = None if url.is_tls else proxy
         self._cookies = Cookies()
@@ -131,7 +131,7 @@ class HttpClient:
             self._added = added
             for name, value in added.items():
                 if names_credential(name):
-                    self._redacted.learn(value)
+                    self.redacted.learn(value)
         data = self._request_bytes(method, target.url, {**headers, **_lower(added)}, content)
         connection = await self._pool.connection()
         if delivery is not None:
@@ -180,7 +180,7 @@ class HttpClient:
 
     def _target(self, url: Url) -> Target:
         # Without the query: it may contain secrets that nobody marked as such.
-        return Target(url, self._redacted(url.without_query))
+        return Target(url, self.redacted(url.without_query))
 
 
 class Exchange:
@@ -284,7 +284,7 @@ def _destination(source: Url, location: str) -> str:
     except ValueError:
         return " to an invalid URL"
     origin = "" if url.origin == source.origin else ", another origin"
-    return f" to {url.without_query}{origin}, which is not followed"
+    return f" to {url.without_query:.500}{origin}, which is not followed"
 
 
 def is_temporary(status: int) -> bool:

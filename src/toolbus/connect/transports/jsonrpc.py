@@ -9,8 +9,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import count
+from math import isfinite
 from typing import Any, Protocol, cast
 
 import anyio
@@ -23,24 +23,28 @@ from mcp.shared.dispatcher import (
     ProgressFnT,
     as_request_id,
     coerce_request_id,
-    run_notify_intercept,
 )
 from mcp.shared.exceptions import MCPError
-from mcp.shared.transport_context import TransportContext
-from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, REQUEST_TIMEOUT, RequestId
-from pydantic import ValidationError
+from mcp_types import INTERNAL_ERROR, REQUEST_TIMEOUT, RequestId
 from pydantic_core import to_json
 
 from toolbus.config import ServerConfig
 from toolbus.config.secrets.redact import Redactor
-from toolbus.connect.transports.inbound import Inbound
-from toolbus.connect.transports.messages import Message, TooManyValues, encoded_request, likely_id, parsed
-from toolbus.connect.transports.wire_error import WireError
+from toolbus.connect.transports.incoming import Incoming
+from toolbus.connect.transports.messages import (
+    Message,
+    TooDeep,
+    Unreadable,
+    encoded_request,
+    likely_id,
+    parsed,
+    without_deep_parts,
+)
+from toolbus.connect.transports.pending import Pending, ResponseFuture
+from toolbus.connect.transports.wire_error import NotSendable, WireError
 from toolbus.core.flag import Flag
 
 logger = logging.getLogger("toolbus")
-
-ResponseFuture = asyncio.Future[Message]
 
 
 class Send(Protocol):
@@ -51,6 +55,8 @@ class Send(Protocol):
     ) -> None: ...
 
 
+MAX_BATCH = 1_000
+"""Messages in one."""
 CANCEL_TIMEOUT = 1.0
 """Seconds that notifying the server of a cancelled request may take."""
 
@@ -73,16 +79,11 @@ class Peer:
         self._redacted = redacted
         self._on_invalid = on_invalid
         self._invalid = 0
-        self._context = TransportContext(kind=kind, can_send_request=True)
         self._ids = count(1)
-        self._pending: dict[RequestId, _Pending] = {}
-        self._inbound: dict[RequestId, tuple[asyncio.Task[None], Inbound]] = {}
-        self._pings: list[RequestId] = []
-        """The pings that are not answered yet."""
+        self._pending: dict[RequestId, Pending] = {}
+        self._incoming = Incoming(self, kind, send, redacted=redacted, most_requests=config.limits.requests)
         self.notifies_cancel = True
         """Whether a cancelled request needs a notification; in modern HTTP disconnecting is enough."""
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._handlers: _Handlers | None = None
         self._closed = Flag()
         self._reason = "the connection is closed"
 
@@ -97,14 +98,13 @@ class Peer:
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Stay open until `close` is called or the SDK cancels this."""
-        self._handlers = _Handlers(on_request, on_notify, on_notify_intercept)
+        self._incoming.serve(on_request, on_notify, on_notify_intercept)
         task_status.started()
         try:
             await self._closed.wait()
         finally:
             self.close(self._reason)
-            for task in tuple(self._tasks):
-                task.cancel()
+            self._incoming.cancel()
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -115,10 +115,20 @@ class Peer:
         if coerce_request_id(request_id) in self._pending:
             raise ValueError(f"request id {request_id!r} is already in flight")
         body = dict(params or {})
-        meta = to_json(body.pop("_meta", None) or {})
         on_progress, cancellable = opts.get("on_progress"), opts.get("cancel_on_abandon", True)
-        data = self._encoded(request_id, method, to_json(body), meta, on_progress)
-        wait = self._exchange(request_id, data, opts.get("headers"), on_progress, cancellable=cancellable)
+        try:
+            meta = to_json(body.pop("_meta", None) or {})
+            data = self._encoded(request_id, method, to_json(body), meta, on_progress)
+        except (ValueError, TypeError) as error:
+            raise NotSendable(str(error)) from error
+        wait = self._exchange(
+            request_id,
+            data,
+            opts.get("headers"),
+            on_progress,
+            cancellable=cancellable,
+            is_list=method.endswith("/list"),
+        )
         if (timeout := opts.get("timeout")) is None:
             return await wait
         try:
@@ -161,13 +171,14 @@ class Peer:
         on_progress: ProgressFnT | None,
         *,
         cancellable: bool = True,
+        is_list: bool = False,
     ) -> Message:
         """Write a request and wait for its response; if the wait is cancelled, notify the server."""
         if self._closed.is_set():
             raise WireError(self._reason, sent=False)
         response: ResponseFuture = asyncio.get_running_loop().create_future()
         key = coerce_request_id(request_id)
-        self._pending[key] = _Pending(response, on_progress)
+        self._pending[key] = Pending(response, on_progress, is_list)
         try:
             await self._send(data, headers, response)
             result = await response
@@ -204,19 +215,35 @@ class Peer:
             self._skip(data)  # without parsing it: a server may print a lot of text
             return
         try:
-            message = parsed(data, self._limits.values)
+            message = parsed(data, self._limits)
         except ValueError:
             self._skip(data)
-        except TooManyValues:
-            self.refuse(data, f"the response has more than {self._limits.values:,} values (limits.values)")
-        except RecursionError:
-            self.refuse(data, "the response is nested too deeply to read")
+        except Unreadable as problem:
+            self._feed_unreadable(data, problem)
         else:
-            for item in cast("list[Any]", message) if isinstance(message, list) else (message,):
-                if isinstance(item, dict):
-                    self._dispatch(cast(Message, item), data)
-                else:
-                    self._skip(data)
+            self._dispatch_all(message, data)
+
+    def _feed_unreadable(self, data: bytes, problem: Unreadable) -> None:
+        found = likely_id(data)
+        pending = None if found is None else self._pending.get(found)
+        if isinstance(problem, TooDeep) and pending is not None and pending.is_list:
+            # So that one deep item costs only itself.
+            with suppress(ValueError, Unreadable):
+                limits = self._limits
+                self._dispatch_all(parsed(without_deep_parts(data, limits.depth), limits), data)
+                return
+        self.refuse(data, f"the response {problem}")
+
+    def _dispatch_all(self, message: Any, data: bytes) -> None:
+        batch = cast("list[Any]", message) if isinstance(message, list) else (message,)
+        if len(batch) > MAX_BATCH:
+            self.refuse(data, f"the response is one of more than {MAX_BATCH:,} messages in one")
+            return
+        for item in batch:
+            if isinstance(item, dict):
+                self._dispatch(cast(Message, item), data)
+            else:
+                self._skip(data)
 
     def refuse(self, data: bytes, reason: str) -> None:
         """Handle a message that is not read: the request that it answers fails, instead of timing out."""
@@ -251,10 +278,12 @@ class Peer:
         if isinstance(method, str):
             params = message.get("params")
             known = cast("Mapping[str, Any]", params) if isinstance(params, dict) else None
-            if request_id is None:
-                self._handle_notification(method, known)
-            else:
-                self._handle_request(request_id, method, known)
+            if request_id is not None:
+                self._incoming.requested(request_id, method, known)
+                return
+            if method == "notifications/progress" and known is not None:
+                self._handle_progress(known)
+            self._incoming.notified(method, known)
         elif request_id is not None and ("result" in message or "error" in message):
             self._handle_response(request_id, message)
         else:
@@ -277,19 +306,6 @@ class Peer:
                 case _:
                     pending.fail(INTERNAL_ERROR, "the server's response is not a valid result")
 
-    def _handle_notification(self, method: str, params: Mapping[str, Any] | None) -> None:
-        if self._handlers is None:
-            return
-        if method == "notifications/progress" and params is not None:
-            self._handle_progress(params)
-        elif method == "notifications/cancelled" and params is not None:
-            request_id = as_request_id(params.get("requestId"))
-            if request_id is not None and (inbound := self._inbound.get(coerce_request_id(request_id))):
-                inbound[1].cancel_requested.set()
-                inbound[0].cancel()
-        if not run_notify_intercept(self._handlers.intercept, method, params):
-            self._spawn(self._handlers.on_notify(Inbound(self, self._context, None), method, params))
-
     def _handle_progress(self, params: Mapping[str, Any]) -> None:
         token = as_request_id(params.get("progressToken"))
         pending = self._pending.get(coerce_request_id(token)) if token is not None else None
@@ -301,65 +317,10 @@ class Peer:
             known, whole = float(progress), float(total) if isinstance(total, int | float) else None
         except OverflowError:
             return  # more digits than a float can have: no progress that a caller could show
-        self._spawn(pending.on_progress(known, whole, message if isinstance(message, str) else None))
-
-    def _handle_request(self, request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> None:
-        if self._handlers is None:
-            return
-        if method == "ping":
-            self._answer_ping(request_id)
-            return
-        key = coerce_request_id(request_id)
-        if len(self._inbound) >= self._limits.requests:
-            logger.debug("ignored a request: %d are being answered already", len(self._inbound))
-            return
-        inbound = Inbound(self, self._context, request_id)
-        task = self._spawn(self._respond(self._handlers.on_request, inbound, method, params))
-        self._inbound[key] = (task, inbound)
-        task.add_done_callback(lambda _: self._inbound.pop(key, None))
-
-    def _answer_ping(self, request_id: RequestId) -> None:
-        """Answer with the other pings that wait: one task, however many there are."""
-        if len(self._pings) < self._limits.requests:
-            self._pings.append(request_id)
-        if len(self._pings) == 1:
-            self._spawn(self._answer_pings())
-
-    async def _answer_pings(self) -> None:
-        try:
-            while self._pings:
-                await self._send(to_json({"jsonrpc": "2.0", "id": self._pings[0], "result": {}}))
-                del self._pings[0]
-        finally:
-            self._pings.clear()
-
-    async def _respond(
-        self, on_request: OnRequest, inbound: "Inbound", method: str, params: Mapping[str, Any] | None
-    ) -> None:
-        reply: Message = {"jsonrpc": "2.0", "id": inbound.request_id}
-        try:
-            reply["result"] = await on_request(inbound, method, params)
-        except MCPError as error:
-            reply["error"] = {"code": error.code, "message": error.message}
-        except ValidationError as error:
-            logger.debug("the server sent an invalid %s: %s", method, self._redacted(str(error)))
-            reply["error"] = {"code": INVALID_PARAMS, "message": "the request is invalid"}
-        except Exception:  # a callback failed: respond all the same, or the server would wait
-            logger.exception("the handler of %s failed", method)
-            reply["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to respond"}
-        await self._send(to_json(reply))
-
-    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
-        async def run() -> None:
-            try:
-                await work
-            except Exception:  # a task's edge: a failing callback must not end the connection
-                logger.exception("a callback failed")
-
-        task = asyncio.get_running_loop().create_task(run())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        if isfinite(known) and (whole is None or isfinite(whole)):
+            text = message[: self._limits.error] if isinstance(message, str) else None
+            report = pending.on_progress
+            self._incoming.spawn(lambda: report(known, whole, text))
 
     async def _notify_cancelled(self, request_id: RequestId) -> None:
         if not self.notifies_cancel or self._closed.is_set():
@@ -368,28 +329,3 @@ class Peer:
         with suppress(TimeoutError, MCPError, OSError):
             async with asyncio.timeout(CANCEL_TIMEOUT):
                 await self.notify("notifications/cancelled", params)
-
-
-@dataclass(frozen=True, slots=True)
-class _Handlers:
-    on_request: OnRequest
-    on_notify: OnNotify
-    intercept: OnNotifyIntercept | None
-
-
-@dataclass(slots=True)  # not frozen, which would cost every call
-class _Pending:
-    response: ResponseFuture
-    on_progress: ProgressFnT | None
-
-    def resolve(self, result: Message) -> None:
-        if not self.response.done():
-            self.response.set_result(result)
-
-    def fail(self, code: int, message: str, data: Any = None) -> None:
-        if not self.response.done():
-            self.response.set_exception(MCPError(code=code, message=message, data=data))
-
-    def disconnect(self, reason: str) -> None:
-        if not self.response.done():
-            self.response.set_exception(WireError(reason, sent=True))

@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from mcp_types import RequestId
@@ -11,6 +12,7 @@ from opentelemetry.propagate import inject
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from pydantic_core import from_json, to_json
 
+from toolbus.config.limits import Limits
 from toolbus.core.collector import paused_collector
 
 Message = dict[str, Any]
@@ -19,6 +21,11 @@ LARGE = 64 * 1024
 _trace = TraceContextTextMapPropagator()
 _MARKS = (b",", b"[", b"{")
 """Every value but the first follows one of these."""
+_DEEPEST_FAST = 200
+"""The levels that the fast parser reads."""
+MOST_LENIENT = 100_000
+"""The values, per MiB, of a message that is parsed twice."""
+_STRUCTURE = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{}]', re.DOTALL)
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
 
 
@@ -50,31 +57,85 @@ def encoded_request(
     return head + b"}" if params == b"{}" else head + b',"params":' + params + b"}"
 
 
-class TooManyValues(Exception):
-    """A message has more values than it may have."""
+class Unreadable(Exception):
+    """A message exceeds a limit, as its text says."""
 
 
-def parsed(data: bytes, most_values: int) -> Any:
-    """The JSON that was read.
+class TooDeep(Unreadable):
+    """A message exceeds `limits.depth`."""
 
-    ValueError if it is not JSON, RecursionError if it is nested too deeply, `TooManyValues` before it is
-    parsed: a value takes more memory than its few bytes in the message.
-    """
-    # Shorter messages cannot have that many.
-    if len(data) > most_values and value_count(data, most_values) > most_values:
-        raise TooManyValues
+    def __init__(self, deepest: int) -> None:
+        super().__init__(f"is nested deeper than {deepest} levels (limits.depth)")
+
+
+def parsed(data: bytes, limits: Limits) -> Any:
+    """The JSON that was read; ValueError if it is not JSON, `Unreadable` if it exceeds a limit."""
+    # Counted before it is parsed: a value takes more memory than its few bytes in the message. Shorter
+    # messages cannot have that many.
+    if len(data) > limits.values and value_count(data, limits.values) > limits.values:
+        raise Unreadable(f"has more than {limits.values:,} values (limits.values)")
     if len(data) < LARGE:
-        return _parsed(data)
+        return _parsed(data, limits.depth)
     with paused_collector():
-        return _parsed(data)
+        return _parsed(data, limits.depth)
 
 
-def _parsed(data: bytes) -> Any:
+def _parsed(data: bytes, deepest: int) -> Any:
     try:
-        return from_json(data)
+        message = from_json(data)
     except ValueError:
-        # The fast parser refuses some JSON that servers send (lone surrogates): try the lenient one.
+        message = _parsed_leniently(data, deepest)
+    else:
+        if deepest >= _DEEPEST_FAST:
+            return message
+    if is_deeper(message, deepest):
+        raise TooDeep(deepest)
+    return message
+
+
+def _parsed_leniently(data: bytes, deepest: int) -> Any:
+    """The fast parser refuses some JSON that servers send: lone surrogates, long numbers, many levels."""
+    most = MOST_LENIENT * max(1, len(data) // 2**20)
+    if value_count(data, most) > most:
+        raise Unreadable(f"has invalid parts, and too many values to read it leniently (more than {most:,})")
+    try:
         return json.loads(data, parse_int=_parsed_int)
+    except RecursionError:
+        raise TooDeep(deepest) from None
+
+
+def is_deeper(value: Any, levels: int) -> bool:
+    """Whether a value has more levels of objects and lists."""
+    level: list[Any] = [value] if isinstance(value, dict | list) else []
+    for _ in range(levels):
+        level = [inner for outer in level for inner in _inside(outer) if isinstance(inner, dict | list)]
+    return bool(level)
+
+
+def _inside(value: dict[str, Any] | list[Any]) -> Iterable[Any]:
+    return value.values() if isinstance(value, dict) else value
+
+
+def without_deep_parts(data: bytes, deepest: int) -> bytes:
+    """The JSON with null in place of everything deeper; `TooDeep` if it has too many parts to do that."""
+    if data.count(b"[") + data.count(b"{") > MOST_LENIENT:
+        raise TooDeep(deepest)
+    kept: list[bytes] = []
+    depth = start = 0
+    for found in _STRUCTURE.finditer(data):
+        match found[0]:
+            case b"[" | b"{":
+                depth += 1
+                if depth == deepest + 1:
+                    kept.append(data[start : found.start()])
+            case b"]" | b"}":
+                if depth == deepest + 1:
+                    kept.append(b"null")
+                    start = found.end()
+                depth -= 1
+            case _:
+                pass  # a text
+    return b"".join((*kept, data[start:]))
 
 
 def value_count(data: bytes, enough: int) -> int:

@@ -85,6 +85,8 @@ class ServerProcess:
         self._unread: list[bytes] = []
         self._on_output: Callable[[bytes], None] = self._unread.append
         self._on_lost: Callable[[str], None] | None = None
+        self._on_full: Callable[[], None] | None = None
+        self._child: Child | None = None
         self._stderr_partial = b""
         self.stdin: asyncio.WriteTransport | None = None
         self.writable = Flag()
@@ -110,9 +112,14 @@ class ServerProcess:
         if self._spawning is not None:
             await asyncio.wait({self._spawning})
 
-    def attach(self, on_output: Callable[[bytes], None], on_lost: Callable[[str], None]) -> None:
-        """Pass on its output, from the first byte, and the reason why its output ended."""
-        self._on_output, self._on_lost = on_output, on_lost
+    def attach(
+        self,
+        on_output: Callable[[bytes], None],
+        on_lost: Callable[[str], None],
+        on_full: Callable[[], None],
+    ) -> None:
+        """Pass on its output from the first byte, why it is lost, and that its input is full."""
+        self._on_output, self._on_lost, self._on_full = on_output, on_lost, on_full
         unread, self._unread = self._unread, []
         for data in unread:
             on_output(data)
@@ -124,6 +131,16 @@ class ServerProcess:
         self._diagnostics.mark_lost(reason)
         if self._on_lost is not None:
             self._on_lost(reason)
+        self.writable.set()  # those who wait for it fail
+
+    @property
+    def lost(self) -> str | None:
+        """Why it can no longer be used."""
+        return self._diagnostics.lost
+
+    def unread(self) -> int:
+        """How many bytes of its input it has not read, as far as the system reports it."""
+        return 0 if self._child is None else self._child.unread
 
     async def end(self, grace: Grace = SHORT_GRACE) -> None:
         """End its whole group in bounded time, at once if the caller is cancelled; any number of times."""
@@ -157,7 +174,7 @@ class ServerProcess:
             failure = ConnectFailed(config.alias, "spawn", cause, hint="check that it is executable")
             failure.__cause__ = redacted_cause(error, values.redacted)
         else:
-            self.stdin = child.stdin
+            self._child, self.stdin = child, child.stdin
             diagnostics.pid = child.pid
             return child
         raise failure  # not in the clause above, which would make the original its context
@@ -188,8 +205,11 @@ class ServerProcess:
             self.disconnect("the server closed its output")
         elif fd == 2 and self._stderr_partial:
             self._handle_stderr(self._stderr_partial)
-        elif fd == 0:
-            self.writable.set()
+        elif fd == 0 and self._ending is None:
+            # A moment later: a server that ends closes everything, and then its output tells more.
+            asyncio.get_running_loop().call_later(
+                DRAIN_TIMEOUT, self.disconnect, "the server closed its input"
+            )
 
     def process_exited(self, code: int | None) -> None:
         self._diagnostics.exit_code = code
@@ -200,6 +220,8 @@ class ServerProcess:
 
     def pause_writing(self) -> None:
         self.writable.clear()
+        if self._on_full is not None:
+            self._on_full()
 
     def resume_writing(self) -> None:
         self.writable.set()
@@ -267,7 +289,8 @@ async def _terminate(child: Child, exited: Flag, grace: Grace) -> None:
             await _wait_at_most(seconds, child.wait_gone())
         await _wait_at_most(REAP_GRACE, exited.wait())
     except asyncio.CancelledError:
-        child.kill()  # nobody waits any longer, or the event loop itself is ending
+        if child.kill():  # at once: the time is over, or the event loop itself is ending
+            await _wait_at_most(REAP_GRACE, child.wait_gone())
         raise
     finally:
         child.close()

@@ -1,6 +1,7 @@
 """The legacy HTTP+SSE transport: an event stream to read from, and a URL to post to."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
@@ -13,6 +14,8 @@ from toolbus.connect.transports.http import HttpClient, Target, http_client, inv
 from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
 from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import ConnectFailed
+
+logger = logging.getLogger("toolbus")
 
 
 @asynccontextmanager
@@ -62,7 +65,7 @@ def _events(server: str, client: HttpClient, stream: Response) -> AsyncIterator[
     if stream.status >= 300:
         raise response_error(client.target, stream)
     if not stream.is_stream:
-        cause = invalid_response(stream)
+        cause = client.redacted(invalid_response(stream))
         raise ConnectFailed(server, "connect", cause, hint=response_hint(cause))
     return events(stream)
 
@@ -90,5 +93,8 @@ async def _read(incoming: AsyncIterator[Event], peer: Peer, diagnostics: Diagnos
                 peer.feed(event.data)
     except HttpFailure as error:
         reason = f"the event stream broke: {error}"
+    except Exception as error:  # a task's edge: a stream that nobody reads must not count as connected
+        logger.exception("reading the server's stream failed")
+        reason = f"reading the event stream failed ({type(error).__name__})"
     diagnostics.mark_lost(reason)
     peer.close(reason)

@@ -1,16 +1,19 @@
 """A server as a child process, connected by its pipes: a JSON-RPC message in each line."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 
 from toolbus.connect.attempt import Attempt
+from toolbus.connect.transports.input_watch import InputWatch
 from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
 from toolbus.connect.transports.process import NORMAL_GRACE, SHORT_GRACE, ServerProcess
 from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import over_limit
 
 WARN_DELAY = 0.5
+STALL_MARGIN = 2.0
+"""Seconds beyond `timeouts.call` until a server that does not read is given up; the call times out first."""
 KEPT_OF_LONG = 200
 """How many bytes of each end of a line that is too long are kept, to find the request that it answers."""
 
@@ -29,10 +32,16 @@ async def stdio_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
             yield lines.peer
             grace = NORMAL_GRACE
         finally:
-            lines.peer.close("the connection is closed")
-            lines.warn_skipped()
+            lines.close()
     finally:
         await process.end(grace)
+
+
+class _StdioPeer(Peer):
+    @property
+    def in_flight(self) -> Collection[object]:
+        """The requests that have no response yet."""
+        return self._pending.keys()
 
 
 class _Lines:
@@ -53,14 +62,16 @@ class _Lines:
         self._first_skipped = ""
         self._flush_scheduled = False
         self._buffered: list[bytes] = []
-        self.peer = Peer(
+        self.peer = _StdioPeer(
             "stdio",
             self._write,
             redacted=self._redacted,
             on_invalid=self._skip,
             config=attempt.config,
         )
-        process.attach(self._read, self.peer.close)
+        patience = attempt.config.timeouts.call + STALL_MARGIN
+        self._watch = InputWatch(patience, process.unread, lambda: self.peer.in_flight, self._report_stall)
+        process.attach(self._read, self.peer.close, self._watch.start)
 
     def _read(self, data: bytes) -> None:
         first, *lines = data.split(b"\n")
@@ -90,9 +101,18 @@ class _Lines:
         if nth == 1:
             self._first_skipped = self._redacted.head(data.decode(errors="replace").strip(), 80)
             # Delayed, so that one warning can count the lines.
-            self._warn_timer = asyncio.get_running_loop().call_later(WARN_DELAY, self.warn_skipped)
+            self._warn_timer = asyncio.get_running_loop().call_later(WARN_DELAY, self._warn_skipped)
 
-    def warn_skipped(self) -> None:
+    def close(self) -> None:
+        """End the connection."""
+        self.peer.close("the connection is closed")
+        self._watch.stop()
+        self._warn_skipped()
+
+    def _report_stall(self) -> None:
+        self._process.disconnect("the server does not read its input")
+
+    def _warn_skipped(self) -> None:
         """Warn once about output that was skipped."""
         if self._warn_timer is not None:
             self._warn_timer.cancel()
@@ -106,6 +126,13 @@ class _Lines:
     async def _write(
         self, data: bytes, headers: Mapping[str, str] | None = None, response: ResponseFuture | None = None
     ) -> None:
+        if not self._writable.is_set():
+            await self._writable.wait()  # instead of queueing more than the server reads
+            if self._process.lost is not None:
+                self._fail(self._process.lost, response)
+                return
+        if response is None:
+            self._watch.start()
         if self._flush_scheduled:
             # Not the first message of this loop iteration: the others are sent in one write at its end.
             self._buffered += (data, b"\n")
@@ -114,9 +141,12 @@ class _Lines:
             asyncio.get_running_loop().call_soon(self._flush)
             self._stdin.write(data + b"\n")
             if self._stdin.is_closing():  # the pipe is broken: nothing was written
-                raise WireError("the server closed its input", sent=False)
-        if not self._writable.is_set():
-            await self._writable.wait()
+                self._fail("the server closed its input", response)
+
+    def _fail(self, reason: str, response: ResponseFuture | None) -> None:
+        """Report that a request was not sent; what expects no response is dropped."""
+        if response is not None:
+            raise WireError(reason, sent=False)
 
     def _flush(self) -> None:
         self._flush_scheduled = False

@@ -6,6 +6,7 @@ another status that names the session, means so, and that the request was not st
 """
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -14,7 +15,6 @@ from typing import Any, cast
 
 from mcp.shared.dispatcher import CallOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic_core import from_json
 
 from toolbus.connect.attempt import Attempt
 from toolbus.connect.http.events import Event, events
@@ -27,7 +27,10 @@ from toolbus.connect.transports.http import (
     response_error,
 )
 from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.messages import Unreadable, likely_id, parsed
 from toolbus.connect.transports.wire_error import WireError
+
+logger = logging.getLogger("toolbus")
 
 ACCEPT = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 SESSION = "mcp-session-id"
@@ -100,7 +103,7 @@ class _StreamablePeer(Peer):
         async with self._client.request("POST", self._target, sent, data) as reply:
             if reply.status >= 300:
                 if response is not None:
-                    raise self._refusal(reply, sent)
+                    raise self._refusal(reply, sent, likely_id(data))
                 return
             if session := reply.headers.get(SESSION):
                 self._session[SESSION] = session
@@ -157,26 +160,41 @@ class _StreamablePeer(Peer):
                     await self._read_until(response, stream, position)
             empty = 0 if position.last_id != before else empty + 1
 
-    def _refusal(self, reply: Response, sent: Mapping[str, str]) -> WireError:
+    def _refusal(self, reply: Response, sent: Mapping[str, str], request_id: int | None) -> WireError:
         """The error for a refused request, from the status and the body of the response."""
-        body, status = reply.body, reply.status
+        status, message = reply.status, self._parsed_body(reply)
         is_modern = sent.get(VERSION) in MODERN_PROTOCOL_VERSIONS
-        if not is_modern and SESSION in sent and _is_session_unknown(status, body):
+        # An error with the id of the request is a response to it, so it was processed.
+        is_response = request_id is not None and message.get("id") == request_id
+        if not is_modern and SESSION in sent and not is_response and _is_session_unknown(status, reply.body):
             self._diagnostics.lost_by_server = True
             reason = f"the server no longer knows the session (HTTP {status})"
             return WireError(reason, sent=False, status=status)
-        with suppress(ValueError):
-            match from_json(self._redacted.received(body)):
-                case {"error": {"code": int() as code, "message": str() as message, **more}}:
-                    data = cast("dict[str, Any]", more).get("data")
-                    text = self._redacted(message)
-                    return WireError(text, sent=True, lost=False, status=status, code=code, data=data)
-                case _:
-                    pass
-        return response_error(self._target, reply)
+        match message:
+            case {"error": {"code": int() as code, "message": str() as text, **more}}:
+                data = cast("dict[str, Any]", more).get("data")
+                text = self._redacted(text[: self._limits.error])
+                return WireError(text, sent=True, lost=False, status=status, code=code, data=data)
+            case _:
+                return response_error(self._target, reply)
+
+    def _parsed_body(self, reply: Response) -> dict[str, Any]:
+        """The message in the body of a refusal; empty if there is none."""
+        try:
+            message = parsed(self._redacted.received(reply.body), self._limits)
+        except (ValueError, Unreadable):
+            return {}
+        return cast("dict[str, Any]", message) if isinstance(message, dict) else {}
 
     async def _listen(self) -> None:
         """Read the legacy era's stream of messages that belong to no request; some servers have none."""
+        try:
+            await self._read_stream()
+        except Exception as error:  # a task's edge: a stream that nobody reads must not count as connected
+            logger.exception("reading the server's stream failed")
+            self._mark_lost(f"reading its stream failed ({type(error).__name__})")
+
+    async def _read_stream(self) -> None:
         delay, position = RECONNECT_DELAY, _StreamPosition()
         while True:
             try:

@@ -25,3 +25,7 @@ class WireError(MCPError):
         self.lost = lost
         """Whether the connection, or the server's session, has ended."""
         self.status = status
+
+
+class NotSendable(Exception):
+    """A request cannot be written as JSON; nothing was sent."""

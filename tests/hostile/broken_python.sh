@@ -1,0 +1,3 @@
+#!/bin/sh
+# An interpreter that does not work here.
+exit 3

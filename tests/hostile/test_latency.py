@@ -1,0 +1,122 @@
+"""How long the loop is kept busy by servers that try to, all at once."""
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Generator
+from contextlib import AsyncExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.hostile.storms import STORMS
+from tests.hostile.wires import hostile_http, response
+from toolbus import Toolbus, ToolbusError
+
+PROGRAMS = ("good", "tools", *STORMS)
+ROOT = str(Path(__file__).parents[2])
+SECONDS = 0.2
+"""CPU time of one step of the loop: the budget is 50 ms; a busy machine takes longer for the same work."""
+
+
+class Steps:
+    """The CPU time of each step of the loop in this thread."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self.callback = ""
+
+
+@contextmanager
+def measured() -> Generator[Steps]:
+    steps, thread, run = Steps(), threading.get_ident(), asyncio.Handle._run  # pyright: ignore[reportPrivateUsage]  # the only place that every step passes
+
+    def timed(self: asyncio.Handle) -> None:
+        if threading.get_ident() != thread:
+            run(self)
+            return
+        began = time.thread_time()
+        run(self)
+        if (took := time.thread_time() - began) > steps.longest:
+            steps.longest, steps.callback = took, repr(self)
+
+    asyncio.Handle._run = timed  # pyright: ignore[reportPrivateUsage]  # likewise
+    try:
+        yield steps
+    finally:
+        asyncio.Handle._run = run  # pyright: ignore[reportPrivateUsage]  # likewise
+
+
+class HttpServers(threading.Thread):
+    """Servers over HTTP with a loop of their own: as events, and as JSON where a storm is one message."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._urls: dict[str, str] = {}
+        self._ready = threading.Event()
+
+    def __enter__(self) -> dict[str, str]:
+        self.start()
+        assert self._ready.wait(60)
+        return self._urls
+
+    def __exit__(self, *raised: object) -> None:
+        self._loop.call_soon_threadsafe(self._end.set)
+        self.join(60)
+
+    def run(self) -> None:
+        asyncio.run(self._serve())
+
+    async def _serve(self) -> None:
+        self._loop, self._end = asyncio.get_running_loop(), asyncio.Event()
+        async with AsyncExitStack() as stack:
+            for name, lines in ((name, list(storm())) for name, storm in STORMS.items()):
+                attacks = {"events": response(b"".join(map(as_event, lines)), kind="text/event-stream")}
+                if len(lines) == 1:
+                    attacks["JSON"] = response(lines[0])
+                for form, attack in attacks.items():
+                    server = await stack.enter_async_context(hostile_http("post"))
+                    server.attack = attack
+                    self._urls[f"{name} as {form}"] = server.url
+            self._ready.set()
+            await self._end.wait()
+
+
+def as_event(line: bytes) -> bytes:
+    return b"data: " + line + b"\n\n"
+
+
+async def storm(bus: Toolbus, tool: str) -> None:
+    with suppress(ToolbusError):
+        await bus.call(tool, timeout=60)
+
+
+async def answers(bus: Toolbus, tool: str, until: asyncio.Future[Any]) -> int:
+    """Call a good server until the storms are over; returns how often it answered."""
+    count = 0
+    while not until.done():
+        assert (await bus.call(tool, timeout=60)).text == "over"
+        count += 1
+    return count
+
+
+@pytest.mark.anyio
+async def test_every_hostile_server_at_once() -> None:
+    """No step of the loop takes longer than its budget, and a good server answers all the while."""
+    module = {"command": sys.executable, "cwd": ROOT, "era": "legacy"}
+    programs = {name: {**module, "args": ["-m", "tests.hostile.storms", name]} for name in PROGRAMS}
+    with HttpServers() as urls, measured() as steps:
+        entries = {**programs, **{name: {"url": url, "era": "legacy"} for name, url in urls.items()}}
+        servers = {f"s{number}": entry for number, entry in enumerate(entries.values())}
+        async with asyncio.timeout(300), Toolbus({"servers": servers}) as bus:
+            assert {server.state for server in bus.servers.values()} == {"ready"}
+            storms = asyncio.gather(
+                *(
+                    storm(bus, f"{alias}/{'look' if 'url' in entry else 'storm'}")
+                    for alias, entry in servers.items()
+                )
+            )
+            assert await answers(bus, "s0/storm", storms)
+    assert steps.longest < SECONDS, steps.callback
