@@ -6,7 +6,7 @@ from functools import cached_property
 
 from toolbus.call.arguments.problem import described_problem
 from toolbus.call.arguments.repairer import Repairer
-from toolbus.schema.validator import InvalidSchema, Validator
+from toolbus.schema.validator import InvalidSchema, TooCostly, Validator
 from toolbus.schema.values import JSON, JSONObject, is_larger, is_object, json_copy
 
 _MOST_REPAIRS = 20
@@ -41,7 +41,9 @@ class ArgumentCheck:
         try:
             return Validator(self._schema)
         except InvalidSchema as error:
-            self._report_unchecked(f"its schema cannot be used: {error}")
+            # One that is plainly wrong was reported when it was listed.
+            if isinstance(error, TooCostly):
+                self._report_unchecked(f"its schema cannot be used: {error}")
             return None
 
     def _report_unchecked(self, reason: str) -> None:
