@@ -12,7 +12,7 @@ from hypothesis import example, given
 
 from tests.hostile.strategies import EVENTS, RESPONSES, WRITTEN
 from tests.hostile.wire_cases import HTTP, TEXTS
-from tests.hostile.wires import HostileHttp, Kind, hostile_http, nothing_unhandled, response
+from tests.hostile.wires import HostileHttp, Kind, hostile_http, modern, nothing_unhandled, response
 from tests.properties import modest
 from toolbus import Toolbus, ToolbusError, ToolResult
 
@@ -78,12 +78,56 @@ def test_a_message_over_http_with(wire: str, name: str, runner: asyncio.Runner) 
             runner.run(attack("sse" if wire == "sse" else "session", as_event(data)))
 
 
+async def attack_modern(data: bytes) -> None:
+    with nothing_unhandled():
+        async with asyncio.timeout(90), hostile_http("post") as server:
+            server.results = modern(server.results)
+            async with Toolbus({"servers": {"a": {"url": server.url, "era": "modern"}}}) as bus:
+                server.attack = data
+                await survives(bus)
+
+
+@pytest.mark.parametrize("name", [*HTTP, *TEXTS])
+def test_a_response_in_the_modern_era_with(name: str, runner: asyncio.Runner) -> None:
+    """The call ends with a result or an error of ours, and the next call works."""
+    runner.run(attack_modern(HTTP[name] if name in HTTP else response(TEXTS[name])))
+
+
+async def attack_start(method: str, data: bytes) -> None:
+    entry = {"era": "auto" if method == "server/discover" else "legacy", "timeouts": {"recover": 2}}
+    with nothing_unhandled():
+        async with asyncio.timeout(90), hostile_http("session") as server:
+            server.odd, server.attack, server.kind = method, data, "post"
+            async with Toolbus({"servers": {"a": {"url": server.url, **entry}}}) as bus:
+                server.odd = ""
+                try:
+                    assert (await bus.call("a_plain", timeout=TIMEOUT)).text == "seen"
+                except ToolbusError:
+                    assert bus.servers["a"].state != "ready" or not bus.catalog.names
+
+
+SOME = ("nothing", "a body cut short", "an odd challenge", "bytes that are not gzip", "a page", "an upgrade")
+STARTS = [
+    *(("initialize", name) for name in HTTP),
+    *(("tools/list", name) for name in (*SOME, *TEXTS)),
+    *(("server/discover", name) for name in SOME),
+    *(("notifications/initialized", name) for name in SOME),
+]
+
+
+@pytest.mark.parametrize(("method", "name"), STARTS)
+def test_a_start_with(method: str, name: str, runner: asyncio.Runner) -> None:
+    """The server works, or reports that it does not."""
+    runner.run(attack_start(method, HTTP[name] if name in HTTP else response(TEXTS[name])))
+
+
 @modest
 @given(RESPONSES)
 @example(HTTP["gzip cut short"])
 def test_any_response(runner: asyncio.Runner, data: bytes) -> None:
     """Whatever bytes answer a call over HTTP, it ends, and the next call works."""
     runner.run(attack("post", data))
+    runner.run(attack_modern(data))
 
 
 @modest

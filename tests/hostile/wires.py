@@ -75,6 +75,8 @@ class HostileHttp:
         self.kind: Kind = kind
         self.attack = b""
         """The response to a call of `look`; over a stream, what is written there before the answer."""
+        self.odd = "tools/call"
+        """The method that is attacked; of calls, only those of `look`."""
         self.results = deepcopy(RESULTS)
         self.url = ""
         self.swallows = False
@@ -94,7 +96,10 @@ class HostileHttp:
                 if head.startswith("GET"):
                     self._open_stream(writer)
                 elif not body or not {"id", "method"} <= set(message := json.loads(body)):
-                    writer.write(response(b"", status="202 Accepted"))
+                    is_odd = self.odd.startswith("notifications/") and self.odd.encode() in body
+                    writer.write(self.attack if is_odd else response(b"", status="202 Accepted"))
+                    if is_odd:
+                        break
                 else:
                     self._answer(writer, message)
                 await writer.drain()
@@ -131,7 +136,8 @@ class HostileHttp:
             writer.write(response(b"", status="202 Accepted"))
             self.swallowed.set()
             return
-        is_odd = message["method"] == "tools/call" and message["params"]["name"] == "look"
+        is_call = message["method"] == "tools/call"
+        is_odd = message["method"] == self.odd and (not is_call or message["params"]["name"] == "look")
         attack = self.attack.replace(ID, json.dumps(message["id"]).encode()) if is_odd else b""
         if self.kind == "post":
             writer.write(attack if is_odd else response(answer(message, self.results)))

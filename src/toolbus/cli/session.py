@@ -214,7 +214,7 @@ class _StartupMonitor:
             await self._state_changed.wait()
 
     def _label(self, alias: str) -> str:
-        from toolbus.connect.link import DOWNLOADERS
+        from toolbus.connect.process_hints import DOWNLOADERS
 
         command = Path(self._config.servers[alias].command or "").stem
         return f"{alias} ({command} may be downloading)" if command in DOWNLOADERS else alias

@@ -30,6 +30,7 @@ from toolbus.connect.callbacks import Callbacks, SessionObserver
 from toolbus.connect.early import EarlyStart
 from toolbus.connect.establish import ConnectHints, open_session, root_cause
 from toolbus.connect.handlers import RequestHandler
+from toolbus.connect.process_hints import DOWNLOADERS
 from toolbus.connect.session import Session
 from toolbus.connect.transports.liveness import supervise
 from toolbus.core.errors import (
@@ -57,10 +58,6 @@ for _name in ("mcp", "client", "httpx2", "toolbus"):
 
 ON_DEMAND_EVERY = 1.0
 """Seconds between attempts on demand; also limits how often a process is started."""
-DOWNLOADERS = frozenset(
-    {"npx", "npm", "pnpm", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman"}
-)
-"""Programs that may have to download the server first, so silence is normal."""
 CLOSE_MARGIN = 1.0
 """Seconds beyond `timeouts.close`, for what is killed then."""
 MAX_REPEATS = 3

@@ -13,6 +13,11 @@ _COMPLAINT = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{2,}")
 
+DOWNLOADERS = frozenset(
+    {"npx", "npm", "pnpm", "yarn", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman"}
+)
+"""Programs that may have to download the server first, so silence is normal."""
+
 
 def exit_hint(
     config: ServerConfig, values: Resolved, stderr: Sequence[str], withheld: Collection[str]

@@ -67,16 +67,18 @@ class Bounds:
         self._applied_to: dict[int, list[JSON]] = {}
         self._here: dict[int, _Work] = {}
         self._inside: dict[int, _Work] = {}
-        self.problem = self._unresolved(nodes)
-        """Why the schema must not be used at all; None if it can be."""
-        counts = [] if self.problem else [self._work_here(node) for node in nodes]
+        self.unresolved = self._unresolved(nodes)
+        """What is wrong with its references; None if they are valid."""
+        self.is_exceeded = False
+        """Whether the schema takes too long to be used at all."""
+        counts = [] if self.unresolved else [self._work_here(node) for node in nodes]
         self._is_recursive = bool(counts) and self._recurses(nodes)
         work = _Work().at_least(*counts)
         self._growth = work.branches
         if not self._is_recursive and counts:
             work = self._work_inside(document)
         if any(each.visits > MOST_VISITS for each in (work, *counts)):
-            self.problem = "its references are endless, or too many"
+            self.is_exceeded = True
         self._work = work
         self.is_cheap = not self._is_recursive and work.visits <= _FEW and not work.states
         """Whether any value may be validated."""

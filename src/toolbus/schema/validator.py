@@ -40,6 +40,10 @@ class InvalidSchema(ValueError):
     """A schema that cannot be used; the message says why."""
 
 
+class TooCostly(InvalidSchema):
+    """A schema that would take too long to use."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """One reason why a value is invalid."""
@@ -72,12 +76,14 @@ class Validator:
             for node in nullable:
                 _allow_null(node)
             self._bounds = Bounds(self.schema, nodes)
-            if self._bounds.problem is not None:
-                raise InvalidSchema(self._bounds.problem)
+            if self._bounds.unresolved is not None:
+                raise InvalidSchema(self._bounds.unresolved)
+            if self._bounds.is_exceeded:
+                raise TooCostly("its references are endless, or too many")
             self._compiled = compiled(self.schema)
             self._is_valid = self._compiled.is_valid
         except BaseException as error:
-            if not _is_unreadable(error):
+            if isinstance(error, InvalidSchema) or not _is_unreadable(error):
                 raise
             raise InvalidSchema((str(error).splitlines() or ["cannot be read"])[0]) from None
         self.is_large = is_larger(self.schema, _LARGE)
@@ -176,12 +182,12 @@ def _checkable(schema: JSON) -> JSON:
     patterns = states = 0
     for number, (place, node) in enumerate(subschemas(copy)):
         if number > _MOST_SCHEMAS:
-            raise InvalidSchema(f"it consists of more than {_MOST_SCHEMAS:,} schemas")
+            raise TooCostly(f"it consists of more than {_MOST_SCHEMAS:,} schemas")
         written = [text for text in (node.get("pattern"), *entries_of(node.get("patternProperties"))) if text]
         patterns += len(written)
         states += sum(count for text in written if (count := _states(text)) <= MOST_STATES)
         if patterns > _MOST_PATTERNS or states > _MOST_STATES:
-            raise InvalidSchema("it has too many patterns, or too large ones")
+            raise TooCostly("it has too many patterns, or too large ones")
         _drop_unchecked(node)
         if place:
             node.pop("$schema", None)

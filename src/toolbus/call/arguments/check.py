@@ -42,12 +42,14 @@ class ArgumentCheck:
 
     @cached_property
     def _validator(self) -> "Validator | None":
-        from toolbus.schema.validator import InvalidSchema, Validator
+        from toolbus.schema.validator import InvalidSchema, TooCostly, Validator
 
         try:
             return Validator(self._schema)
         except InvalidSchema as error:
-            self._report_unchecked(f"its schema cannot be used: {error}")
+            # One that is plainly wrong was reported when it was listed.
+            if isinstance(error, TooCostly):
+                self._report_unchecked(f"its schema cannot be used: {error}")
             return None
 
     def _report_unchecked(self, reason: str) -> None:

@@ -182,7 +182,8 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         response = cast(Response, self._response)
-        self._since_body, self._part_count = 0, self._part_count + 1
+        self._since_body = 0
+        self._part_count += 1
         if self._part_count > MAX_PARTS:
             raise HttpFailure("the response consists of too many small parts", sent=True)
         if self._draining is not None:
@@ -236,8 +237,8 @@ class Connection(asyncio.Protocol):
             received.set_exception(failure)
 
     def _check_overhead(self, size: int) -> None:
-        self._part_count = 0
         if self._response is not None:
+            self._part_count = 0
             self._since_body += size
             if self._since_body > MAX_HEAD:
                 part = "rest" if self._response.status else "head"

@@ -221,7 +221,10 @@ class Peer:
         except Unreadable as problem:
             self._feed_unreadable(data, problem)
         else:
-            self._dispatch_all(message, data)
+            if message.__class__ is dict:  # every call is here
+                self._dispatch(message, data)
+            else:
+                self._dispatch_all(message, data)
 
     def _feed_unreadable(self, data: bytes, problem: Unreadable) -> None:
         found = likely_id(data)
