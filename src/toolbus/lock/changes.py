@@ -92,7 +92,9 @@ def definition_changes(old: JSONObject, new: JSONObject) -> list[Change]:
     found: list[Change] = []
     for name in sorted({*old, *new}):
         before, after = old.get(name), new.get(name)
-        if name in _SCHEMAS and is_object(before) and is_object(after):
+        if name == "_meta":
+            found += _value_changes("_meta.ui", entries_of(before).get("ui"), entries_of(after).get("ui"))
+        elif name in _SCHEMAS and is_object(before) and is_object(after):
             found += _schema_changes(before, after, _SCHEMAS[name], ())
         else:
             found += _value_changes(name, before, after)

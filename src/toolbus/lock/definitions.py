@@ -1,7 +1,8 @@
 """The definitions that are locked: JSON from the records of a server's inventory, and records from JSON.
 
 A definition has everything that a model or a host acts on, as the server sent it. Its digest does not
-depend on the order of keys, on the order in lists that are sets, or on white space in texts.
+depend on the order of keys, on the order in lists that are sets, on white space in texts, or on metadata
+that nobody acts on: of `_meta`, only `ui` counts.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,7 +36,6 @@ _NAMED = ("properties", "patternProperties", "$defs", "definitions", "dependentS
 
 def tool_definition(tool: ToolSpec) -> dict[str, JSON]:
     """The definition of a tool that was not shaped yet."""
-    interface = {"ui": tool.meta["ui"]} if "ui" in tool.meta else None
     return _present(
         name=tool.origin.tool,
         title=tool.title,
@@ -44,7 +44,7 @@ def tool_definition(tool: ToolSpec) -> dict[str, JSON]:
         outputSchema=tool.output_schema,
         annotations=tool.annotations,
         **tool.extras,
-        _meta=interface,
+        _meta=tool.meta,
     )
 
 
@@ -95,7 +95,7 @@ def encodable(text: str) -> str:
 def changed_fields(old: JSONObject, new: JSONObject) -> tuple[str, ...]:
     """The names of the fields in which two definitions differ."""
     before, after = _normalized(old), _normalized(new)
-    return tuple(name for name in sorted({*old, *new}) if _differ(before.get(name), after.get(name)))
+    return tuple(name for name in sorted({*before, *after}) if _differ(before.get(name), after.get(name)))
 
 
 def inventory_of(
@@ -149,7 +149,10 @@ def _present(**fields: JSON) -> dict[str, JSON]:
 
 def _normalized(definition: JSONObject) -> dict[str, JSON]:
     """The definition in the form that is digested."""
-    return {name: _normalized_field(name, value) for name, value in definition.items()}
+    found = {name: _normalized_field(name, value) for name, value in definition.items()}
+    if (meta := found.pop("_meta", None)) and "ui" in meta:
+        found["_meta"] = {"ui": meta["ui"]}
+    return found
 
 
 def _normalized_field(name: str, value: JSON) -> JSON:

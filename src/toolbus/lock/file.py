@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from toolbus.config.limits import Limits
 from toolbus.core.errors import LockError
@@ -22,6 +22,7 @@ from toolbus.lock.canonical import NotCanonical, digest
 from toolbus.lock.definitions import KINDS, Kind, definition_digest, inventory_of, text_digest
 from toolbus.schema.values import entries_of, is_object
 
+T = TypeVar("T")
 NAME = "toolbus.lock"
 VERSION = 1
 _RESTORE = "restore it from version control, or delete it and run 'toolbus lock'"
@@ -124,12 +125,15 @@ def write_lock(lock: Lockfile) -> None:
 
 
 def lock_text(lock: Lockfile) -> str:
-    """The content of the file."""
+    """The content of the file: servers and blocks are sorted, definitions as the server sent them.
+
+    The order of arguments is part of a prompt, so it stays as it is.
+    """
     document = {
         "version": VERSION,
-        "servers": {alias: _entry(server) for alias, server in lock.servers.items()},
+        "servers": {alias: _entry(server) for alias, server in _sorted(lock.servers)},
     }
-    return json.dumps(document, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def upgraded(
@@ -226,7 +230,7 @@ def _entry(server: LockedServer) -> dict[str, JSON]:
         **{
             kind: {
                 name: {"digest": server.digests[kind][name], "definition": definition}
-                for name, definition in server.definitions[kind].items()
+                for name, definition in _sorted(server.definitions[kind])
             }
             for kind in KINDS
         },
@@ -236,3 +240,7 @@ def _entry(server: LockedServer) -> dict[str, JSON]:
 
 def _entry_digest(entry: JSONObject) -> str:
     return digest({key: value for key, value in entry.items() if key != "digest"})
+
+
+def _sorted(named: Mapping[str, T]) -> list[tuple[str, T]]:
+    return sorted(named.items(), key=lambda item: item[0])

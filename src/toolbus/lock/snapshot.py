@@ -4,12 +4,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolbus.config import ServerConfig
-from toolbus.core.records import JSON, Inventory, Quarantined
-from toolbus.lock.canonical import NotCanonical
-from toolbus.lock.definitions import Kind, definition_digest, definitions, encodable
+from toolbus.core.records import JSON, Inventory, JSONObject, Quarantined
+from toolbus.lock.canonical import NotCanonical, canonical
+from toolbus.lock.definitions import Kind, definition_digest, definitions, encodable, text_digest
 from toolbus.lock.file import LockedServer
 from toolbus.lock.launch import launch_of
 from toolbus.lock.packages import resolved_package
+from toolbus.schema.values import entries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,26 +34,40 @@ def snapshot(
 ) -> Snapshot:
     """The server as it would be locked; reads the caches of launchers for the version that runs.
 
-    If that version cannot be found out, it is the one that was locked `before`.
+    What has not changed since it was locked `before` stays as it is there, to the letter. So does a version
+    that cannot be found out now.
     """
+    old = before or LockedServer(launch={})
     quarantined: list[Quarantined] = []
-    kept: dict[Kind, dict[str, dict[str, JSON]]] = {}
+    kept: dict[Kind, dict[str, JSONObject]] = {}
     for kind, found in definitions(inventory).items():
         kept[kind] = {}
         for name, definition in found.items():
             try:
-                definition_digest(definition)
+                is_same = definition_digest(definition) == old.digests[kind].get(name)
+                kept[kind][name] = old.definitions[kind][name] if is_same else _lockable(definition)
             except NotCanonical as error:
                 quarantined.append(Quarantined(tool=name, reason=f"its definition {error}"))
-            else:
-                kept[kind][name] = definition
     package = resolved_package(config)
-    if before is not None and "version" not in package and before.package.get("name") == package.get("name"):
-        package = before.package
+    if "version" not in package and old.package.get("name") == package.get("name"):
+        package = old.package
+    instructions = encodable(inventory.instructions or "")
+    is_same = text_digest(instructions) == old.digests["instructions"]
     locked = LockedServer(
         launch=launch_of(config, folder),
         package=package,
-        instructions=encodable(inventory.instructions or ""),
+        instructions=old.instructions if is_same else instructions,
         definitions=kept,
     )
     return Snapshot(locked=locked, quarantined=tuple(quarantined))
+
+
+def _lockable(definition: dict[str, JSON]) -> dict[str, JSON]:
+    """The definition without metadata that cannot be written; `NotCanonical` if anything else cannot be."""
+    try:
+        canonical(definition)
+    except NotCanonical:
+        meta = entries_of(definition.get("_meta"))
+        shown = {key: value for key, value in definition.items() if key != "_meta"}
+        return {**shown, "_meta": {"ui": meta["ui"]}} if "ui" in meta else shown
+    return definition

@@ -21,6 +21,7 @@ from toolbus.cli.session import UNATTENDED, async_command, load_trusted_config, 
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolNotFound
 from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
+from toolbus.lock.file import NAME, lock_path
 from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name
 
 
@@ -151,7 +152,13 @@ def _reject_misspelling(config: BusConfig, name: str, listed: Mapping[str, Cache
         return
     known = [f"{alias}/{tool}" if "/" in name else public for alias, public, tool in tools]
     alike = [public for _, public, tool in tools if tool == name]
-    error = ToolNotFound(name, known + own, alike=alike, remark=" (run 'toolbus tools' to refresh the list)")
+    is_locked = config.file is not None and lock_path(config.file).exists()
+    step = (
+        f"not in {NAME}; 'toolbus diff' shows what is new"
+        if is_locked
+        else "run 'toolbus tools' to refresh the list"
+    )
+    error = ToolNotFound(name, known + own, alike=alike, remark=f" ({step})")
     if error.close_matches:
         raise error
 
