@@ -20,6 +20,8 @@ Effect: TypeAlias = Literal["added", "removed", "required", "optional", "widened
 Words: TypeAlias = tuple[Literal["same", "removed", "added"], str]
 _SCHEMAS = {"inputSchema": "argument", "outputSchema": "result"}
 _DEEPEST = 30
+_NOTHING: dict[str, JSON] = {"inputSchema": {"type": "object"}}
+"""A definition that says nothing, to compare a new one with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +50,7 @@ class Difference:
     """Its own name; empty for a part of the server."""
     status: Literal["added", "removed", "changed"]
     changes: tuple[Change, ...] = ()
+    """For something new, everything that it says."""
 
     @property
     def label(self) -> str:
@@ -80,11 +83,11 @@ def server_differences(server: str, old: LockedServer | None, new: LockedServer)
 def _difference(
     server: str, kind: HeldKind, name: str, old: JSONObject | None, new: JSONObject | None
 ) -> Difference:
-    if old is None or new is None:
-        status = "added" if old is None else "removed"
-        return Difference(server=server, kind=kind, name=name, status=status)
-    changes = tuple(definition_changes(old, new))
-    return Difference(server=server, kind=kind, name=name, status="changed", changes=changes)
+    if new is None:
+        return Difference(server=server, kind=kind, name=name, status="removed")
+    changes = tuple(definition_changes(_NOTHING | {"name": name} if old is None else old, new))
+    status = "added" if old is None else "changed"
+    return Difference(server=server, kind=kind, name=name, status=status, changes=changes)
 
 
 def definition_changes(old: JSONObject, new: JSONObject) -> list[Change]:
