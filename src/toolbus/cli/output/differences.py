@@ -85,7 +85,8 @@ def _change_text(change: Change) -> Text:
     if change.effect == "changed":
         return head + Text(_shown(change.before), "red") + Text(" -> ") + Text(_shown(change.after), "green")
     if change.effect in ("widened", "narrowed"):
-        between = f": {_shown(change.before)} -> {_shown(change.after)}"
+        before, after = (_shown(value, "anything") for value in (change.before, change.after))
+        between = f": {before} -> {after}"
         return head + Text(_EFFECTS[change.effect], "yellow") + Text(between)
     if change.effect == "added" and isinstance(change.after, str):
         return head + _words("", change.after)
@@ -95,8 +96,8 @@ def _change_text(change: Change) -> Text:
     return head + Text(new, style) + Text("" if value is None else f": {_shown(value)}")
 
 
-def _shown(value: JSON) -> str:
-    return "nothing" if value is None else escaped_json(value)
+def _shown(value: JSON, missing: str = "nothing") -> str:
+    return missing if value is None else escaped_json(value)
 
 
 def _words(before: str, after: str) -> Text:
