@@ -83,8 +83,12 @@ descriptions wrap to up to three lines.
 A server that is down is listed with the reason. That is a failure (exit 1) only if you named it, if it is
 `required`, or if no server is up.
 
+With [a lockfile](lock.md), the tools in it are listed at once and no server is started; `--wait` contacts the
+servers first, and shows what is held.
+
 JSON: `{"servers": {alias: {"state", "era", "protocol", "tools", "error"}}, "tools": [{"name", "server",
-"tool", "description", "input_schema", "annotations"}]}`
+"tool", "description", "input_schema", "annotations"}], "held": {"server/tool": reason}, "source"}`; the
+source is `lock` or `servers`.
 """,
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
@@ -161,6 +165,20 @@ JSON: `{"file", "server", "enabled", "changed", "trusted"}`
 """,
     "disable": """\
 JSON: as in enable
+""",
+    "lock": """\
+Shows what differs and asks; without a terminal it writes nothing unless `--yes` is given. Exit code 1 if
+nothing was written although something differs, or if a server could not be reached; its part of the file is
+kept then. More about it: [lock what your servers offer](lock.md).
+
+JSON: `{"file", "written", "differences": [{"server", "kind", "name", "status", "changes": [{"at", "effect",
+"before", "after"}]}], "warnings", "failed": {alias: reason}}`; `status` is `added`, `removed` or `changed`.
+""",
+    "diff": """\
+Exit code 1 only if a server could not be compared; use `toolbus lock --check` in CI. JSON: as in lock.
+""",
+    "approve": """\
+JSON: as in lock
 """,
     "import": """\
 References such as `${TOKEN}` are kept. A literal secret is never copied into the config: it is replaced by a

@@ -5,13 +5,14 @@ that is now required, a type that accepts more or less than before.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, TypeAlias
 
 from toolbus.core.records import JSON, JSONObject
 from toolbus.lock.canonical import NotCanonical, digest
+from toolbus.lock.definitions import changed_fields
 from toolbus.lock.drift import SINGULAR, HeldKind, label_of
 from toolbus.lock.file import LockedServer
 from toolbus.schema.values import entries_of, is_array, is_object, items_of
@@ -20,6 +21,9 @@ Effect: TypeAlias = Literal["added", "removed", "required", "optional", "widened
 Words: TypeAlias = tuple[Literal["same", "removed", "added"], str]
 _SCHEMAS = {"inputSchema": "argument", "outputSchema": "result"}
 _DEEPEST = 30
+_WORD = re.compile(r"\s+|\w+|[^\w\s]")
+_GAP = 3
+"""How many unchanged words, spaces included, may be between two changes that are shown as one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,8 +38,9 @@ class Change:
 
     @property
     def is_text(self) -> bool:
-        """Whether words can be compared."""
-        return isinstance(self.before, str) and isinstance(self.after, str)
+        """Whether words can be compared: both are texts, and not just words such as a version."""
+        both = isinstance(self.before, str) and isinstance(self.after, str)
+        return both and len(self.before.split()) > 1 and len(self.after.split()) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,7 @@ class Difference:
     """Its own name; empty for a part of the server."""
     status: Literal["added", "removed", "changed"]
     changes: tuple[Change, ...] = ()
+    """For something new, everything that it says."""
 
     @property
     def label(self) -> str:
@@ -80,11 +86,15 @@ def server_differences(server: str, old: LockedServer | None, new: LockedServer)
 def _difference(
     server: str, kind: HeldKind, name: str, old: JSONObject | None, new: JSONObject | None
 ) -> Difference:
-    if old is None or new is None:
-        status = "added" if old is None else "removed"
-        return Difference(server=server, kind=kind, name=name, status=status)
-    changes = tuple(definition_changes(old, new))
-    return Difference(server=server, kind=kind, name=name, status="changed", changes=changes)
+    if new is None:
+        return Difference(server=server, kind=kind, name=name, status="removed")
+    before = {"name": name, "inputSchema": {"type": "object"}} if old is None else old
+    changes = definition_changes(before, new)
+    if old is not None and not changes:  # such as an enum that has a value twice: nothing changed in secret
+        fields = changed_fields(old, new)
+        changes = [Change(at=at, effect="changed", before=old.get(at), after=new.get(at)) for at in fields]
+    status = "added" if old is None else "changed"
+    return Difference(server=server, kind=kind, name=name, status=status, changes=tuple(changes))
 
 
 def definition_changes(old: JSONObject, new: JSONObject) -> list[Change]:
@@ -103,22 +113,48 @@ def definition_changes(old: JSONObject, new: JSONObject) -> list[Change]:
 
 def word_changes(before: str, after: str) -> list[Words]:
     """The words of both texts in order: the same, removed or added."""
-    old, new = re.findall(r"\s+|\w+|[^\w\s]", before), re.findall(r"\s+|\w+|[^\w\s]", after)
-    parts: list[Words] = []
+    old, new = _WORD.findall(before), _WORD.findall(after)
+    # Ends that are the same stay so; a matcher might take them for words in the middle.
+    start = _common(old, new)
+    end = _common(old[start:][::-1], new[start:][::-1])
+    middle = _middle_changes(old[start : len(old) - end], new[start : len(new) - end])
+    parts: list[Words] = [("same", "".join(old[:start])), *middle, ("same", "".join(old[len(old) - end :]))]
+    return [part for part in parts if part[1]]
+
+
+def _common(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many items at the start are the same."""
+    pairs = zip(one, other, strict=False)
+    return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+
+
+def _middle_changes(old: list[str], new: list[str]) -> Iterator[Words]:
+    removed, added = "", ""
     matcher = SequenceMatcher(None, old, new, autojunk=len(old) * len(new) > 4_000_000)
     for tag, a, b, c, d in matcher.get_opcodes():
-        if tag == "equal":
-            parts.append(("same", "".join(old[a:b])))
-        else:
-            parts.append(("removed", "".join(old[a:b])))
-            parts.append(("added", "".join(new[c:d])))
-    return [part for part in parts if part[1]]
+        if tag != "equal" or _is_gap(old[a:b]):
+            # A few words between two changes belong to the change: phrases are easier to read.
+            removed, added = removed + "".join(old[a:b]), added + "".join(new[c:d])
+            continue
+        yield "removed", removed
+        yield "added", added
+        yield "same", "".join(old[a:b])
+        removed, added = "", ""
+    yield "removed", removed
+    yield "added", added
+
+
+def _is_gap(words: Sequence[str]) -> bool:
+    return len(words) <= _GAP and "\n" not in "".join(words)
 
 
 def _value_changes(at: str, before: JSON, after: JSON) -> Iterator[Change]:
     if is_object(before) and is_object(after):
         for name in sorted({*before, *after}):
             yield from _value_changes(f"{at}.{name}", before.get(name), after.get(name))
+    elif is_array(before) and is_array(after) and len(before) == len(after):
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            yield from _value_changes(f"{at}[{index}]", old, new)
     elif not _same(before, after):
         effect: Effect = "added" if before is None else "removed" if after is None else "changed"
         yield Change(at=at, effect=effect, before=before, after=after)
@@ -126,9 +162,10 @@ def _value_changes(at: str, before: JSON, after: JSON) -> Iterator[Change]:
 
 def _schema_changes(old: JSONObject, new: JSONObject, noun: str, path: tuple[str, ...]) -> Iterator[Change]:
     """The changes of an object's properties, and of every other keyword."""
-    if len(path) > _DEEPEST:
-        return
     here = f"{noun} {'.'.join(path)}" if path else f"{noun}s"
+    if len(path) > _DEEPEST:
+        yield from _value_changes(here, old, new)
+        return
     was, now = entries_of(old.get("properties")), entries_of(new.get("properties"))
     needed, needs = set(map(str, items_of(old.get("required")))), set(map(str, items_of(new.get("required"))))
     for name in [*was, *(name for name in now if name not in was)]:
@@ -141,6 +178,9 @@ def _schema_changes(old: JSONObject, new: JSONObject, noun: str, path: tuple[str
             if (name in needs) is not (name in needed):
                 yield Change(at=at, effect="required" if name in needs else "optional")
             yield from _node_changes(was[name], now[name], noun, inner)
+    for name in sorted((needed ^ needs) - {*was, *now}):  # without a schema of its own
+        effect: Effect = "required" if name in needs else "optional"
+        yield Change(at=f"{noun} {'.'.join([*path, name])}", effect=effect)
     yield from _keyword_changes(old, new, here, noun, path)
 
 

@@ -15,35 +15,45 @@ from toolbus.lock.definitions import KINDS
 from toolbus.lock.file import LockedServer
 from toolbus.schema.values import is_array, is_object
 
-_SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "HEBREW", "ARABIC", "FULLWIDTH")
-"""Scripts whose letters look like Latin ones; others, such as Japanese next to Latin, are ordinary."""
-# Letters of other scripts that look like a Latin letter (Unicode's confusables, the common part).
-_LOOKALIKES = str.maketrans(
-    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u0432\u043a\u043c\u043d\u0442"
-    "\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0261\u1d0f\u217c\u2113",
-    "aeopcyxijshdwbkmht" + "aeiknoptuxigoll",
+_SCRIPTS = (
+    *("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "HEBREW", "ARABIC"),
+    *("FULLWIDTH", "MATHEMATICAL"),
 )
+"""Scripts whose letters look like Latin ones; others, such as Japanese next to Latin, are ordinary."""
+_LOOKALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0432\u043a\u043c"
+    "\u043d\u0442\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0261\u1d0f\u217c\u2113",
+    "aeopcyxijshdqwbkm" + "htaeikvoptuxigoll",
+)
+"""Letters of other scripts that look like a Latin letter (Unicode's confusables, the common part)."""
 _DIGITS = str.maketrans("01|$5", "ollss")
+_LINE_ENDS = re.compile(r"\r\n?|[\v\f]")
+_OTHERS = r"(?:previous|prior|preceding|above|earlier|other|all|any|your|system|safety)"
+_SECRET_FILES = (
+    *(r"\.ssh", r"\.aws", r"\.gnupg", r"\.kube", r"\.netrc", r"\.npmrc", r"\.pypirc", r"\.pgpass", r"\.env"),
+    *(r"\.git-credentials", r"\.bash_history", r"\.docker/config\.json", r"\.cursor/mcp\.json"),
+)
 _INSTRUCTIONS: Mapping[str, re.Pattern[str]] = {
     "asks to ignore other instructions": re.compile(
-        r"\b(?:ignore|disregard|forget|override)\b.{0,40}\b(?:instructions?|prompts?|rules?|guidelines|messages)\b",
-        re.IGNORECASE | re.DOTALL,
+        rf"\b(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){{0,3}}?{_OTHERS}\s+(?:\w+\s+){{0,2}}?"
+        r"(?:instructions?|prompts?|rules?|guidelines|messages|polic(?:y|ies))\b",
+        re.IGNORECASE,
     ),
     "asks to hide something from the user": re.compile(
-        r"\b(?:do\s+not|don['\u2019]?t|never|without)\s+(?:\w+\s+){0,2}"
-        r"(?:tell|tell\w*|mention\w*|inform\w*|notify\w*|reveal\w*|show\w*|ask\w*)\b.{0,40}\buser\b",
-        re.IGNORECASE | re.DOTALL,
+        r"\b(?:do\s+not|don['\u2019]?t|never|without)\s+(?:\w+\s+){0,2}?"
+        r"(?:tell|mention|inform|notify|reveal|show|ask|alert)(?:ing|ying)?\b[^.]{0,60}\b(?:user|human|person)\b"
+        r"|\b(?:hide|conceal|keep)\b[^.]{0,40}\b(?:secret\s+)?from\s+the\s+(?:user|human|person)\b",
+        re.IGNORECASE,
     ),
     "claims authority": re.compile(
-        r"<\s*/?\s*(?:important|system|secret|instructions?|admin)\b[^>]*>|\[(?:system|inst)\]|<\|",
+        r"<\s*/?\s*(?:important|system|secret|instructions?|admin|critical)(?![\w-])[^>]{0,100}>|\[/?(?:system|inst)\]|<\|\w+\|>",
         re.IGNORECASE,
     ),
     "names files that hold secrets": re.compile(
-        r"(?:~|\$HOME|/root|/home/\w+)?/?\.(?:ssh|aws|gnupg|kube|netrc|npmrc|docker|env)\b|\bid_(?:rsa|ed25519)\b"
-        r"|/etc/(?:passwd|shadow)",
+        rf"(?:(?<![\w.])(?:{'|'.join(_SECRET_FILES)})(?![\w-])|\bid_(?:rsa|ed25519)\b|/etc/(?:passwd|shadow)\b)",
         re.IGNORECASE,
     ),
-    "contains a comment that is not shown as text": re.compile(r"<!--.*?-->", re.DOTALL),
+    "contains a comment that is not shown as text": re.compile(r"<!--[^>]{0,200}>?"),
 }
 _LEAST_NAME = 6
 """Shorter names are ordinary words."""
@@ -80,17 +90,23 @@ def suspicions(servers: Mapping[str, LockedServer]) -> list[Suspicion]:
 
 def _mixed_names(names: Iterable[tuple[str, str]]) -> Iterator[Suspicion]:
     for alias, name in names:
-        scripts = _scripts(name)
+        if (reason := _mixed(name)) is not None:
+            yield Suspicion(server=alias, tool=name, reason=reason)
+        elif _has_hidden(name):
+            yield Suspicion(server=alias, tool=name, reason="its name contains invisible characters")
+
+
+def _mixed(name: str) -> str | None:
+    """How a word of a name deceives; a name may have words in several scripts."""
+    for word in re.split(r"[\W\d_]+", name):
+        scripts = _scripts(word)
         if len(scripts) > 1:
             found = " and ".join(sorted(script.title() for script in scripts))
-            yield Suspicion(server=alias, tool=name, reason=f"its name {name!a} mixes letters of {found}")
-        elif scripts - {"LATIN"} and name.translate(_LOOKALIKES).isascii():
-            script = next(iter(scripts)).title()
-            yield Suspicion(
-                server=alias, tool=name, reason=f"its name looks Latin, but is written in {script}"
-            )
-        elif cleaned(name) != name:
-            yield Suspicion(server=alias, tool=name, reason="its name contains invisible characters")
+            return f"its name {name!a} mixes letters of {found}"
+        plain = unicodedata.normalize("NFKC", word).casefold().translate(_LOOKALIKES)
+        if scripts - {"LATIN"} and plain.isascii():
+            return f"its name {name!a} looks Latin, but is written in {next(iter(scripts)).title()}"
+    return None
 
 
 def _similar_names(tools: Mapping[str, list[str]]) -> Iterator[Suspicion]:
@@ -122,7 +138,7 @@ def _texts(servers: Mapping[str, LockedServer], tools: Mapping[str, list[str]]) 
 
 
 def _in_text(server: str, tool: str, text: str, foreign: re.Pattern[str] | None) -> Iterator[Suspicion]:
-    if cleaned(text) != text:
+    if _has_hidden(text):
         yield Suspicion(server=server, tool=tool, reason="its text contains invisible characters")
     for reason, pattern in _INSTRUCTIONS.items():
         if found := pattern.search(text):
@@ -153,6 +169,12 @@ def _strings(value: JSON) -> Iterator[str]:
             waiting += [*item.keys(), *item.values()]
         elif is_array(item):
             waiting += item
+
+
+def _has_hidden(text: str) -> bool:
+    """Whether a text has characters that people do not see."""
+    plain = _LINE_ENDS.sub("\n", text)
+    return cleaned(plain) != plain
 
 
 def _scripts(text: str) -> set[str]:

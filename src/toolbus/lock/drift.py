@@ -117,7 +117,9 @@ class Reviewer:
         if now == self._locked.digests[kind][name]:
             return None
         fields = changed_fields(locked, definition)
-        return self._held(singular, name, f"its {' and '.join(fields)} changed", fields)
+        *others, last = fields
+        changed = f"{', '.join(others)} and {last}" if others else last
+        return self._held(singular, name, f"its {changed} changed", fields)
 
     def _changed_instructions(self, instructions: str | None) -> Held | None:
         if not instructions or text_digest(encodable(instructions)) == self._locked.digests["instructions"]:

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,13 +18,15 @@ from typing import Literal, TypeAlias
 
 from toolbus.config import ServerConfig
 from toolbus.core.records import JSON
-from toolbus.schema.values import entries_of
+from toolbus.schema.values import entries_of, items_of
 
 Registry: TypeAlias = Literal["npm", "pypi"]
 _LAUNCHERS: Mapping[tuple[str, ...], Registry] = {
     ("npx",): "npm",
     ("bunx",): "npm",
     ("npm", "exec"): "npm",
+    ("npm", "x"): "npm",
+    ("bun", "x"): "npm",
     ("pnpm", "dlx"): "npm",
     ("yarn", "dlx"): "npm",
     ("uvx",): "pypi",
@@ -35,20 +38,34 @@ _NAMING: Mapping[Registry, tuple[str, ...]] = {
     "pypi": ("--from", "--spec"),
 }
 """The options that name the package, instead of the first word."""
-_TAKES_VALUE = frozenset(
-    [
-        *("-c", "--call", "--cache", "--registry", "-w", "--workspace", "--prefix", "--userconfig"),
-        *("--with", "--with-editable", "--with-requirements", "--python", "-P", "--index", "--default-index"),
-        *("--index-url", "-i", "--extra-index-url", "--find-links", "-f", "--directory", "--project"),
-        *("--config-file", "--cache-dir", "--pip-args", "--suffix", "--constraints", "--overrides"),
-    ]
-)
+_TAKE_VALUE: Mapping[Registry, frozenset[str]] = {
+    "npm": frozenset(
+        [
+            *("-c", "--call", "-w", "--workspace", "--allow-scripts", "--cache", "--loglevel", "--prefix"),
+            *("--registry", "--script-shell", "--tag", "--userconfig"),
+        ]
+    ),
+    "pypi": frozenset(
+        [
+            *("-w", "--with", "--with-editable", "--with-requirements", "-p", "--python", "--env-file"),
+            *("-c", "--constraints", "-b", "--build-constraints", "--overrides", "--python-platform"),
+            *("--index", "--default-index", "-i", "--index-url", "--extra-index-url", "-f", "--find-links"),
+            *("--index-strategy", "--keyring-provider", "-P", "--upgrade-package", "--resolution"),
+            *("--prerelease", "--fork-strategy", "--exclude-newer", "--reinstall-package", "--link-mode"),
+            *("-C", "--config-setting", "--no-build-package", "--no-binary-package", "--cache-dir"),
+            *("--refresh-package", "--color", "--allow-insecure-host", "--directory", "--project"),
+            *("--config-file", "--torch-backend", "--pip-args", "--suffix"),
+        ]
+    ),
+}
 _EXACT: Mapping[Registry, re.Pattern[str]] = {
     "npm": re.compile(r"v?\d+\.\d+\.\d+(?:[-+][\w.+-]+)?"),
     "pypi": re.compile(r"\d+(?:\.\d+)*(?:[\w.+!-]*)"),
 }
 _COMMIT = re.compile(r"[@#][0-9a-f]{40}\b")
-_NAME = re.compile(r"(?P<name>@?[\w.-]+(?:/[\w.-]+)?)(?P<extras>\[[^\]]*\])?(?:@|==)?(?P<version>.*)")
+_NAME = re.compile(
+    r"(?P<name>@[\w.-]+/[\w.-]+|\w[\w.-]*)(?:\[[^\]]*\])?(?:(?:@|==)(?P<version>.*)|(?P<range>[~<>=!].*))?"
+)
 _SECONDS = 20
 _VERSION_OF = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
 
@@ -101,7 +118,7 @@ def _spec(words: Sequence[str], registry: Registry) -> str | None:
         option, _, value = word.partition("=")
         if option in _NAMING[registry]:
             return value or next(waiting, None)
-        if word in _TAKES_VALUE:
+        if word in _TAKE_VALUE[registry]:
             next(waiting, None)
         elif not word.startswith("-"):
             return word
@@ -110,11 +127,12 @@ def _spec(words: Sequence[str], registry: Registry) -> str | None:
 
 def _parsed(spec: str, registry: Registry) -> Package:
     found = _NAME.fullmatch(spec)
-    if found is None or "://" in spec or spec.startswith((".", "/", "git+")):
-        return Package(
-            registry=registry, spec=spec, name=None, version=None, is_pinned=bool(_COMMIT.search(spec))
-        )
-    version = found["version"] if _EXACT[registry].fullmatch(found["version"]) else None
+    # A URL, a path, or a repository such as `owner/name` and `github:owner/name`.
+    if found is None or "://" in spec:
+        is_pinned = bool(_COMMIT.search(spec))
+        return Package(registry=registry, spec=spec, name=None, version=None, is_pinned=is_pinned)
+    written = found["version"] or ""
+    version = written if _EXACT[registry].fullmatch(written) else None
     return Package(
         registry=registry, spec=spec, name=found["name"], version=version, is_pinned=version is not None
     )
@@ -131,14 +149,15 @@ def _resolved_version(config: ServerConfig, package: Package) -> str | None:
 
 
 def _in_npx_cache(config: ServerConfig, package: Package) -> Iterator[str]:
-    folders = (Path(_npm_cache(config)) / "_npx").glob("*/package.json")
-    for manifest in sorted(folders, key=lambda path: path.stat().st_mtime, reverse=True):
-        wanted = entries_of(entries_of(json.loads(manifest.read_bytes())).get("_npx")).get("packages")
-        if wanted == [package.spec]:
-            own = manifest.parent / "node_modules" / str(package.name) / "package.json"
-            version = entries_of(json.loads(own.read_bytes())).get("version")
-            if isinstance(version, str):
-                yield version
+    manifests = (Path(_npm_cache(config)) / "_npx").glob("*/package.json")
+    for manifest in sorted(manifests, key=lambda path: path.stat().st_mtime, reverse=True):
+        with suppress(OSError, ValueError):  # a damaged folder does not matter, unless it is the only one
+            wanted = entries_of(entries_of(json.loads(manifest.read_bytes())).get("_npx")).get("packages")
+            if package.spec in items_of(wanted):
+                own = manifest.parent / "node_modules" / str(package.name) / "package.json"
+                version = entries_of(json.loads(own.read_bytes())).get("version")
+                if isinstance(version, str):
+                    yield version
 
 
 def _npm_cache(config: ServerConfig) -> str:
@@ -154,12 +173,15 @@ def _in_uv_cache(config: ServerConfig, package: Package) -> Iterator[str]:
 
 
 def _printed(command: Sequence[str], config: ServerConfig) -> str:
-    program = shutil.which(command[0])
+    # As for servers: also beside our interpreter, in a virtual environment that is not activated.
+    env = _environment(config)
+    places = [env.get("PATH", os.defpath), os.path.dirname(sys.executable)]
+    program = shutil.which(command[0], path=os.pathsep.join(places))
     if program is None:
         raise FileNotFoundError(command[0])
     done = subprocess.run(
         [program, *command[1:]],
-        env=_environment(config),
+        env=env,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

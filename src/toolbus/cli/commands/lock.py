@@ -243,7 +243,7 @@ def _report(screen: Screen, found: Comparison, *, written: bool) -> None:
             }
         )
         return
-    print_differences(screen, differences, found.updated.servers)
+    print_differences(screen, differences, found.updated.servers, found.old or {})
     for warning in warnings:
         screen.print(Text(visible(f"warning: {warning}"), style="yellow"))
     for alias, reason in found.failed.items():

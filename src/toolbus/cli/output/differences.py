@@ -1,6 +1,6 @@
 """Show how servers differ from the lockfile: texts word by word, arguments by what the change means."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from rich.text import Text
 
@@ -28,18 +28,21 @@ _KIND_OF: dict[str, Kind] = {singular: kind for kind, singular in SINGULAR.items
 
 
 def print_differences(
-    screen: Screen, differences: Sequence[Difference], servers: Mapping[str, LockedServer]
+    screen: Screen,
+    differences: Sequence[Difference],
+    servers: Mapping[str, LockedServer],
+    known: Container[str],
 ) -> None:
-    """Print each difference, with its changes below."""
+    """Print each difference with its changes below; on a server that is not `known`, one line each."""
     for one in differences:
         status, style = _STATUS[one.status]
         line = Text.assemble((visible(one.label), "bold"), "  ", (status, style))
-        if one.status == "added" and (about := _about(one, servers)):
+        in_one_line = one.status == "added" and (one.server not in known or not one.changes)
+        if in_one_line and (about := _about(one, servers)):
             line.append(f"  {about}", "dim")
         screen.print(line)
-        if one.status != "added":
-            for change in one.changes:
-                screen.print(Text("  ") + _change_text(change))
+        for change in () if in_one_line else one.changes:
+            screen.print(Text("  ") + _change_text(change))
 
 
 def difference_json(one: Difference) -> JSON:
@@ -82,16 +85,19 @@ def _change_text(change: Change) -> Text:
     if change.effect == "changed":
         return head + Text(_shown(change.before), "red") + Text(" -> ") + Text(_shown(change.after), "green")
     if change.effect in ("widened", "narrowed"):
-        between = f": {_shown(change.before)} -> {_shown(change.after)}"
+        before, after = (_shown(value, "anything") for value in (change.before, change.after))
+        between = f": {before} -> {after}"
         return head + Text(_EFFECTS[change.effect], "yellow") + Text(between)
+    if change.effect == "added" and isinstance(change.after, str):
+        return head + _words("", change.after)
     value = change.before if change.effect == "removed" else change.after
     style = {"removed": "red", "required": "yellow"}.get(change.effect, "green")
     new = "new, required" if change.effect == "required" and value is not None else _EFFECTS[change.effect]
     return head + Text(new, style) + Text("" if value is None else f": {_shown(value)}")
 
 
-def _shown(value: JSON) -> str:
-    return "nothing" if value is None else escaped_json(value)
+def _shown(value: JSON, missing: str = "nothing") -> str:
+    return missing if value is None else escaped_json(value)
 
 
 def _words(before: str, after: str) -> Text:
@@ -100,7 +106,8 @@ def _words(before: str, after: str) -> Text:
     for index, (kind, text) in enumerate(parts):
         for piece, style in _piece(kind, visible(text), is_first=index == 0, is_last=index == len(parts) - 1):
             line.append(piece, style)
-    return Text.join(Text("\n    "), line.split("\n"))
+    first, *rest = line.split("\n", allow_blank=True)
+    return Text("\n").join([first, *(Text("    ") + piece if piece else piece for piece in rest)])
 
 
 def _piece(kind: str, text: str, *, is_first: bool, is_last: bool) -> Iterator[tuple[str, str]]:
