@@ -1,4 +1,4 @@
-"""Whether a tool needs neither shortening nor cleaning: one look at all of it, enough for nearly every tool."""
+"""Whether a tool needs neither shortening nor cleaning: one look, which is enough for nearly every tool."""
 
 from pydantic_core import to_json
 
