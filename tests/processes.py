@@ -19,9 +19,10 @@ def children(*, keepers: bool = False) -> set[int]:
 
 def _is_keeper(pid: int) -> bool:
     try:
-        return b"guard.main(" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return False
+        return True  # it has ended meanwhile
+    return not command or b"guard.main(" in command  # a process that is ending has none
 
 
 @contextmanager

@@ -70,7 +70,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder whose config, server and cache attack with all they can say."""
     folder = tmp_path_factory.mktemp("home") / "work"
     folder.mkdir()
-    post = attacker(folder, description=attacks("description"), argument=attacks("argument"))
+    # Without the control sequence: the catalog has that argument under a safe name.
+    post = attacker(folder, description=attacks("description"), argument=attacks("argument")[:-1])
     write_config(folder, {"post": post})
     assert toolbus("tools", "post", folder=folder).returncode == 0
     write_config(folder, {"post": post, **{f"po{text}": {"command": "x"} for text in attacks("alias")}})
@@ -83,6 +84,7 @@ def spoil_listing(folder: Path) -> None:
     (file,) = (folder.parent / ".state" / "toolbus" / "listings").iterdir()
     listing: Any = json.loads(file.read_text())
     own = listing["post"]
+    own["tools"]["post_apple"].append(f"to{attacks('argument')[-1]}")
     for text in attacks("tool"):
         own["tools"][f"post_a{text}"] = own["tools"]["post_apple"]
         own["tools"][f"--a{text}"] = own["tools"]["--accept"] = own["tools"]["post_apple"]

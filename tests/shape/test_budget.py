@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import modest
+from toolbus.core.text import cleaned_json
 from toolbus.records import DEFAULT_BUDGET, JSON, Budget, Image, Text, ToolResult
 from toolbus.shape.budget import MINIMUM, character_limit, estimated_tokens, fitted, fitted_blocks
 
@@ -147,7 +148,7 @@ def test_a_budgeted_json_result_parses(value: JSON, budget: int, wide: bool) -> 
     shown = fitted(text, budget, "r7")
     assert len(shown) <= budget
     parsed = json.loads(shown)
-    if parsed != value:
+    if parsed not in (value, cleaned_json(value)):
         assert "read_result(id='r7', offset=0)" in parsed["_left_out"]
 
 

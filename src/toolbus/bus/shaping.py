@@ -16,6 +16,7 @@ from toolbus.core.text import cleaned
 from toolbus.shape import (
     LIST_RESOURCES,
     READ_RESOURCE,
+    LeaveOut,
     Shaper,
     TextLimits,
     cleaned_texts,
@@ -36,6 +37,7 @@ from toolbus.shape import (
     unmatched,
 )
 from toolbus.shape.limit import cut_text
+from toolbus.shape.ordinary import is_ordinary
 
 # By the shaper in a tool's history.
 _WARNINGS = {
@@ -76,9 +78,8 @@ class Shaping:
             selected({alias: (server.include, server.exclude) for alias, server in servers.items()}),
             *([including(*config.include)] if config.include else []),
             *([excluding(*config.exclude)] if config.exclude else []),
-            limited(self._limits),
-            cleaned_texts(),
         ]
+        self._reading: list[Shaper] = [limited(self._limits), cleaned_texts()]
         relied_on = {alias for alias, server in servers.items() if server.trust}
         marks = {alias: server.mark for alias, server in servers.items()}
         self._shapers: list[Shaper] = [
@@ -101,12 +102,21 @@ class Shaping:
             bad.setdefault(tool.origin.server, []).append(found)
 
         listed = [tool for inventory in inventories.values() for tool in inventory.tools]
-        tools = shaped(listed, self._selecting, leave_out)
+        tools = self._readable(shaped(listed, self._selecting, leave_out), leave_out)
         # Patterns only apply to the servers' tools; these were requested by name.
-        other = shaped(self._other(inventories), [limited(self._limits), cleaned_texts()], leave_out)
+        other = self._readable(self._other(inventories), leave_out)
         result = shaped([*tools, *other], self._shapers, leave_out)
         self._quarantined = bad
         return result
+
+    def _readable(self, tools: list[ToolSpec], leave_out: LeaveOut) -> list[ToolSpec]:
+        """The tools, those shortened and cleaned that need it."""
+        odd = [tool for tool in tools if not is_ordinary(tool, self._limits[tool.origin.server])]
+        if not odd:
+            return tools
+        fixed = {tool.origin: tool for tool in shaped(odd, self._reading, leave_out)}
+        gone = {tool.origin for tool in odd} - fixed.keys()
+        return [fixed.get(tool.origin, tool) for tool in tools if tool.origin not in gone]
 
     def instructions(self, inventories: Mapping[str, Inventory]) -> dict[str, str]:
         """The instructions of the servers that have some, by alias: clean, and of limited length."""

@@ -41,6 +41,11 @@ def is_plain(value: JSON) -> bool:
         data = to_json(value, inf_nan_mode="constants")
     except ValueError:  # too deep, or not JSON
         return False
+    return is_plain_json(data)
+
+
+def is_plain_json(data: bytes) -> bool:
+    """Whether encoded JSON is ASCII without control characters."""
     if b"\\" in data:
         for harmless in (b"\\\\", b'\\"', b"\\n", b"\\t"):  # backslashes first: they may precede the others
             data = data.replace(harmless, b"")
