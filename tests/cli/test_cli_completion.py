@@ -11,7 +11,6 @@ from toolbus.cli.completion.shells import SAFE
 
 COMMANDS = [
     "demo",
-    "trust",
     "tools",
     "call",
     "resume",
@@ -28,6 +27,7 @@ COMMANDS = [
     "remove",
     "enable",
     "disable",
+    "trust",
     "lock",
     "diff",
     "approve",
