@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from bench.catalogs import catalog_printed, first_catalogs, tools_printed
 from bench.measure import Line, Loop, Opening
 from bench.openings import calls, first_listings, holding, imports, listing, started, tools_held, turns
 from bench.sides import Era
@@ -33,6 +34,9 @@ def lines(url: str) -> list[Line]:
         memory_line("HTTP link, of 50", holding("HTTP links", 50, url)),
         memory_line("call, of 1,000", holding("calls", 1_000)),
         Line(name="first listing, 1 server", note="**", open=first_listings(), rounds=10, bar=1.35),
+        Line(name="first catalog, 10 servers", note="****", open=first_catalogs(), rounds=5, bar=0.1),
+        Line(name="catalog printed / mcp", note="****", open=catalog_printed(), rounds=10, bar=0.45),
+        Line(name="toolbus tools / mcp", note="****", open=tools_printed(), rounds=10, bar=0.6),
         Line(name="start-up, 1 server", note="*", open=started(1), rounds=10, bar=1.1),
         Line(name="start-up, 10 servers", note="*", open=started(10), rounds=5, bar=1.1),
         Line(name="import toolbus / import mcp", open=imports(), rounds=10, bar=0.30),

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 Round: TypeAlias = Callable[[], Awaitable[list[float]]]
 """One round of work; returns what each piece of it took."""
+Piece: TypeAlias = Callable[[], Awaitable[float]]
 Unit: TypeAlias = Literal["s", "B"]
 Loop: TypeAlias = Literal["asyncio", "uvloop"]
 
@@ -137,6 +138,15 @@ async def _take_turns(
             if number:  # the first round of each warms up
                 taken[name] += times
     return taken, failed
+
+
+def single(piece: Piece) -> Round:
+    """A round of one piece."""
+
+    async def run() -> list[float]:
+        return [await piece()]
+
+    return run
 
 
 def reason(error: Exception) -> str:

@@ -1,13 +1,13 @@
 """How the sides of a comparison are opened: connected, started or held, and ready for a round of work."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import TypeAlias
 
 from bench.compare.peers import OTHERS, Connected, Entry
 from bench.fresh import Held, first_listing, held, imported, server_started
 from bench.limit import limit_calls
-from bench.measure import Opening, Round, Sides, reason
+from bench.measure import Opening, Piece, Round, Sides, reason, single
 from bench.sides import (
     STDIO,
     Era,
@@ -23,7 +23,6 @@ from bench.turns import Run, timed
 from bench.work import Work
 
 Turning: TypeAlias = Callable[[], AbstractAsyncContextManager[Run]]
-Piece: TypeAlias = Callable[[], Awaitable[float]]
 
 SERVER = "bench"
 
@@ -146,12 +145,3 @@ def once(raw: Piece, toolbus: Piece, second_raw: Piece | None = None) -> Sides:
     return Sides(
         raw=single(raw), toolbus=single(toolbus), second_raw=single(second_raw) if second_raw else None
     )
-
-
-def single(piece: Piece) -> Round:
-    """A round of one piece."""
-
-    async def run() -> list[float]:
-        return [await piece()]
-
-    return run

@@ -18,7 +18,10 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
 ** a whole interpreter that imports toolbus, starts a stdio server, prints its tools and ends; raw: the slower
   of a whole interpreter that imports mcp, and the start of the server until its first answer.
 *** a run of an agent with one call; raw: the framework's own MCP integration, its connection held and its
-  tools cached."""
+  tools cached.
+**** from a lockfile of ten stdio servers. First catalog: from the import to the catalog; raw: toolbus without
+  the lockfile, which starts them. The others: CPU time of a whole interpreter that prints it, and that of
+  'import mcp'."""
 NAME = 30
 HEAD = f"{'':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
 UVLOOP = "on uvloop instead of asyncio's own loop, without bars:"
