@@ -11,6 +11,7 @@ from toolbus.cli.completion.shells import SAFE
 
 COMMANDS = [
     "demo",
+    "trust",
     "tools",
     "call",
     "resume",
@@ -27,7 +28,6 @@ COMMANDS = [
     "remove",
     "enable",
     "disable",
-    "trust",
     "lock",
     "diff",
     "approve",

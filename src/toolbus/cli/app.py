@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolbus.cli.approval_commands import add_approval_commands
+from toolbus.cli.approval_commands import add_approval_commands, trust
 from toolbus.cli.edit_commands import add_edit_commands
 from toolbus.cli.options import Settings, with_settings
 from toolbus.cli.parameters import (
@@ -77,6 +77,9 @@ def demo(
     from toolbus.cli.commands.demo import run
 
     return run(settings, out)
+
+
+app.command()(with_settings(trust))  # first, because other commands need it
 
 
 @app.command()

@@ -12,13 +12,12 @@ from toolbus.cli.parameters import Servers
 
 def add_approval_commands(app: typer.Typer) -> None:
     """Register these commands with the app."""
-    app.command("trust")(with_settings(_trust))
     app.command("lock")(with_settings(_lock))
     app.command("diff")(with_settings(_diff))
     app.command("approve")(with_settings(_approve))
 
 
-def _trust(
+def trust(
     settings: Settings,
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="Config file; default: the one toolbus finds.")
