@@ -40,6 +40,7 @@ from toolbus.core.records import (
     ToolResult,
 )
 from toolbus.core.uri_templates import Values
+from toolbus.lock.drift import Held
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -171,6 +172,11 @@ class SyncView:
     def servers(self) -> dict[str, ServerStatus]:
         """The current state of every link."""
         return self.bus.servers
+
+    @property
+    def held(self) -> dict[str, Held]:
+        """What differs from the lockfile and is left out until it is approved, by `server/tool`."""
+        return self.bus.held
 
     @property
     def instructions(self) -> dict[str, str]:
