@@ -550,3 +550,18 @@ def test_an_unpinned_package_is_a_warning(tmp_path: Path) -> None:
     pinned = run(place, "lock", "--yes")
     assert "is not pinned" not in pinned.stdout
     assert "  package.version: {+1.2.3+}" in pinned.stdout
+
+
+def test_watch_shows_what_is_held_and_follows_the_lockfile(drifted: Place) -> None:
+    with terminal("--config", "toolbus.json", "watch", folder=drifted.folder, width=200) as screen:
+        screen.until("read: tool held: its annotations, description and inputSchema changed")
+        drifted.approve(changed())
+        screen.until("reloaded toolbus.json")
+        drifted.configure(env={"X": "1"})
+        screen.until("launch held: its launch line changed")
+        run(drifted, "approve", "files")
+        # At first, for `approve`, and with the new launch line.
+        while drifted.starts < 3:
+            screen.until("files")  # the table, drawn again
+        screen.press("\x03")
+        screen.ended()

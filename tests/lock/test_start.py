@@ -184,6 +184,19 @@ async def test_a_call_that_waits_for_its_server_ends_with_the_bus(tmp_path: Path
         await waiting
 
 
+async def test_a_call_that_waits_for_the_start_ends_with_the_bus(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.approve()
+    bus = Toolbus(place.config)
+    await bus.start()
+    waiting = asyncio.create_task(bus.call("files_read", ARGUMENTS))
+    await asyncio.sleep(0)
+    await bus.stop()
+    with pytest.raises(BusClosed):
+        await waiting
+    assert place.calls == []
+
+
 async def test_a_bus_may_be_started_in_another_task_and_thread(tmp_path: Path) -> None:
     place = Place(tmp_path)
     place.approve()

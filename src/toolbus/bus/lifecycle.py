@@ -84,9 +84,8 @@ class Lifecycle:
             await self._connect(secrets, only_required=True)
         except Exception:  # a task's edge: whoever needs the servers gets it as well
             logger.exception("the servers could not be started")
-            raise
-        finally:
             self._installed.set()
+            raise
 
     async def _connect(self, secrets: Secrets, *, only_required: bool) -> None:
         config = self._lock.approvals.servers_to_use(self.config)
@@ -110,6 +109,8 @@ class Lifecycle:
         if not self.installed and self._connecting is not None:
             self._needed.set()
             await self._installed.wait()
+            if self.closed:
+                raise BusClosed(started=True)
             if not self.installed:
                 await asyncio.shield(self._connecting)
 
@@ -123,6 +124,7 @@ class Lifecycle:
         self._catalog.registrations.sync(())
         if self._connecting is not None:
             self._connecting.cancel()
+            self._installed.set()  # nobody waits any longer
             await asyncio.gather(self._connecting, return_exceptions=True)
         await self._servers.close()
         self._hub.end()

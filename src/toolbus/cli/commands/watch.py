@@ -42,6 +42,7 @@ from toolbus.core.events import (
     Warned,
 )
 from toolbus.core.records import Health
+from toolbus.lock.file import lock_path
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -123,7 +124,13 @@ class _ConfigFollower:
             return
         self.config = fresh
         self._view.add_line("config", f"reloaded {file.name}")
-        changed = [alias for alias, server in fresh.servers.items() if config.servers.get(alias) != server]
+        # Idle: its launch was held, and is approved now.
+        states = self._bus.servers
+        changed = [
+            alias
+            for alias, server in fresh.servers.items()
+            if config.servers.get(alias) != server or states[alias].state == "idle"
+        ]
         self._connect([alias for alias in changed if not self._servers or alias in self._servers])
 
     def _connect(self, servers: Iterable[str]) -> None:
@@ -137,8 +144,9 @@ async def _connect_server(bus: "Toolbus", alias: str) -> None:
 
 
 def _stamps(config: BusConfig) -> dict[Path, tuple[int, int] | None]:
-    """Modification time and size of each file that affects the config."""
-    return {file: _stamp(file) for file in watched_files(config)}
+    """Modification time and size of each file that affects the config, and of its lockfile."""
+    lock = [] if config.file is None else [lock_path(config.file)]
+    return {file: _stamp(file) for file in [*watched_files(config), *lock]}
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:
