@@ -48,6 +48,7 @@ class Attacks:
             attack.skipped = report.longrepr[2] if isinstance(report.longrepr, tuple) else "expected to fail"
         elif report.when == "call":
             attack.cases += 1
+            print(".", end="", file=sys.stderr, flush=True)  # it takes minutes
 
 
 def _key(nodeid: str) -> str:
