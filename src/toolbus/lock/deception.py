@@ -9,11 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from toolbus.core.records import JSON
-from toolbus.core.text import cleaned
+from toolbus.core.text import cleaned, strings
 from toolbus.lock.definitions import KINDS
 from toolbus.lock.file import LockedServer
-from toolbus.schema.values import is_array, is_object
 
 _SCRIPTS = (
     *("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "HEBREW", "ARABIC"),
@@ -132,7 +130,7 @@ def _texts(servers: Mapping[str, LockedServer], tools: Mapping[str, list[str]]) 
     for alias, server in servers.items():
         for kind in KINDS:
             for name, definition in server.definitions[kind].items():
-                text = "\n".join(_strings(definition))
+                text = "\n".join(strings(definition))
                 yield from _in_text(alias, name, text, foreign[alias])
         yield from _in_text(alias, "", server.instructions, foreign[alias])
 
@@ -157,18 +155,6 @@ def _any_of(names: Iterable[str]) -> re.Pattern[str] | None:
     if not words:
         return None
     return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(words)))})(?![\w-])")
-
-
-def _strings(value: JSON) -> Iterator[str]:
-    waiting: list[JSON] = [value]
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, str):
-            yield item
-        elif is_object(item):
-            waiting += [*item.keys(), *item.values()]
-        elif is_array(item):
-            waiting += item
 
 
 def _has_hidden(text: str) -> bool:

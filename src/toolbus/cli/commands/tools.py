@@ -54,14 +54,7 @@ async def run(
             warnings[one.server].append(held_line(one))
     found = listed if search is None else matching(listed, search)
     if screen.as_json:
-        screen.json(
-            {
-                "servers": servers_json(statuses),
-                "tools": [_tool_json(spec) for spec in found],
-                "held": {key: one.reason for key, one in held.items()},
-                "source": "servers",
-            }
-        )
+        screen.json(_listing_json(statuses, found, held, "servers"))
     else:
         for alias in selected:
             own = [spec for spec in found if spec.origin.server == alias]
@@ -104,14 +97,7 @@ def _print_locked(
     unusable = {alias: problem for alias in selected if (problem := _unusable(config.servers[alias], held))}
     if screen.as_json:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
-        screen.json(
-            {
-                "servers": servers_json(statuses),
-                "tools": [_tool_json(spec) for spec in found],
-                "held": {key: one.reason for key, one in held.items()},
-                "source": "lock",
-            }
-        )
+        screen.json(_listing_json(statuses, found, held, "lock"))
     else:
         for alias in selected:
             own = [spec for spec in found if spec.origin.server == alias]
@@ -270,6 +256,17 @@ def _print_tool(screen: Screen, spec: ToolSpec) -> None:
         screen.print(Text(f"    {visible(hints)}", style="dim"))
     for change in spec.history:
         screen.print(Text(f"    {change.shaper}: changed {', '.join(change.fields)}", style="dim"))
+
+
+def _listing_json(
+    statuses: dict[str, ServerStatus], tools: Iterable[ToolSpec], held: Mapping[str, Held], source: str
+) -> JSON:
+    return {
+        "servers": servers_json(statuses),
+        "tools": [_tool_json(spec) for spec in tools],
+        "held": {key: one.reason for key, one in held.items()},
+        "source": source,
+    }
 
 
 def _tool_json(spec: ToolSpec) -> JSON:
