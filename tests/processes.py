@@ -34,13 +34,13 @@ def keeping() -> Generator[None]:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs; a zombie does not."""
+    """Whether a process runs; a zombie does not, unless one of its threads has still to end."""
     try:
         # The command stands in brackets and may itself hold spaces and brackets.
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX" or len(os.listdir(f"/proc/{pid}/task")) > 1
     except OSError:
         return False
-    return state not in "ZX"
 
 
 def _descendants(pid: int) -> Iterator[int]:
