@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, Strict
 
+from toolbus.config.auth import Auth
 from toolbus.config.base import ConfigModel
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
 from toolbus.config.limits import Limits
@@ -63,15 +64,6 @@ class Timeouts(ConfigModel):
     """The total limit of a call whose progress messages each extend its time by `call` seconds."""
 
 
-class Auth(ConfigModel):
-    """A credential sent with every HTTP request."""
-
-    type: Literal["bearer"]
-    """How the credential is sent: as a bearer token."""
-    token: str = Field(repr=False, min_length=1)
-    """The token, preferably a reference such as `${TOKEN}`."""
-
-
 class ServerConfig(ConfigModel):
     """One server: how to reach it and which tools to use."""
 
@@ -96,7 +88,7 @@ class ServerConfig(ConfigModel):
     headers: dict[str, str] = {}
     """Headers sent with every HTTP request."""
     auth: Auth | None = None
-    """A credential sent with every HTTP request; in a file, also the token itself."""
+    """How HTTP requests are authorized; in a file, also `oauth`, or a bearer token itself."""
     verify: bool | str = True
     """Whether to verify the server's certificate, or the path of a CA bundle to verify it with."""
     redact: bool = True
@@ -159,9 +151,9 @@ class ServerConfig(ConfigModel):
             ("cwd", self.cwd),
             ("url", self.url),
             ("env_file", self.env_file),
-            ("auth.token", self.auth and self.auth.token),
         )
         yield from ((field, text) for field, text in single if text is not None)
+        yield from ((f"auth.{key}", text) for key, text in (self.auth.texts() if self.auth else ()))
         yield from ((f"args[{index}]", text) for index, text in enumerate(self.args))
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
@@ -243,6 +235,8 @@ class BusConfig(ConfigModel):
     """The maximum number of tokens for the whole context."""
     lock: Annotated[LockMode | None, _Off] = None
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
+    tokens: object = "auto"
+    """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also an object."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The aliases of the disabled servers."""
     file: str | None = None

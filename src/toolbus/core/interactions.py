@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.core.elicitation import Answer, Elicitation
+from toolbus.core.login import LoginHandler
 from toolbus.core.records import Audio, Image, PromptMessage, Text
 
 ROUNDS = 10
@@ -49,13 +50,15 @@ Sample: TypeAlias = Callable[[Sampling], Sampled | Awaitable[Sampled | None] | N
 
 @dataclass(frozen=True, kw_only=True)
 class Interactions:
-    """The handlers: `elicit` asks a person, `sample` calls a model, `roots` are folders to expose.
+    """The handlers: `elicit` asks a person, `sample` calls a model, `login` lets a person sign in.
 
     Timeouts of that server's calls pause while a handler runs.
     """
 
     elicit: Elicit | None = None
     sample: Sample | None = None
+    login: LoginHandler | None = None
+    """Lets a person sign in to a server when it is needed; without it, calls fail with `AuthRequired`."""
     roots: Sequence[str | Path] | None = None
     """Folders, or `file://` URIs."""
     rounds: int = ROUNDS
@@ -69,7 +72,7 @@ class Interactions:
     """
 
     def __post_init__(self) -> None:
-        for name in ("elicit", "sample"):
+        for name in ("elicit", "sample", "login"):
             handler = getattr(self, name)
             if handler is not None and not callable(handler):
                 raise TypeError(f"{name} must be a function, not {type(handler).__name__}")
