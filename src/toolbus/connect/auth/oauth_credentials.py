@@ -109,7 +109,9 @@ class OAuthCredentials:
         if refusal.status == 403:
             return await self._step_up(refusal, challenge)
         if refusal.earlier and "authorization" in refusal.sent:
-            failure = AuthFailure("the server rejects a token that was just issued", step="token", hint=_CHECK)
+            failure = AuthFailure(
+                "the server rejects a token that was just issued", step="token", hint=_CHECK
+            )
             raise self._wire_error(failure, 401)
         await self._shared(lambda: self._replace(challenge), 401)
         return True
@@ -229,7 +231,12 @@ class OAuthCredentials:
     async def _take_stored(self, rejected: str | None) -> bool:
         """Use the stored login if it is valid and not the one that was rejected."""
         stored = await self._flow.login()
-        if stored is None or not stored.access or stored.access == rejected or _usable_until(stored) <= time.time():
+        if (
+            stored is None
+            or not stored.access
+            or stored.access == rejected
+            or _usable_until(stored) <= time.time()
+        ):
             return False
         self._adopt(stored)
         return True

@@ -258,7 +258,7 @@ def _warn_insecure(attempt: Attempt, url: Url) -> None:
     """Warn where others on the network can read what is sent."""
     if url.is_tls and attempt.config.verify is False:
         attempt.warn("its certificate is not verified (verify: false): anyone on the way can read everything")
-    has_credentials = attempt.values.token is not None or any(map(names_credential, attempt.values.headers))
+    has_credentials = attempt.config.auth is not None or any(map(names_credential, attempt.values.headers))
     if url.scheme == "http" and has_credentials and not is_loopback_host(url.host):
         attempt.warn("credentials are sent without encryption: use https")
 
