@@ -17,7 +17,7 @@ from pydantic import AnyUrl, BaseModel, SecretStr
 
 from toolbus.config.auth import read_auth
 from toolbus.config.limits import Limits
-from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
+from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
 from toolbus.config.model import ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
 from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
