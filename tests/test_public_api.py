@@ -50,6 +50,8 @@ EXPECTED = {
     "ShaperFailed",
     "TaskHandle",
     "Text",
+    "TokenStore",
+    "TokenStoreError",
     "Tool",
     "ToolFailed",
     "ToolNotFound",

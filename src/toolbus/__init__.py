@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         ServerError,
         ServerNotFound,
         ShaperFailed,
+        TokenStoreError,
         ToolbusError,
         ToolFailed,
         ToolNotFound,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from toolbus.lock.drift import Held
+    from toolbus.state.tokens.store import TokenStore
 
     __version__: str
 
@@ -84,6 +86,7 @@ _HOMES = {
         "ServerError",
         "ServerNotFound",
         "ShaperFailed",
+        "TokenStoreError",
         "ToolFailed",
         "ToolNotFound",
         "ToolbusError",
@@ -107,6 +110,7 @@ _HOMES = {
     "bus.tool": ["Tool"],
     "bus.view": ["View"],
     "lock.drift": ["Held"],
+    "state.tokens.store": ["TokenStore"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -153,6 +157,8 @@ __all__ = [
     "ShaperFailed",
     "TaskHandle",
     "Text",
+    "TokenStore",
+    "TokenStoreError",
     "Tool",
     "ToolFailed",
     "ToolNotFound",

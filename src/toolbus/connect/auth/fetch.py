@@ -205,7 +205,7 @@ async def _addresses(url: Url) -> list[Address]:
         found = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise Unreachable(f"{url.host}: {getattr(error, 'strerror', None) or error}") from error
-    return [_plain(ip_address(address[0].partition("%")[0])) for *_, address in found]
+    return [_plain(ip_address(str(address[0]).partition("%")[0])) for *_, address in found]
 
 
 def _literal(host: str) -> Address | None:

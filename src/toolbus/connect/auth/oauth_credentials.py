@@ -138,7 +138,7 @@ class OAuthCredentials:
         except AuthFailure as failure:
             error = self._wire_error(failure, status)
         except ToolbusError as failure:  # of the store, or of a secret
-            error = WireError(str(failure), sent=False, lost=False, status=status, error=failure)
+            error = WireError(str(failure), sent=False, lost=False, status=status, reported=failure)
         else:
             return
         raise error  # outside of `except`: what it came from may quote a secret
@@ -149,14 +149,14 @@ class OAuthCredentials:
         if isinstance(failure, Unreachable):
             cause = f"the login cannot be renewed: {reason}"
             error = ConnectFailed(server, "sign-in", cause, hint="it is tried again")
-            return WireError(cause, sent=False, lost=False, error=error)
+            return WireError(cause, sent=False, lost=False, reported=error)
         if isinstance(failure, PersonNeeded) and self._flow.is_personal:
             error = LoginRequired(
                 server, reason, user=self._identity.user, scopes=failure.scopes, status=status
             )
         else:
             error = as_error(failure, server, redacted)
-        return WireError(reason, sent=False, lost=False, status=status, error=error)
+        return WireError(reason, sent=False, lost=False, status=status, reported=error)
 
     # In the task of a renewal
 

@@ -111,26 +111,22 @@ class HttpClient:
         content: bytes | None,
         delivery: Delivery | None,
     ) -> Response:
-        url = target.url.text
-        for earlier in range(MAX_REFUSALS + 1):
+        url, earlier = target.url.text, 0
+        while True:
             added = self._credentials.headers(method, url)
             if added is None:
                 await self._credentials.renew()
                 added = self._credentials.headers(method, url) or {}
             response = await self._send_once(method, target, {**headers, **added}, content, delivery)
             if response.status not in AUTH_STATUSES or earlier == MAX_REFUSALS:
-                break
+                return response
             refusal = Refusal(
-                status=response.status,
-                url=url,
-                headers=response.headers,
-                sent=added,
-                earlier=earlier,
+                status=response.status, url=url, headers=response.headers, sent=added, earlier=earlier
             )
-            response.close()
             if not await self._credentials.refused(refusal):
-                break
-        return response
+                return response
+            response.close()
+            earlier += 1
 
     async def _send_once(
         self,
