@@ -33,6 +33,8 @@ EXPECTED = {
     "Interactions",
     "LinkLost",
     "LockError",
+    "LoginNeeded",
+    "LoginRequest",
     "McpConnection",
     "Operation",
     "Origin",
@@ -59,6 +61,7 @@ EXPECTED = {
     "ToolbusError",
     "View",
     "__version__",
+    "browser_login",
     "connect_mcp",
 }
 

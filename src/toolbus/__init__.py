@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
     from toolbus.bus.view import View
     from toolbus.config import BusConfig, ServerConfig
+    from toolbus.connect.auth.browser import browser_login
     from toolbus.core.catalog import Catalog
     from toolbus.core.elicitation import Answer, Elicitation, Pending
     from toolbus.core.errors import (
@@ -40,7 +41,9 @@ if TYPE_CHECKING:
         ToolFailed,
         ToolNotFound,
     )
+    from toolbus.core.events import LoginNeeded
     from toolbus.core.interactions import Interactions, Sampled, Sampling
+    from toolbus.core.login import LoginRequest
     from toolbus.core.operation import Caller, Operation
     from toolbus.core.records import (
         Audio,
@@ -62,6 +65,7 @@ _HOMES = {
     "bus": ["Toolbus"],
     "core.catalog": ["Catalog"],
     "config": ["BusConfig", "ServerConfig"],
+    "connect.auth.browser": ["browser_login"],
     "bus.connection": ["McpConnection", "connect_mcp"],
     "bus.context": ["ContextProvider"],
     "core.errors": [
@@ -88,6 +92,8 @@ _HOMES = {
         "ToolNotFound",
         "ToolbusError",
     ],
+    "core.events": ["LoginNeeded"],
+    "core.login": ["LoginRequest"],
     "core.interactions": ["Interactions", "Sampled", "Sampling"],
     "bus.tasks": ["TaskHandle"],
     "core.elicitation": ["Answer", "Elicitation", "Pending"],
@@ -136,6 +142,8 @@ __all__ = [
     "Interactions",
     "LinkLost",
     "LockError",
+    "LoginNeeded",
+    "LoginRequest",
     "McpConnection",
     "Operation",
     "Origin",
@@ -162,6 +170,7 @@ __all__ = [
     "ToolbusError",
     "View",
     "__version__",
+    "browser_login",
     "connect_mcp",
 ]
 
