@@ -21,6 +21,8 @@ class Login:
     """The client that the tokens were issued to, as registered (RFC 7591)."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """The metadata of the authorization server (RFC 8414), so that a renewal needs no discovery."""
+    audience: str | None = None
+    """The `resource` parameter of requests for tokens; None for none."""
     access: str = ""
     """The access token; empty if only the registration of the client is known."""
     type: str = "Bearer"
