@@ -10,7 +10,7 @@ import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast

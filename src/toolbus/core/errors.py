@@ -305,7 +305,9 @@ class LoginRequired(AuthRequired):
 
     _outcome = "{} required"
 
-    def __init__(self, server: str, reason: str, *, user: str = "", scopes: str = "", status: int = 401) -> None:
+    def __init__(
+        self, server: str, reason: str, *, user: str = "", scopes: str = "", status: int = 401
+    ) -> None:
         self.user = user
         self.reason = reason
         self.login = login_line(server, user, scopes)
@@ -315,7 +317,9 @@ class LoginRequired(AuthRequired):
 class SignInFailed(AuthRequired):
     """Signing in is not possible; `step` is the step that failed."""
 
-    def __init__(self, server: str, step: str, reason: str, *, hint: str = "", status: int | None = None) -> None:
+    def __init__(
+        self, server: str, step: str, reason: str, *, hint: str = "", status: int | None = None
+    ) -> None:
         self.step = step
         self.reason = reason
         super().__init__(server, "sign-in", status, cause=f"{step}: {reason}", hint=hint)

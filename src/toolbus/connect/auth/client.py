@@ -1,4 +1,4 @@
-"""The OAuth client that we are at an authorization server: known by a document, from the config, or registered."""
+"""Who we are at an authorization server: a client with a document, from the config, or registered."""
 
 import time
 from collections.abc import Mapping, Sequence

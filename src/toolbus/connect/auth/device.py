@@ -50,7 +50,9 @@ async def poll(endpoint: TokenEndpoint, code: DeviceCode, form: Mapping[str, str
     while time.time() < code.expires_at:
         await asyncio.sleep(interval)
         try:
-            return await endpoint.tokens({**form, "grant_type": DEVICE_GRANT, "device_code": code.device_code})
+            return await endpoint.tokens(
+                {**form, "grant_type": DEVICE_GRANT, "device_code": code.device_code}
+            )
         except Unreachable:
             interval = min(interval * 2, 60.0)
         except Rejected as rejected:

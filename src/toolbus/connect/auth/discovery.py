@@ -91,7 +91,7 @@ async def find_authorization_server(
             continue
         found = document.get("issuer")
         # Without metadata of the resource, the issuer is only known up to a slash.
-        if found == issuer or (named is None and isinstance(found, str) and issuers_match(found, issuer)):
+        if isinstance(found, str) and (found == issuer or (named is None and issuers_match(found, issuer))):
             return AuthorizationServer(issuer=found, metadata=document)
         raise AuthFailure(f"the metadata at {reply.url.without_query} is about the issuer {_quoted(found)}")
     if named is not None:

@@ -17,12 +17,12 @@ from urllib.parse import urlencode
 
 from toolbus.config import ServerConfig
 from toolbus.connect.auth.failure import AuthFailure, Unreachable
+from toolbus.connect.http.address import is_loopback_host
 from toolbus.connect.http.pool import Pool
 from toolbus.connect.http.proxy import Proxy, environment_proxy
 from toolbus.connect.http.response import HttpFailure
 from toolbus.connect.http.tls import tls_context
 from toolbus.connect.http.url import Url, parse_url
-from toolbus.connect.http.address import is_loopback_host
 
 logger = logging.getLogger("toolbus")
 
@@ -125,7 +125,9 @@ class Fetch:
         failure: HttpFailure | None = None
         for address in await self._addresses(url, is_proxied=proxy is not None):
             try:
-                return await self._exchange_at(address, proxy, url, _request(method, url, proxy, headers, content))
+                return await self._exchange_at(
+                    address, proxy, url, _request(method, url, proxy, headers, content)
+                )
             except HttpFailure as failed:
                 if failed.sent:
                     raise
@@ -203,7 +205,7 @@ async def _addresses(url: Url) -> list[Address]:
         found = await loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         raise Unreachable(f"{url.host}: {getattr(error, 'strerror', None) or error}") from error
-    return [_plain(ip_address(address[0].partition("%")[0])) for *_, address in found]
+    return [_plain(ip_address(str(address[0]).partition("%")[0])) for *_, address in found]
 
 
 def _literal(host: str) -> Address | None:

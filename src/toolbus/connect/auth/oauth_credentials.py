@@ -109,7 +109,9 @@ class OAuthCredentials:
         if refusal.status == 403:
             return await self._step_up(refusal, challenge)
         if refusal.earlier and "authorization" in refusal.sent:
-            failure = AuthFailure("the server rejects a token that was just issued", step="token", hint=_CHECK)
+            failure = AuthFailure(
+                "the server rejects a token that was just issued", step="token", hint=_CHECK
+            )
             raise self._wire_error(failure, 401)
         await self._shared(lambda: self._replace(challenge), 401)
         return True
@@ -136,7 +138,7 @@ class OAuthCredentials:
         except AuthFailure as failure:
             error = self._wire_error(failure, status)
         except ToolbusError as failure:  # of the store, or of a secret
-            error = WireError(str(failure), sent=False, lost=False, status=status, error=failure)
+            error = WireError(str(failure), sent=False, lost=False, status=status, reported=failure)
         else:
             return
         raise error  # outside of `except`: what it came from may quote a secret
@@ -147,14 +149,14 @@ class OAuthCredentials:
         if isinstance(failure, Unreachable):
             cause = f"the login cannot be renewed: {reason}"
             error = ConnectFailed(server, "sign-in", cause, hint="it is tried again")
-            return WireError(cause, sent=False, lost=False, error=error)
+            return WireError(cause, sent=False, lost=False, reported=error)
         if isinstance(failure, PersonNeeded) and self._flow.is_personal:
             error = LoginRequired(
                 server, reason, user=self._identity.user, scopes=failure.scopes, status=status
             )
         else:
             error = as_error(failure, server, redacted)
-        return WireError(reason, sent=False, lost=False, status=status, error=error)
+        return WireError(reason, sent=False, lost=False, status=status, reported=error)
 
     # In the task of a renewal
 
@@ -229,7 +231,12 @@ class OAuthCredentials:
     async def _take_stored(self, rejected: str | None) -> bool:
         """Use the stored login if it is valid and not the one that was rejected."""
         stored = await self._flow.login()
-        if stored is None or not stored.access or stored.access == rejected or _usable_until(stored) <= time.time():
+        if (
+            stored is None
+            or not stored.access
+            or stored.access == rejected
+            or _usable_until(stored) <= time.time()
+        ):
             return False
         self._adopt(stored)
         return True

@@ -1,15 +1,15 @@
 """Get, renew and give back the tokens of one user for one server: each step in order, each failure named.
 
-    discover   which authorization server, and what it can do
-    client     who we are there
-    grant      a person signs in, or the program proves its own identity
-    token      the tokens, which are stored
+discover   which authorization server, and what it can do
+client     who we are there
+grant      a person signs in, or the program proves its own identity
+token      the tokens, which are stored
 """
 
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
@@ -29,9 +29,9 @@ from toolbus.connect.auth.discovery import (
     find_resource,
 )
 from toolbus.connect.auth.dpop import DpopKey
-from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Rejected, Step, Unreachable
+from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Rejected, Step
 from toolbus.connect.auth.fetch import Fetch
-from toolbus.connect.auth.loopback import Loopback
+from toolbus.connect.auth.loopback import CallbackUnavailable, Loopback
 from toolbus.connect.auth.token_endpoint import TokenEndpoint, TokenSet
 from toolbus.connect.http.url import parse_url
 from toolbus.core.login import LoginHandler, LoginRequest
@@ -108,7 +108,10 @@ class OAuthFlow:
         scope = self._scope(resource, server, challenge, scopes, known)
         key = self._key(resource, challenge, known)
         attempt = replace(
-            known or self._blank(server), metadata=server.metadata, audience=self._audience(resource), scope=scope
+            known or self._blank(server),
+            metadata=server.metadata,
+            audience=self._audience(resource),
+            scope=scope,
         )
         if device:
             login = await self._sign_in_elsewhere(handler, server, attempt, key)
@@ -131,7 +134,9 @@ class OAuthFlow:
         form = await self._machine_form(server, audience)
         form |= {name: text for name, text in (("scope", scope), ("resource", audience)) if text}
         with _step("token"):
-            tokens = await TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key).tokens(form)
+            tokens = await TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key).tokens(
+                form
+            )
         login = replace(self._blank(server), metadata=server.metadata, audience=audience, scope=scope)
         return self._completed(login, client, tokens, key)
 
@@ -188,7 +193,7 @@ class OAuthFlow:
         known = stored_client(login.client)
         port = next((urlsplit(uri).port for uri in (known.redirect_uris if known else ())), None)
         with _step("sign-in"):
-            async with Loopback(self._values.auth.get("callback"), port) as loopback:
+            async with self._loopback(port) as loopback:
                 client = await self._client(server, login, loopback.redirect_uri)
                 request = Authorization(
                     server=server,
@@ -213,8 +218,23 @@ class OAuthFlow:
         }
         form |= {"resource": login.audience} if login.audience else {}
         with _step("token"):
-            tokens = await TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key).tokens(form)
+            tokens = await TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key).tokens(
+                form
+            )
         return self._completed(login, client, tokens, key)
+
+    @asynccontextmanager
+    async def _loopback(self, port: int | None) -> AsyncGenerator[Loopback]:
+        """Where the browser comes back to: the port of the registration if it is free."""
+        async with AsyncExitStack() as stack:
+            callback = self._values.auth.get("callback")
+            try:
+                loopback = await stack.enter_async_context(Loopback(callback, port))
+            except CallbackUnavailable as error:
+                if callback is not None or port is None:
+                    raise AuthFailure(str(error)) from error
+                loopback = await stack.enter_async_context(Loopback())
+            yield loopback
 
     async def _sign_in_elsewhere(
         self, handler: LoginHandler, server: AuthorizationServer, login: Login, key: DpopKey | None
@@ -228,7 +248,9 @@ class OAuthFlow:
             request = LoginRequest(
                 server=self._alias, user=self._user, url=code.url, redirect_uri="", code=code.user_code
             )
-            polling = asyncio.ensure_future(poll(endpoint, code, {"resource": login.audience} if login.audience else {}))
+            polling = asyncio.ensure_future(
+                poll(endpoint, code, {"resource": login.audience} if login.audience else {})
+            )
             asking = asyncio.ensure_future(handler(request))
             try:
                 tokens = await polling
@@ -264,7 +286,9 @@ class OAuthFlow:
 
     def _completed(self, login: Login, client: Client, tokens: TokenSet, key: DpopKey | None) -> Login:
         if key is not None and tokens.type != "DPoP" and self._auth.dpop == "always":
-            raise AuthFailure("the authorization server issued a token that is not bound to a key", step="token")
+            raise AuthFailure(
+                "the authorization server issued a token that is not bound to a key", step="token"
+            )
         return replace(
             login,
             client=client.to_record(),

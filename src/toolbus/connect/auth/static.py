@@ -34,9 +34,7 @@ def static_headers(values: Resolved) -> dict[str, str]:
     headers = {name.lower(): value for name, value in values.headers.items()}
     userinfo, _, _ = urlsplit(values.url or "").netloc.rpartition("@")
     if userinfo:
-        headers.setdefault(
-            "authorization", f"Basic {base64.b64encode(unquote_to_bytes(userinfo)).decode()}"
-        )
+        headers.setdefault("authorization", f"Basic {base64.b64encode(unquote_to_bytes(userinfo)).decode()}")
     for name, value in headers.items():
         if names_credential(name):
             values.redacted.learn(value)

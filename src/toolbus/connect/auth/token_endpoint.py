@@ -47,7 +47,11 @@ class TokenEndpoint:
             raise AuthFailure(f"the authorization server {self.server.issuer} has no token endpoint")
         asked = time.time()
         reply = await self._post(url, form)
-        if self.key is not None and self.key.learn_nonce(url, reply.headers) and _error(reply) == "use_dpop_nonce":
+        if (
+            self.key is not None
+            and self.key.learn_nonce(url, reply.headers)
+            and _error(reply) == "use_dpop_nonce"
+        ):
             reply = await self._post(url, form)
         answer = reply.json()
         if reply.status != 200 or answer is None:
@@ -58,7 +62,9 @@ class TokenEndpoint:
         """Post to another endpoint of the authorization server, with the client's credentials."""
         url = self.server.endpoint(name)
         if url is None:
-            raise AuthFailure(f"the authorization server {self.server.issuer} has no {name.replace('_', ' ')}")
+            raise AuthFailure(
+                f"the authorization server {self.server.issuer} has no {name.replace('_', ' ')}"
+            )
         form, headers = self._authenticated(form)
         return await self.fetch.post_form(url, form, headers)
 
@@ -104,7 +110,8 @@ class TokenEndpoint:
             raise AuthFailure("the authorization server's response contains no usable token", step="token")
         if kind not in ("bearer", "dpop") or (kind == "dpop" and self.key is None):
             raise AuthFailure(
-                f"the authorization server issued a token of type {shown(answer.get('token_type'))}", step="token"
+                f"the authorization server issued a token of type {shown(answer.get('token_type'))}",
+                step="token",
             )
         scope, refresh = answer.get("scope"), answer.get("refresh_token")
         return TokenSet(

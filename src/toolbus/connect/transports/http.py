@@ -111,26 +111,22 @@ class HttpClient:
         content: bytes | None,
         delivery: Delivery | None,
     ) -> Response:
-        url = target.url.text
-        for earlier in range(MAX_REFUSALS + 1):
+        url, earlier = target.url.text, 0
+        while True:
             added = self._credentials.headers(method, url)
             if added is None:
                 await self._credentials.renew()
                 added = self._credentials.headers(method, url) or {}
             response = await self._send_once(method, target, {**headers, **added}, content, delivery)
             if response.status not in AUTH_STATUSES or earlier == MAX_REFUSALS:
-                break
+                return response
             refusal = Refusal(
-                status=response.status,
-                url=url,
-                headers=response.headers,
-                sent=added,
-                earlier=earlier,
+                status=response.status, url=url, headers=response.headers, sent=added, earlier=earlier
             )
-            response.close()
             if not await self._credentials.refused(refusal):
-                break
-        return response
+                return response
+            response.close()
+            earlier += 1
 
     async def _send_once(
         self,
@@ -258,7 +254,7 @@ def _warn_insecure(attempt: Attempt, url: Url) -> None:
     """Warn where others on the network can read what is sent."""
     if url.is_tls and attempt.config.verify is False:
         attempt.warn("its certificate is not verified (verify: false): anyone on the way can read everything")
-    has_credentials = attempt.values.token is not None or any(map(names_credential, attempt.values.headers))
+    has_credentials = attempt.config.auth is not None or any(map(names_credential, attempt.values.headers))
     if url.scheme == "http" and has_credentials and not is_loopback_host(url.host):
         attempt.warn("credentials are sent without encryption: use https")
 

@@ -20,7 +20,7 @@ class WireError(MCPError):
         status: int | None = None,
         code: int = CONNECTION_CLOSED,
         data: Any = None,
-        error: ToolbusError | None = None,
+        reported: ToolbusError | None = None,
     ) -> None:
         super().__init__(code, message, data)
         self.sent = sent
@@ -28,7 +28,7 @@ class WireError(MCPError):
         self.lost = lost
         """Whether the connection, or the server's session, has ended."""
         self.status = status
-        self.error = error
+        self.reported = reported
         """What went wrong, if it is known better than by this."""
 
 
