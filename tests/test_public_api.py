@@ -52,6 +52,8 @@ EXPECTED = {
     "ShaperFailed",
     "TaskHandle",
     "Text",
+    "TokenStore",
+    "TokenStoreError",
     "Tool",
     "ToolFailed",
     "ToolNotFound",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
         ServerError,
         ServerNotFound,
         ShaperFailed,
+        TokenStoreError,
         ToolbusError,
         ToolFailed,
         ToolNotFound,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from toolbus.lock.drift import Held
+    from toolbus.state.tokens.store import TokenStore
 
     __version__: str
 
@@ -88,6 +90,7 @@ _HOMES = {
         "ServerError",
         "ServerNotFound",
         "ShaperFailed",
+        "TokenStoreError",
         "ToolFailed",
         "ToolNotFound",
         "ToolbusError",
@@ -113,6 +116,7 @@ _HOMES = {
     "bus.tool": ["Tool"],
     "bus.view": ["View"],
     "lock.drift": ["Held"],
+    "state.tokens.store": ["TokenStore"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -161,6 +165,8 @@ __all__ = [
     "ShaperFailed",
     "TaskHandle",
     "Text",
+    "TokenStore",
+    "TokenStoreError",
     "Tool",
     "ToolFailed",
     "ToolNotFound",

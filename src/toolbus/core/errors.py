@@ -10,6 +10,7 @@
     ├── CallRefused            a guard refused the operation; nothing was sent
     ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
     ├── ShaperFailed           a shaper raised; the catalog is unchanged
+    ├── TokenStoreError        stored tokens cannot be read or written; they were left as they are
     ├── ExtraMissing           a part of toolbus needs packages that are not installed (also an ImportError)
     └── ServerError            an error about one server, named by `server`
         ├── ServerNotFound     the bus has no server with that alias (also a LookupError)
@@ -39,6 +40,8 @@ from toolbus.core.text import cleaned
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call", "sign-in"]
 """The step that failed: resolving values, starting the process, reaching the URL, and so on."""
+TokenProblem = Literal["damaged", "newer", "exposed", "unavailable", "unreadable", "unwritable", "busy"]
+"""Why stored tokens cannot be used."""
 INTERNAL_ERROR = -32603
 """The code of JSON-RPC for a failure inside a server."""
 
@@ -198,6 +201,16 @@ class ExtraMissing(ToolbusError, ImportError):
         self.part = part
         self.extra = extra
         super().__init__(f'{part} cannot be used: {reason}; pip install "toolbus[{extra}]"')
+
+
+class TokenStoreError(ToolbusError):
+    """Stored tokens cannot be read or written; `reason` is why. What is stored was left as it is."""
+
+    def __init__(self, place: str, reason: TokenProblem, problem: str, step: str) -> None:
+        self.place = place
+        self.reason = reason
+        self.problem = problem
+        super().__init__(f"tokens in {place}: {problem}; {step}")
 
 
 class ServerError(ToolbusError):
