@@ -33,6 +33,8 @@ EXPECTED = {
     "Interactions",
     "LinkLost",
     "LockError",
+    "LoginNeeded",
+    "LoginRequest",
     "McpConnection",
     "Operation",
     "Origin",
@@ -61,6 +63,7 @@ EXPECTED = {
     "ToolbusError",
     "View",
     "__version__",
+    "browser_login",
     "connect_mcp",
 }
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
     from toolbus.bus.view import View
     from toolbus.config import BusConfig, ServerConfig
+    from toolbus.connect.auth.browser import browser_login
     from toolbus.core.catalog import Catalog
     from toolbus.core.elicitation import Answer, Elicitation, Pending
     from toolbus.core.errors import (
@@ -30,18 +31,22 @@ if TYPE_CHECKING:
         InputNeeded,
         LinkLost,
         LockError,
+        LoginRequired,
         ResourceTooLarge,
         SecretMissing,
         ServerDown,
         ServerError,
         ServerNotFound,
         ShaperFailed,
+        SignInFailed,
         TokenStoreError,
         ToolbusError,
         ToolFailed,
         ToolNotFound,
     )
+    from toolbus.core.events import LoginNeeded
     from toolbus.core.interactions import Interactions, Sampled, Sampling
+    from toolbus.core.login import LoginRequest
     from toolbus.core.operation import Caller, Operation
     from toolbus.core.records import (
         Audio,
@@ -64,6 +69,7 @@ _HOMES = {
     "bus": ["Toolbus"],
     "core.catalog": ["Catalog"],
     "config": ["BusConfig", "ServerConfig"],
+    "connect.auth.browser": ["browser_login"],
     "bus.connection": ["McpConnection", "connect_mcp"],
     "bus.context": ["ContextProvider"],
     "core.errors": [
@@ -80,17 +86,23 @@ _HOMES = {
         "InputNeeded",
         "LinkLost",
         "LockError",
+    "LoginRequired",
+        "LoginRequired",
         "ResourceTooLarge",
         "SecretMissing",
         "ServerDown",
         "ServerError",
         "ServerNotFound",
         "ShaperFailed",
+    "SignInFailed",
+        "SignInFailed",
         "TokenStoreError",
         "ToolFailed",
         "ToolNotFound",
         "ToolbusError",
     ],
+    "core.events": ["LoginNeeded"],
+    "core.login": ["LoginRequest"],
     "core.interactions": ["Interactions", "Sampled", "Sampling"],
     "bus.tasks": ["TaskHandle"],
     "core.elicitation": ["Answer", "Elicitation", "Pending"],
@@ -140,6 +152,8 @@ __all__ = [
     "Interactions",
     "LinkLost",
     "LockError",
+    "LoginNeeded",
+    "LoginRequest",
     "McpConnection",
     "Operation",
     "Origin",
@@ -168,6 +182,7 @@ __all__ = [
     "ToolbusError",
     "View",
     "__version__",
+    "browser_login",
     "connect_mcp",
 ]
 

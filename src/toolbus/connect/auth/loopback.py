@@ -9,7 +9,7 @@ import base64
 import errno
 import hashlib
 import hmac
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -56,8 +56,8 @@ class CallbackUnavailable(ToolbusError):
 class Loopback:
     """Listens at the callback while it is entered; a callback that is not http on loopback has no listener.
 
-    Without a port in the callback, and without `port`, any free one is used. `CallbackUnavailable` if the
-    port is in use.
+    `CallbackUnavailable` if another program uses the port of the callback. A callback without a port gets
+    `port` if that one is free, else any other.
     """
 
     def __init__(self, callback: str | None = None, port: int | None = None) -> None:
@@ -101,7 +101,20 @@ class Loopback:
 
     async def _listen(self) -> None:
         name = self._parts.hostname or HOST
-        for host in (HOST, "::1") if name == "localhost" else (name,):
+        hosts = (HOST, "::1") if name == "localhost" else (name,)
+        try:
+            await self._bind(hosts)
+        except CallbackUnavailable:
+            if self._parts.port or not self._port:
+                raise
+            await self._close()
+            self._port = 0
+            await self._bind(hosts)
+        if not self._parts.port:
+            self.redirect_uri = _with_port(self._parts, self._port)
+
+    async def _bind(self, hosts: Sequence[str]) -> None:
+        for host in hosts:
             try:
                 server = await asyncio.start_server(
                     self._accept, host, self._port, limit=MAX_REQUEST_BYTES, backlog=MAX_CONNECTIONS
@@ -110,15 +123,11 @@ class Loopback:
                 if self._servers and error.errno in _UNAVAILABLE:
                     continue
                 in_use = error.errno == errno.EADDRINUSE
-                reason = (
-                    f"another program uses port {self._port}" if in_use else error.strerror or "it is refused"
-                )
+                reason = f"another program uses port {self._port}" if in_use else error.strerror or "refused"
                 raise CallbackUnavailable(self.redirect_uri, reason) from error
             self._servers.append(server)
             # `localhost` means two addresses, and the browser may use either: one port for both.
             self._port = server.sockets[0].getsockname()[1]
-        if not self._parts.port:
-            self.redirect_uri = _with_port(self._parts, self._port)
 
     async def _close(self) -> None:
         for server in self._servers:

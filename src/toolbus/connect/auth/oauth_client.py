@@ -20,6 +20,11 @@ class OAuthClient:
         self._redacted = values.redacted
         self._flow = OAuthFlow(config, values, tokens, user)
 
+    @property
+    def resource(self) -> str:
+        """The server, as the name of its tokens."""
+        return self._flow.resource
+
     async def login(self) -> Login | None:
         """The stored login."""
         with self._reported():
