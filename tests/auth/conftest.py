@@ -12,7 +12,9 @@ from tests.processes import keeping
 
 
 @pytest.fixture(scope="session")
-def _servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AuthorizationServer, ResourceServer]]:
+def _servers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[AuthorizationServer, ResourceServer]]:
     with ExitStack() as stack:
         with keeping():
             issuing = stack.enter_context(authorization_server(clients=CLIENTS, documents=DOCUMENTS))

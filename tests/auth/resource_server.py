@@ -204,7 +204,12 @@ class ResourceServer:
 
 @contextmanager
 def resource_server(
-    issuer: str, folder: Path, *, dpop: bool = False, nonces: bool = False, metadata: dict[str, Any] | None = None
+    issuer: str,
+    folder: Path,
+    *,
+    dpop: bool = False,
+    nonces: bool = False,
+    metadata: dict[str, Any] | None = None,
 ) -> Generator[ResourceServer]:
     """Start one that trusts `issuer`; `metadata` is laid over its metadata."""
     port_file = folder / "resource.port"
