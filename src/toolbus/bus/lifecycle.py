@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
@@ -22,6 +22,18 @@ LINGER = 0.1
 """Seconds before the servers of a locked bus are started: programs that only list tools end before that."""
 
 
+class Followers(Protocol):
+    """Those who use the servers of a bus as well: its users."""
+
+    async def follow(self) -> None:
+        """The bus has other servers or another config now; never raises."""
+        ...
+
+    async def close(self) -> None:
+        """The bus ends."""
+        ...
+
+
 class Lifecycle:
     """Owns the current config, the loop of the bus, and the mutex for every change."""
 
@@ -33,8 +45,10 @@ class Lifecycle:
         lock: BusLock,
         hub: Hub,
         get_secret: GetSecret | None,
+        followers: Followers,
     ) -> None:
         self.config = config
+        self._followers = followers
         self._servers = servers
         self._catalog = catalog
         self._hub = hub
@@ -88,7 +102,7 @@ class Lifecycle:
             raise
 
     async def _connect(self, secrets: Secrets, *, only_required: bool) -> None:
-        config = self._lock.approvals.servers_to_use(self.config)
+        config = self.usable_config
         self._lock.report_launches()
         try:
             await self._servers.start_early(config, secrets)
@@ -98,6 +112,7 @@ class Lifecycle:
                 return
             self._servers.begin()
             await asyncio.sleep(0)  # the links' tasks take their first step, so that none looks idle
+            await self._followers.follow()
             self.installed = True
             self._installed.set()
             await self._servers.open(only_required=only_required)
@@ -126,7 +141,7 @@ class Lifecycle:
             self._connecting.cancel()
             self._installed.set()  # nobody waits any longer
             await asyncio.gather(self._connecting, return_exceptions=True)
-        await self._servers.close()
+        await asyncio.gather(self._servers.close(), self._followers.close())
         self._hub.end()
 
     async def apply(
@@ -152,11 +167,22 @@ class Lifecycle:
             self._lock.report_launches()
             gone = self._servers.install(fresh, usable)
             self._catalog.use(new)
+            self._catalog.rebuild()
+            await self._followers.follow()
             await self._servers.close_servers(gone)
             await self._servers.notify_roots_changed()
 
     def _secrets(self, config: BusConfig) -> Secrets:
         return Secrets(self._get_secret, config.folder, config.reviewed)
+
+    def secrets_of(self, user: str) -> Secrets:
+        """The secrets of a user."""
+        return Secrets(self._get_secret, self.config.folder, self.config.reviewed, user)
+
+    @property
+    def usable_config(self) -> BusConfig:
+        """The config with a mistake for each server that the lock holds."""
+        return self._lock.approvals.servers_to_use(self.config)
 
     @property
     def running(self) -> bool:
@@ -184,27 +210,30 @@ class Lifecycle:
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop of the bus, from any task, thread or loop."""
-        return await self._loop_for(work).run(self._routed(work))
+        return await self.loop_for(work).run(self._routed(work))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine from a thread without a loop; RuntimeError if it would never return."""
-        return self._loop_for(work).wait(self._routed(work))
+        return self.loop_for(work).wait(self._routed(work))
 
     def _routed(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """The work, once the links exist."""
-        return work if self.installed else self._after_install(work)
+        return work if self.installed else run_after(self.wait_installed, work)
 
-    async def _after_install(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            await self.wait_installed()
-        except BaseException:
-            work.close()
-            raise
-        return await work
-
-    def _loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:
+    def loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:
+        """The loop of the bus; if there is none, the work is closed and `BusClosed` is raised."""
         try:
             return self.loop
         except BusClosed:
             work.close()
             raise
+
+
+async def run_after(ready: Callable[[], Awaitable[None]], work: Coroutine[Any, Any, T]) -> T:
+    """Run the work once `ready` returns; if it raises, the work is closed."""
+    try:
+        await ready()
+    except BaseException:
+        work.close()
+        raise
+    return await work
