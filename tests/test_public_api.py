@@ -33,6 +33,8 @@ EXPECTED = {
     "Interactions",
     "LinkLost",
     "LockError",
+    "LoginNeeded",
+    "LoginRequest",
     "McpConnection",
     "Operation",
     "Origin",
@@ -50,6 +52,8 @@ EXPECTED = {
     "ShaperFailed",
     "TaskHandle",
     "Text",
+    "TokenStore",
+    "TokenStoreError",
     "Tool",
     "ToolFailed",
     "ToolNotFound",
@@ -59,6 +63,7 @@ EXPECTED = {
     "ToolbusError",
     "View",
     "__version__",
+    "browser_login",
     "connect_mcp",
 }
 

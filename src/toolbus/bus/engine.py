@@ -7,7 +7,6 @@ from typing import Any, Protocol, TypeVar
 
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
-from toolbus.bus.logins import Logins
 from toolbus.bus.scope import Scope
 from toolbus.bus.servers import Servers
 from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
@@ -18,6 +17,7 @@ from toolbus.core.events import Event, Hub, LoginNeeded, Reason, StateChanged
 from toolbus.core.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation import Guard, Observer, Operation
+from toolbus.core.text import cleaned
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -90,7 +90,8 @@ class Engine:
     ) -> None:
         """`observers` come before those of the extensions."""
         self.user = user
-        self._logins = Logins(user)
+        self._logins: set[str] = set()
+        """The servers for which it was reported that the user has to sign in."""
         self.hub = Hub(config.limits.backlog)
         self.lock = BusLock(approvals, lambda: self.servers.inventories, self.hub.emit, self._reports)
         self.catalog = LiveCatalog(
@@ -131,9 +132,17 @@ class Engine:
     def emit_of_link(self, event: Event) -> None:
         """Emit an event of a link of this engine, and that somebody has to sign in because of it."""
         self.hub.emit(event)
-        has_login = isinstance(event, StateChanged) and self.servers.has_login(event.server)
-        if has_login and (needed := self._logins.needed(event)) is not None:
-            self.emit_login(needed)
+        if isinstance(event, StateChanged):
+            self._report_login(event)
+
+    def _report_login(self, event: StateChanged) -> None:
+        if event.state == "ready":
+            self._logins.discard(event.server)
+        error = self.servers.login_required(event.server) if event.state == "auth_required" else None
+        # Once, until the server can be used again: every call on demand tries again.
+        if error is not None and event.server not in self._logins:
+            self._logins.add(event.server)
+            self.emit_login(LoginNeeded(server=event.server, user=self.user, reason=cleaned(error.reason)))
 
     def emit_login(self, event: LoginNeeded) -> None:
         """Emit that the user of this engine has to sign in."""

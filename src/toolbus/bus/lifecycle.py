@@ -10,10 +10,12 @@ from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
 from toolbus.bus.servers import Servers
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
+from toolbus.connect.auth.identity import Identity
 from toolbus.core.errors import FORKED, BusClosed
 from toolbus.core.events import Hub
 from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
+from toolbus.state.tokens.tokens import Tokens, open_tokens
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
@@ -53,6 +55,8 @@ class Lifecycle:
         self._catalog = catalog
         self._hub = hub
         self._get_secret = get_secret
+        self._tokens: tuple[object, Tokens] | None = None
+        """The setting in the config, and the tokens."""
         self._loop: OwnerLoop | None = None
         self.closed = False
         self._mutex = asyncio.Lock()
@@ -75,38 +79,38 @@ class Lifecycle:
                 return
             self._loop = OwnerLoop()
             try:
-                await self._begin(self._secrets(self.config))
+                await self._begin(self.identity(self.config))
                 if self._catalog.failed is not None:
                     raise self._catalog.failed
             except BaseException:
                 await self.stop()
                 raise
 
-    async def _begin(self, secrets: Secrets) -> None:
+    async def _begin(self, identity: Identity) -> None:
         """Connect to the servers, or, if the catalog is known from the lock, only to the required ones."""
         at_once = self._lock.approvals.file is not None
         if at_once and not any(server.required for server in self.config.servers.values()):
-            self._connecting = asyncio.create_task(self._connect_later(secrets), name="toolbus start")
+            self._connecting = asyncio.create_task(self._connect_later(identity), name="toolbus start")
         else:
-            await self._connect(secrets, only_required=at_once)
+            await self._connect(identity, only_required=at_once)
 
-    async def _connect_later(self, secrets: Secrets) -> None:
+    async def _connect_later(self, identity: Identity) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER):
                 await self._needed.wait()
         try:
-            await self._connect(secrets, only_required=True)
+            await self._connect(identity, only_required=True)
         except Exception:  # a task's edge: whoever needs the servers gets it as well
             logger.exception("the servers could not be started")
             self._installed.set()
             raise
 
-    async def _connect(self, secrets: Secrets, *, only_required: bool) -> None:
+    async def _connect(self, identity: Identity, *, only_required: bool) -> None:
         config = self.usable_config
         self._lock.report_launches()
         try:
-            await self._servers.start_early(config, secrets)
-            self._servers.install(self._servers.build(config, secrets), config)
+            await self._servers.start_early(config, identity)
+            self._servers.install(self._servers.build(config, identity), config)
             if self.closed:  # in the meantime, when there were no links to close
                 await self._servers.close()
                 return
@@ -158,7 +162,7 @@ class Lifecycle:
             new = (config or self.config).model_copy(update={"servers": servers})
             approvals = Approvals(new)
             usable = approvals.servers_to_use(new)
-            fresh = await self._servers.open_new(usable, self._secrets(new))
+            fresh = await self._servers.open_new(usable, self.identity(new))
             if self.closed:  # in the meantime, so they are closed here
                 await self._servers.close_servers(fresh)
                 raise BusClosed()
@@ -172,12 +176,14 @@ class Lifecycle:
             await self._servers.close_servers(gone)
             await self._servers.notify_roots_changed()
 
-    def _secrets(self, config: BusConfig) -> Secrets:
-        return Secrets(self._get_secret, config.folder, config.reviewed)
-
-    def secrets_of(self, user: str) -> Secrets:
-        """The secrets of a user."""
-        return Secrets(self._get_secret, self.config.folder, self.config.reviewed, user)
+    def identity(self, config: BusConfig, user: str = "") -> Identity:
+        """The secrets and tokens of a user, or of the bus itself."""
+        setting, tokens = self._tokens or (None, None)
+        if tokens is None or setting != config.tokens:
+            tokens = open_tokens(config.tokens)
+            self._tokens = config.tokens, tokens
+        secrets = Secrets(self._get_secret, config.folder, config.reviewed, user)
+        return Identity(secrets=secrets, tokens=tokens, user=user)
 
     @property
     def usable_config(self) -> BusConfig:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 from toolbus.bus.lock import BusLock
 from toolbus.bus.sdk_import import import_stages
 from toolbus.call import ServerRequests
-from toolbus.config import BusConfig, Secrets
-from toolbus.core.errors import ServerDown, ServerNotFound, ToolbusError, problem_of
+from toolbus.config import BusConfig
+from toolbus.connect.auth.identity import Identity
+from toolbus.core.errors import LoginRequired, ServerDown, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.events import Emit
 from toolbus.core.interactions import Interactions, with_roots
 from toolbus.core.operation import Admit, Operation, Route
@@ -93,14 +94,11 @@ class Servers:
             raise ServerNotFound(alias, known)
         return alias
 
-    def has_login(self, alias: str) -> bool:
-        """Whether a person signs in to that server."""
-        links = (*self.links.values(), *self._opening)
-        return any(
-            link.config.auth is not None and link.config.auth.type == "oauth"
-            for link in links
-            if link.config.alias == alias
-        )
+    def login_required(self, alias: str) -> LoginRequired | None:
+        """Why somebody has to sign in to that server; None if that is not what it waits for."""
+        links = (link for link in (*self.links.values(), *self._opening) if link.config.alias == alias)
+        errors = (link.error for link in links)
+        return next((error for error in errors if isinstance(error, LoginRequired)), None)
 
     @property
     def routes(self) -> dict[str, Route]:
@@ -166,12 +164,12 @@ class Servers:
             for alias in self._aliases
         }
 
-    async def start_early(self, config: BusConfig, secrets: Secrets) -> None:
+    async def start_early(self, config: BusConfig, identity: Identity) -> None:
         """Start the processes of servers that will be connected, and meanwhile import the SDK."""
         from toolbus.connect.early import EarlyStart
 
         self._early = {
-            alias: EarlyStart(server, secrets)
+            alias: EarlyStart(server, identity.secrets)
             for alias, server in config.servers.items()
             if server.transport == "stdio" and not server.lazy
         }
@@ -185,7 +183,7 @@ class Servers:
         await asyncio.gather(*(early.close() for early in self._early.values() if not early.taken))
         self._early = {}
 
-    def build(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
+    def build(self, config: BusConfig, identity: Identity) -> dict[str, Server]:
         """Build the servers of a config that are new or changed, not installed or connected yet."""
         from toolbus.connect.link import Link
         from toolbus.connect.requests import LinkRequests
@@ -200,7 +198,7 @@ class Servers:
             if redeclared or known is None or known.config != server:
                 discovery = Discovery(alias, self._changed, self._emit)
                 early = self._early.get(alias)
-                link = Link(server, secrets, discovery, self._emit, interactions, self._admit, early)
+                link = Link(server, identity, discovery, self._emit, interactions, self._admit, early)
                 servers[alias] = Server(link, discovery, LinkRequests(link))
         return servers
 
@@ -262,9 +260,9 @@ class Servers:
         links = self.links.values()
         await open_links(link for link in links if link.config.required or not only_required)
 
-    async def open_new(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
+    async def open_new(self, config: BusConfig, identity: Identity) -> dict[str, Server]:
         """As `build`, and connect; none is left open if that fails."""
-        fresh = self.build(config, secrets)
+        fresh = self.build(config, identity)
         links = [server.link for server in fresh.values()]
         self._opening.update(links)
         try:

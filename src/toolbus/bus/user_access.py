@@ -143,8 +143,9 @@ class UserAccess:
     async def _compare(self) -> None:
         """Find out which servers need an own link, and build these links."""
         version, bus = self._version, self._bus.lifecycle
-        secrets, others = bus.secrets_of(self._user), bus.secrets_of("")
-        servers = [one for one in bus.usable_config.servers.values() if may_differ(one, secrets)]
+        config = bus.usable_config
+        secrets, others = bus.identity(config, self._user).secrets, bus.identity(config).secrets
+        servers = [one for one in config.servers.values() if may_differ(one, secrets)]
         found = await asyncio.gather(*(differ(server, secrets, others) for server in servers))
         if bus.closed:
             raise BusClosed(started=True)
@@ -158,20 +159,21 @@ class UserAccess:
     def _place(self) -> dict[str, Server]:
         """Install the shared servers, and own ones as far as it is known; returns those to be closed."""
         bus, shared = self._bus.lifecycle, self._bus.servers.installed
-        config, secrets = bus.usable_config, bus.secrets_of(self._user)
+        config = bus.usable_config
+        identity = bus.identity(config, self._user)
         own: dict[str, ServerConfig] = {}
         borrowed: dict[str, Server] = {}
         for alias in config.servers.keys() & shared.keys():
             server = config.servers[alias]
             known = self._own.get(alias)
-            if not may_differ(server, secrets) or known == (server, False):
+            if not may_differ(server, identity.secrets) or known == (server, False):
                 borrowed[alias] = shared[alias]
             elif known == (server, True):
                 idle = server.idle_timeout or IDLE_TIMEOUT
                 own[alias] = server.model_copy(update={"idle_timeout": idle, "required": False})
         fresh: dict[str, Server] = {}
         if own:
-            fresh = self._servers.build(config.model_copy(update={"servers": own}), secrets)
+            fresh = self._servers.build(config.model_copy(update={"servers": own}), identity)
         taken_back: dict[str, State] = {
             alias: self._servers.links[alias].state for alias in self._servers.borrowed & own.keys()
         }

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, BaseModel, SecretStr
 
-from toolbus.config.auth import read_auth
+from toolbus.config.auth import auth_warnings, read_auth
 from toolbus.config.limits import Limits
-from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
+from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
 from toolbus.config.model import ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
 from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
@@ -161,7 +161,6 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
         "redact": defaults.redact,
         "budget": defaults.budget,
         **draft.fields,
-        "warnings": (*defaults.warnings, *draft.warnings),
     }
     mistakes = draft.mistakes
     # Each field is removed first, so that an invalid one is not reported twice.
@@ -169,6 +168,8 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
         if name in fields:
             with mistakes.collected():
                 fields[name] = settled(fields.pop(name), location)
+    own_warnings = auth_warnings(fields["auth"]) if fields.get("auth") is not None else ()
+    fields["warnings"] = (*defaults.warnings, *draft.warnings, *own_warnings)
     with mistakes.collected():
         _normalize_command(fields, location)
     with mistakes.collected():

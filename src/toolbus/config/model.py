@@ -168,6 +168,8 @@ class ServerConfig(ConfigModel):
         location = Location(server=self.alias)
         if self.url is not None and not re.match(r"https?://.|http\+unix://.|\$\{", self.url, re.IGNORECASE):
             raise location.error("expected a URL that starts with http:// or https://", "url")
+        if self.auth is not None and self.url is None:
+            raise location.error("is for servers with a url; give a program its secrets in env", "auth")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
         for field, text in self.texts():

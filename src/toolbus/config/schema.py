@@ -13,16 +13,21 @@ from typing import get_args
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from toolbus.config.auth import AUTH_TYPES
+from toolbus.config.base import ConfigModel
 from toolbus.config.context import SMALLEST, ContextSource
 from toolbus.config.dialects import BESIDE_SERVERS, SETTINGS
 from toolbus.config.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
 from toolbus.config.limits import Limits
-from toolbus.config.model import HINTS, Auth, BusConfig, LockMode, ServerConfig, Timeouts
+from toolbus.config.model import HINTS, BusConfig, LockMode, ServerConfig, Timeouts
 from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.core.records import JSON, Budget, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_MODELS = (BusConfig, ServerConfig, Timeouts, Limits, Auth, ContextSource, ToolOverride, ArgumentOverride)
+_MODELS = (
+    *(BusConfig, ServerConfig, Timeouts, Limits, ContextSource, ToolOverride, ArgumentOverride),
+    *AUTH_TYPES.values(),
+)
 _NAMES = {"type": "array", "items": {"type": "string"}}
 _LENGTH = {"type": "integer", "minimum": Budget.SMALLEST}
 _BUDGET = {
@@ -46,7 +51,13 @@ _LOCK: dict[str, JSON] = {"anyOf": [{"enum": [*get_args(LockMode), False]}]}
 _ENTRY_KEYS: dict[str, dict[str, JSON]] = {
     "command": {"anyOf": [{"type": "string"}, _NAMES]},
     "transport": {"enum": list(TRANSPORTS)},
-    "auth": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Auth"}]},
+    "auth": {
+        "anyOf": [
+            {"const": "oauth"},
+            {"type": "string", "minLength": 1},
+            *({"$ref": f"#/$defs/{kind.__name__}"} for kind in AUTH_TYPES.values()),
+        ]
+    },
     "disabled": {"type": "boolean", "description": "The opposite of `enabled`."},
     "timeout": {
         "type": "number",
@@ -174,6 +185,12 @@ def _describe(schema: Mapping[str, JSON], model: type[BaseModel]) -> None:
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """The docstring of each field: the string that follows it."""
+    base = model.__base__
+    inherited = _docstrings(base) if base is not None and issubclass(base, ConfigModel) else {}
+    return {**inherited, **_own_docstrings(model)}
+
+
+def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
     (defined,) = ast.parse(dedent(inspect.getsource(model))).body
     assert isinstance(defined, ast.ClassDef)
     found: dict[str, str] = {}

@@ -49,6 +49,8 @@ def timeout_failure(attempt: Attempt) -> ConnectFailed:
 def connect_failure(error: BaseException, attempt: Attempt) -> ConnectFailed:
     """The error of an attempt that failed with this exception."""
     config, values, diagnostics = attempt.config, attempt.values, attempt.diagnostics
+    if isinstance(error, WireError) and isinstance(error.reported, ConnectFailed):
+        return error.reported
     lines = values.redacted(str(error)).splitlines()
     cause = lines[0] if lines else type(error).__name__
     if isinstance(error, WireError) and error.status is not None:

@@ -10,7 +10,7 @@ import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -20,7 +20,7 @@ from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from toolbus.connect.deadlines import Deadlines
+from toolbus.connect.deadlines import Deadline, Deadlines
 from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.input_required import request_text
@@ -56,6 +56,20 @@ class RequestHandler:
         self._emit = emit
         self._calls_in_flight = CallsInFlight()
         self._deadlines = Deadlines()
+
+    @property
+    def interactions(self) -> Interactions:
+        """The handlers of the host."""
+        return self._interactions
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Pause the deadlines of the requests to the server while a person does something."""
+        return self._deadlines.paused()
+
+    def connecting(self, seconds: float) -> Deadline:
+        """The time limit of an attempt to connect."""
+        self._deadlines = Deadlines()
+        return self._deadlines.limit(seconds)
 
     def serve(self, session: ClientSession, calls_in_flight: CallsInFlight, deadlines: Deadlines) -> None:
         """Serve a new connection, with its calls in flight and deadlines."""

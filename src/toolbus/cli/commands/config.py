@@ -8,7 +8,7 @@ from collections.abc import Callable
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import load_trusted_config, load_untrusted_config
-from toolbus.config import BusConfig, Secrets, ServerConfig, resolved
+from toolbus.config import Auth, BusConfig, Secrets, ServerConfig, resolved
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
@@ -63,10 +63,13 @@ def _as_written(server: ServerConfig) -> JSON:
         return {"problem": str(server.mistake)}
     values = _non_default_values(server)
     if server.auth is not None:
-        values["auth"] = {"type": server.auth.type, "token": server.auth.token}
+        values["auth"] = _plain_auth(server.auth)
     for name in ("env", "headers", "auth"):
         if name in values:
-            values[name] = {key: _without_default(key, text) for key, text in values[name].items()}
+            values[name] = {
+                key: _without_default(key, text) if isinstance(text, str) else text
+                for key, text in values[name].items()
+            }
     hidden = spellings(secret.value for secret in literal_secrets(server))
     return _map_strings(values, lambda text: redacted(text, hidden))
 
@@ -89,6 +92,11 @@ async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
                 key: MASK if names_credential(key) else real.redacted(text) for key, text in mapping.items()
             }
     return values
+
+
+def _plain_auth(auth: Auth) -> dict[str, JSON]:
+    """The keys of `auth` that are set."""
+    return auth.model_dump(mode="json", exclude_defaults=True)
 
 
 def _without_default(key: str, text: str) -> str:

@@ -22,6 +22,8 @@ _SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|ApiKey)\s+(.+)", re.IGNORECA
 
 SHORTEST_SECRET = 4
 """Shorter values are not replaced in texts, because they occur everywhere by chance."""
+LEARNED = 16
+"""How many secrets that came later are remembered."""
 UNMISTAKABLE = 8
 """Shorter secrets, such as 8080 or main, are replaced only where they stand alone, not inside of a word or of
 a number: a text full of `***` helps nobody."""
@@ -121,20 +123,21 @@ class Redactor:
     def __init__(self, secrets: Iterable[str] = (), *, echoes: Iterable[str] | None = ()) -> None:
         """`echoes` are the secrets that the server's messages must not contain; None to let all pass."""
         self._secrets = set(secrets)
+        self._learned: tuple[str, ...] = ()
         self._spellings = spellings(self._secrets)
         self._longest = max(map(len, self._spellings), default=0)
         self._echoes = None if echoes is None else {_without_scheme(secret) for secret in echoes}
         self._hide = EchoFilter(self._echoes) if self._echoes else None
 
     def learn(self, secret: str) -> None:
-        """Replace this secret too from now on."""
-        if secret not in self._secrets:
-            self._secrets.add(secret)
-            self._spellings = spellings(self._secrets)
-            self._longest = max(map(len, self._spellings), default=0)
-            if self._echoes is not None:
-                self._echoes.add(_without_scheme(secret))
-                self._hide = EchoFilter(self._echoes)
+        """Replace this secret too from now on; only the latest `LEARNED` are kept, as tokens expire."""
+        if secret in self._secrets or secret in self._learned:
+            return
+        self._learned = (*self._learned[1 - LEARNED :], secret)
+        self._spellings = spellings({*self._secrets, *self._learned})
+        self._longest = max(map(len, self._spellings), default=0)
+        if self._echoes is not None:
+            self._hide = EchoFilter(self._echoes | set(map(_without_scheme, self._learned)))
 
     def __call__(self, text: str) -> str:
         """The text without the secrets."""

@@ -10,6 +10,7 @@ class Refusal:
     """A response with status 401 or 403."""
 
     status: int
+    url: str
     headers: Mapping[str, str]
     """Of the response, by name in lower case."""
     sent: Mapping[str, str]
@@ -22,11 +23,11 @@ class Credentials(Protocol):
     """Asked before every request to one server, and again if the server refuses it."""
 
     def headers(self, method: str, url: str) -> Mapping[str, str] | None:
-        """The headers to add to the next request; None if `renew` has to be awaited first."""
+        """The headers to add to the next request, by name in lower case; None to await `renew` first."""
         ...
 
     async def renew(self) -> None:
-        """Renew credentials that have expired."""
+        """Load credentials, or renew those that have expired."""
         ...
 
     async def refused(self, refusal: Refusal) -> bool:

@@ -1,0 +1,60 @@
+"""Sign in to a server, and sign out again: for programs that do it outside of a connection."""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+
+from toolbus.config import Resolved, ServerConfig
+from toolbus.connect.auth.failure import AuthFailure
+from toolbus.connect.auth.oauth_flow import OAuthFlow
+from toolbus.core.errors import SignInFailed
+from toolbus.core.login import LoginHandler
+from toolbus.state.tokens.login import Login
+from toolbus.state.tokens.tokens import Tokens
+
+
+class OAuthClient:
+    """The login of one user to one server; every failure is a `SignInFailed`."""
+
+    def __init__(self, config: ServerConfig, values: Resolved, tokens: Tokens, user: str = "") -> None:
+        self._alias = config.alias
+        self._redacted = values.redacted
+        self._flow = OAuthFlow(config, values, tokens, user)
+
+    @property
+    def resource(self) -> str:
+        """The server, as the name of its tokens."""
+        return self._flow.resource
+
+    async def login(self) -> Login | None:
+        """The stored login."""
+        with self._reported():
+            return await self._flow.login()
+
+    async def sign_in(
+        self, handler: LoginHandler, *, scopes: Sequence[str] = (), device: bool = False
+    ) -> Login:
+        """Let a person sign in, in a browser or with a code on another device, and store the login."""
+        with self._reported():
+            return await self._flow.sign_in(handler, scopes=scopes, device=device)
+
+    async def sign_out(self, *, revoke: bool = False) -> bool | None:
+        """Forget the login; returns whether it was revoked, None if there was none."""
+        with self._reported():
+            return await self._flow.sign_out(revoke=revoke)
+
+    @contextmanager
+    def _reported(self) -> Generator[None]:
+        try:
+            yield
+        except AuthFailure as failure:
+            reported = as_error(failure, self._alias, self._redacted)
+        else:
+            return
+        raise reported  # outside of `except`: what it came from may quote a secret
+
+
+def as_error(failure: AuthFailure, server: str, redacted: Callable[[str], str]) -> SignInFailed:
+    """The error that a user gets."""
+    return SignInFailed(
+        server, failure.step or "sign-in", redacted(failure.reason), hint=redacted(failure.hint)
+    )

@@ -1,0 +1,9 @@
+"""Text of a server in our messages."""
+
+MAX_LENGTH = 300
+
+
+def shown(value: object) -> str:
+    """A text of a server for a message: one line, printable, not too long."""
+    text = "".join(character if character.isprintable() else " " for character in str(value)[:MAX_LENGTH])
+    return " ".join(text.split()) or "no reason given"
