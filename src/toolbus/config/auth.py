@@ -79,7 +79,9 @@ class _OAuth(_Auth):
     """Whether tokens are bound to a key of ours (DPoP); `auto`: if the server asks for it."""
 
     def _problems(self) -> Iterator[tuple[str, str]]:
-        if not all(map(_SCOPE.fullmatch, self.scopes)):
+        if any("${" in scope for scope in self.scopes):
+            yield "scopes", "a scope cannot contain a reference; write the scopes"
+        elif not all(map(_SCOPE.fullmatch, self.scopes)):
             yield "scopes", "a scope is empty or contains a space or a quote; list one scope per item"
 
 
