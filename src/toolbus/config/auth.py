@@ -46,6 +46,11 @@ class _Auth(ConfigModel):
             if isinstance(value, str) and key not in ("type", "dpop"):
                 yield key, value
 
+    def as_written(self) -> dict[str, JSON]:
+        """The keys that are set, as a file has them."""
+        set_keys = self.model_dump(mode="json", exclude_defaults=True)
+        return {"type": set_keys.pop("type"), **set_keys}
+
     def _check(self) -> None:
         found = dict(self._problems())
         for key, text in self.texts():

@@ -64,7 +64,7 @@ def _as_written(server: ServerConfig) -> JSON:
         return {"problem": str(server.mistake)}
     values = _non_default_values(server)
     if server.auth is not None:
-        values["auth"] = _plain_auth(server.auth)
+        values["auth"] = server.auth.as_written()
     for name in ("env", "headers", "auth"):
         if name in values:
             values[name] = {
@@ -100,13 +100,8 @@ async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
 def _expanded_auth(auth: Auth, real: Resolved) -> dict[str, JSON]:
     """The keys of `auth` that are set, with references resolved and secrets masked."""
     texts = {key: real.redacted(text) for key, text in real.auth.items()}
-    shown = {key: texts.get(key, value) for key, value in _plain_auth(auth).items()}
+    shown = {key: texts.get(key, value) for key, value in auth.as_written().items()}
     return {key: MASK if key in SECRET_KEYS else value for key, value in shown.items()}
-
-
-def _plain_auth(auth: Auth) -> dict[str, JSON]:
-    """The keys of `auth` that are set."""
-    return auth.model_dump(mode="json", exclude_defaults=True)
 
 
 def _without_default(key: str, text: str) -> str:

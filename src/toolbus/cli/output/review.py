@@ -78,7 +78,8 @@ def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
             )
         elif is_mapping(fact):
             gap = ": " if name in ("headers", "auth") else "="
-            yield from ((label, f"{key}{gap}{text}") for key, text in fact.items())
+            texts = {key: text if isinstance(text, str) else json.dumps(text) for key, text in fact.items()}
+            yield from ((label, f"{key}{gap}{text}") for key, text in texts.items())
         elif name == "inherit_env":
             yield label, "the whole environment" if fact == "all" else ", ".join(fact)
         else:
@@ -177,9 +178,10 @@ def _auth(auth: Auth | None, shown: Mapping[str, str]) -> JSON:
     """The token, or for any other type its keys."""
     if auth is None or auth.type == "bearer":
         return shown.get("auth.token")
-    own: dict[str, JSON] = auth.model_dump(mode="json", exclude_defaults=True)
-    texts = {key: shown[f"auth.{key}"] for key in own if f"auth.{key}" in shown}
-    return {key: " ".join(value) if is_list(value) else value for key, value in {**own, **texts}.items()}
+    return {
+        key: " ".join(value) if is_list(value) else shown.get(f"auth.{key}", value)
+        for key, value in auth.as_written().items()
+    }
 
 
 def _references(server: ServerConfig) -> dict[Reference, bool]:

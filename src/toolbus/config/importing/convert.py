@@ -127,6 +127,8 @@ def _plain(
     """The server as a person would write it: without defaults and inferred values."""
     dumped = config.model_dump(mode="json", exclude_defaults=True, exclude={"alias", "server"})
     entry: dict[str, JSON] = {key: _whole_numbers(value) for key, value in dumped.items()}
+    if config.auth is not None:
+        entry["auth"] = config.auth.as_written()
     transport = entry.pop("transport")
     if load_server(entry, alias=config.alias).transport != transport:
         entry = {"transport": transport, **entry}
