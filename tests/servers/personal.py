@@ -62,7 +62,8 @@ class Personal:
         text = f"{who} {arguments.get('n', '')}".strip()
         match params.name:
             case "log":
-                await ctx.session.send_log_message("info", f"log of {who}", related_request_id=ctx.request_id)
+                text = f"log of {who}"
+                await ctx.session.send_log_message("info", text, related_request_id=ctx.request_id)  # pyright: ignore[reportDeprecated]  as servers do
             case "long":
                 text = f"{who} " * 20_000
             case "touch":

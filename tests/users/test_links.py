@@ -1,17 +1,27 @@
 """Users share a link where no credential differs, and have one of their own where one does."""
 
 import asyncio
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
 from tests.processes import alive, children
+from tests.servers.everyday import everyday
 from tests.users.personal_bus import PATIENCE, bus_of, event_of, heard, process, text_of, token_of, web
 from toolbus import BusClosed, SecretMissing, ServerDown, Toolbus, ToolNotFound
 from toolbus.bus import user_access, users
-from toolbus.events import CatalogChanged, StateChanged
+from toolbus.events import CallStarted, CatalogChanged, StateChanged
 
 pytestmark = pytest.mark.anyio
+
+
+def secrets_of(**by_user: str) -> Callable[[str, str], str | None]:
+    """Everybody has one secret, or none; the bus itself has that of nobody."""
+
+    def get_secret(name: str, user: str) -> str | None:
+        return by_user.get(user)
+
+    return get_secret
 
 
 async def test_users_whose_environment_differs_have_a_process_each() -> None:
@@ -26,7 +36,9 @@ async def test_users_whose_environment_differs_have_a_process_each() -> None:
 
 
 async def test_users_whose_environment_is_the_same_share_a_process() -> None:
-    async with bus_of(process("${WHO_IT_IS}"), get_secret=lambda name, user: "all") as bus:
+    async with bus_of(
+        process("${WHO_IT_IS}"), get_secret=secrets_of(**{"": "all", "ann": "all", "bob": "all"})
+    ) as bus:
         views = [bus, bus.as_user("ann"), bus.as_user("bob")]
         assert {await text_of(view, "whoami") for view in views} == {"all"}
         assert len({await text_of(view, "process") for view in views}) == 1
@@ -55,8 +67,7 @@ async def test_a_function_that_knows_no_users_is_not_asked_for_each_of_them() ->
 
 
 async def test_a_user_without_the_secret_does_not_get_that_of_the_bus() -> None:
-    secrets = {"": "bus", "ann": "ann"}
-    async with bus_of(process("${WHO_IT_IS}"), get_secret=lambda name, user: secrets.get(user)) as bus:
+    async with bus_of(process("${WHO_IT_IS}"), get_secret=secrets_of(**{"": "bus", "ann": "ann"})) as bus:
         assert await text_of(bus.as_user("ann"), "whoami") == "ann"
         bob = bus.as_user("bob")
         with pytest.raises(ToolNotFound, match="WHO_IT_IS"):
@@ -68,32 +79,18 @@ async def test_a_user_without_the_secret_does_not_get_that_of_the_bus() -> None:
         assert len(bob.catalog) == 0
 
 
-async def test_a_secret_that_cannot_be_looked_up_in_time_is_not_shared() -> None:
+async def test_a_secret_that_is_not_looked_up_in_time_is_never_shared() -> None:
     async def get_secret(name: str, user: str) -> str:
         if user:
             await asyncio.Event().wait()
         return "bus"
 
-    entry = process("${WHO_IT_IS}", timeouts={"connect": 0.2})
-    entry["timeouts"] = {"connect": 0.2}
-    bus = bus_of(process("${WHO_IT_IS}"), get_secret=get_secret)
-    await bus.start()
-    try:
-        config = bus.config.model_copy(
-            update={
-                "servers": {
-                    alias: server.model_copy(
-                        update={"timeouts": server.timeouts.model_copy(update={"connect": 0.05})}
-                    )
-                    for alias, server in bus.config.servers.items()
-                }
-            }
-        )
-        assert config
+    entry = web(9, "modern", timeouts={"connect": 0.1})
+    async with bus_of(entry, get_secret=get_secret) as bus:
         ann = bus.as_user("ann")
-        assert ann.running
-    finally:
-        await bus.stop()
+        with pytest.raises(ServerDown, match="its secrets were not resolved within"):
+            await ann.read_resource("me", "me://profile")
+        assert "cannot connect" in str(bus.failures["me"])
 
 
 async def test_an_own_link_closes_when_idle_and_opens_again() -> None:
@@ -168,8 +165,6 @@ async def test_changes_of_the_servers_reach_the_users() -> None:
 
 
 async def test_a_tool_that_a_shared_server_adds_is_seen_by_users() -> None:
-    from tests.servers.everyday import everyday
-
     async with Toolbus({"servers": {"day": {"server": everyday()}}}) as bus:
         ann, bob = bus.as_user("ann"), bus.as_user("bob")
         assert "day_extra" not in bob.catalog
@@ -181,18 +176,26 @@ async def test_a_tool_that_a_shared_server_adds_is_seen_by_users() -> None:
 
 async def test_credentials_are_compared_again(monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = {"": "bus", "ann": "bus"}
-    monkeypatch.setattr(user_access, "COMPARE_EVERY", 0.0)
-    async with bus_of(process("${WHO_IT_IS}"), get_secret=lambda name, user: secrets.get(user)) as bus:
-        monkeypatch.setattr(user_access, "COMPARE_EVERY", 0.05)
+    now = 0.0
+
+    def get_secret(name: str, user: str) -> str:
+        return secrets[user]
+
+    monkeypatch.setattr(user_access, "clock", lambda: now)
+    async with bus_of(process("${WHO_IT_IS}"), get_secret=get_secret) as bus:
         ann = bus.as_user("ann")
         assert await text_of(ann, "whoami") == "bus"
         secrets["ann"] = "ann"
         states = heard(ann, StateChanged)
-        async with asyncio.timeout(PATIENCE):
-            while await text_of(ann, "whoami") == "bus":
-                await asyncio.sleep(0)
-        assert [(event.server, event.state) for event in states][0] == ("me", "closed")
+        assert await text_of(ann, "whoami") == "bus"
+        now = user_access.COMPARE_EVERY
+        assert await text_of(ann, "whoami") == "ann"
         assert await text_of(bus, "whoami") == "bus"
+        secrets["ann"] = "bus"
+        now *= 2
+        assert await text_of(ann, "whoami") == "bus"
+        found = [event.state for event in states]
+        assert found == ["closed", "connecting", "ready", "closed"], "subscriptions have to be made again"
 
 
 async def test_users_that_nobody_needs_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,8 +204,9 @@ async def test_users_that_nobody_needs_are_released(monkeypatch: pytest.MonkeyPa
         ann, bob = bus.as_user("ann"), bus.as_user("bob")
         pids = [int(await text_of(view, "process")) for view in (ann, bob)]
         listening = bob.events()
-        hanging = asyncio.create_task(bus.as_user("cid").call("me/hang"))
-        await event_of(bus.as_user("cid"), StateChanged, asyncio.sleep(0), state="ready")
+        cid = bus.as_user("cid")
+        hanging = asyncio.create_task(cid.call("me/hang"))
+        await event_of(cid, CallStarted, asyncio.sleep(0), tool="hang")
         # Ann is the one that was not used for longest, and nobody waits for anything of hers.
         async with asyncio.timeout(PATIENCE):
             while alive(pids[0]):  # noqa: ASYNC110  there is no event for the end of a process

@@ -32,6 +32,8 @@ class Sampling:
     """Names of models that the server prefers, best first."""
     tool: str | None = None
     """The tool whose call caused the request, if known."""
+    user: str = ""
+    """The user whose call caused it (`bus.as_user`), if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,3 +89,13 @@ def with_roots(interactions: Interactions, roots: Sequence[Path]) -> Interaction
         kind = type(interactions).__name__
         raise TypeError(f"interactions must be Interactions(elicit=..., ...), not {kind}")
     return replace(interactions, roots=roots) if interactions.roots is None and roots else interactions
+
+
+def for_user(interactions: Interactions, user: str) -> Interactions:
+    """The handlers for servers that are connected for this user alone."""
+    elicit, sample = interactions.elicit, interactions.sample
+    return replace(
+        interactions,
+        elicit=None if elicit is None else lambda question: elicit(replace(question, user=user)),
+        sample=None if sample is None else lambda request: sample(replace(request, user=user)),
+    )
