@@ -93,9 +93,17 @@ def with_roots(interactions: Interactions, roots: Sequence[Path]) -> Interaction
 
 def for_user(interactions: Interactions, user: str) -> Interactions:
     """The handlers for servers that are connected for this user alone."""
-    elicit, sample = interactions.elicit, interactions.sample
+
+    def elicit(question: Elicitation) -> Answer | Awaitable[Answer]:
+        assert interactions.elicit is not None
+        return interactions.elicit(replace(question, user=user))
+
+    def sample(request: Sampling) -> Sampled | Awaitable[Sampled | None] | None:
+        assert interactions.sample is not None
+        return interactions.sample(replace(request, user=user))
+
     return replace(
         interactions,
-        elicit=None if elicit is None else lambda question: elicit(replace(question, user=user)),
-        sample=None if sample is None else lambda request: sample(replace(request, user=user)),
+        elicit=elicit if interactions.elicit else None,
+        sample=sample if interactions.sample else None,
     )
