@@ -17,6 +17,8 @@ from mcp.server.session import ServerSession
 from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.subscriptions import ResourceUpdated
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a script, too
 
@@ -114,6 +116,18 @@ class Announcing(Server[Any]):
         return super().create_initialization_options(NotificationOptions(tools_changed=True))
 
 
+class Guarded:
+    """Lets nobody in without a token."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        named = scope["type"] != "http" or any(name == b"authorization" for name, _ in scope["headers"])
+        refused = Response(status_code=401, headers={"www-authenticate": "Bearer"})
+        await (self._app if named else refused)(scope, receive, send)
+
+
 async def _stdio(server: Server[Any]) -> None:
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
@@ -124,8 +138,8 @@ if __name__ == "__main__":
         case ["stdio"]:
             asyncio.run(_stdio(Personal().server))
         case ["http", port_file]:
-            serve_app(Personal().server.streamable_http_app(), port_file)
+            serve_app(Guarded(Personal().server.streamable_http_app()), port_file)
         case ["http", port_file, port]:
-            serve_app(Personal().server.streamable_http_app(), port_file, int(port))
+            serve_app(Guarded(Personal().server.streamable_http_app()), port_file, int(port))
         case _:
             sys.exit(__doc__)
