@@ -1,4 +1,4 @@
-"""One authorization server and one resource server for all tests, which each finds as if they had just started."""
+"""An authorization server and a resource server for all tests, as if just started for each."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,7 +12,9 @@ from tests.processes import keeping
 
 
 @pytest.fixture(scope="session")
-def _servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[AuthorizationServer, ResourceServer]]:
+def _servers(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[AuthorizationServer, ResourceServer]]:
     with ExitStack() as stack:
         with keeping():
             issuing = stack.enter_context(authorization_server(clients=CLIENTS, documents=DOCUMENTS))
