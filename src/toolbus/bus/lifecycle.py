@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
@@ -15,13 +15,25 @@ from toolbus.core.errors import FORKED, BusClosed
 from toolbus.core.events import Hub
 from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
-from toolbus.state.tokens.tokens import open_tokens
+from toolbus.state.tokens.tokens import Tokens, open_tokens
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
 
 LINGER = 0.1
 """Seconds before the servers of a locked bus are started: programs that only list tools end before that."""
+
+
+class Followers(Protocol):
+    """Those who use the servers of a bus as well: its users."""
+
+    async def follow(self) -> None:
+        """The bus has other servers or another config now; never raises."""
+        ...
+
+    async def close(self) -> None:
+        """The bus ends."""
+        ...
 
 
 class Lifecycle:
@@ -35,12 +47,16 @@ class Lifecycle:
         lock: BusLock,
         hub: Hub,
         get_secret: GetSecret | None,
+        followers: Followers,
     ) -> None:
         self.config = config
+        self._followers = followers
         self._servers = servers
         self._catalog = catalog
         self._hub = hub
         self._get_secret = get_secret
+        self._tokens: tuple[object, Tokens] | None = None
+        """The setting in the config, and the tokens."""
         self._loop: OwnerLoop | None = None
         self.closed = False
         self._mutex = asyncio.Lock()
@@ -63,7 +79,7 @@ class Lifecycle:
                 return
             self._loop = OwnerLoop()
             try:
-                await self._begin(self._identity(self.config))
+                await self._begin(self.identity(self.config))
                 if self._catalog.failed is not None:
                     raise self._catalog.failed
             except BaseException:
@@ -90,7 +106,7 @@ class Lifecycle:
             raise
 
     async def _connect(self, identity: Identity, *, only_required: bool) -> None:
-        config = self._lock.approvals.servers_to_use(self.config)
+        config = self.usable_config
         self._lock.report_launches()
         try:
             await self._servers.start_early(config, identity)
@@ -100,6 +116,7 @@ class Lifecycle:
                 return
             self._servers.begin()
             await asyncio.sleep(0)  # the links' tasks take their first step, so that none looks idle
+            await self._followers.follow()
             self.installed = True
             self._installed.set()
             await self._servers.open(only_required=only_required)
@@ -128,7 +145,7 @@ class Lifecycle:
             self._connecting.cancel()
             self._installed.set()  # nobody waits any longer
             await asyncio.gather(self._connecting, return_exceptions=True)
-        await self._servers.close()
+        await asyncio.gather(self._servers.close(), self._followers.close())
         self._hub.end()
 
     async def apply(
@@ -145,7 +162,7 @@ class Lifecycle:
             new = (config or self.config).model_copy(update={"servers": servers})
             approvals = Approvals(new)
             usable = approvals.servers_to_use(new)
-            fresh = await self._servers.open_new(usable, self._identity(new))
+            fresh = await self._servers.open_new(usable, self.identity(new))
             if self.closed:  # in the meantime, so they are closed here
                 await self._servers.close_servers(fresh)
                 raise BusClosed()
@@ -154,12 +171,24 @@ class Lifecycle:
             self._lock.report_launches()
             gone = self._servers.install(fresh, usable)
             self._catalog.use(new)
+            self._catalog.rebuild()
+            await self._followers.follow()
             await self._servers.close_servers(gone)
             await self._servers.notify_roots_changed()
 
-    def _identity(self, config: BusConfig) -> Identity:
-        secrets = Secrets(self._get_secret, config.folder, config.reviewed)
-        return Identity(secrets=secrets, tokens=open_tokens(config.tokens))
+    def identity(self, config: BusConfig, user: str = "") -> Identity:
+        """The secrets and tokens of a user, or of the bus itself."""
+        setting, tokens = self._tokens or (None, None)
+        if tokens is None or setting != config.tokens:
+            tokens = open_tokens(config.tokens)
+            self._tokens = config.tokens, tokens
+        secrets = Secrets(self._get_secret, config.folder, config.reviewed, user)
+        return Identity(secrets=secrets, tokens=tokens, user=user)
+
+    @property
+    def usable_config(self) -> BusConfig:
+        """The config with a mistake for each server that the lock holds."""
+        return self._lock.approvals.servers_to_use(self.config)
 
     @property
     def running(self) -> bool:
@@ -187,27 +216,30 @@ class Lifecycle:
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop of the bus, from any task, thread or loop."""
-        return await self._loop_for(work).run(self._routed(work))
+        return await self.loop_for(work).run(self._routed(work))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine from a thread without a loop; RuntimeError if it would never return."""
-        return self._loop_for(work).wait(self._routed(work))
+        return self.loop_for(work).wait(self._routed(work))
 
     def _routed(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """The work, once the links exist."""
-        return work if self.installed else self._after_install(work)
+        return work if self.installed else run_after(self.wait_installed, work)
 
-    async def _after_install(self, work: Coroutine[Any, Any, T]) -> T:
-        try:
-            await self.wait_installed()
-        except BaseException:
-            work.close()
-            raise
-        return await work
-
-    def _loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:
+    def loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:
+        """The loop of the bus; if there is none, the work is closed and `BusClosed` is raised."""
         try:
             return self.loop
         except BusClosed:
             work.close()
             raise
+
+
+async def run_after(ready: Callable[[], Awaitable[None]], work: Coroutine[Any, Any, T]) -> T:
+    """Run the work once `ready` returns; if it raises, the work is closed."""
+    try:
+        await ready()
+    except BaseException:
+        work.close()
+        raise
+    return await work

@@ -19,8 +19,9 @@ _User = Annotated[
 
 def add_login_commands(app: typer.Typer) -> None:
     """Register these commands with the app."""
-    for command in (_login, _logins, _logout):
-        app.command(command.__name__.removeprefix("_"))(with_settings(command))
+    app.command("login")(with_settings(_login))
+    app.command("logins")(with_settings(_logins))
+    app.command("logout")(with_settings(_logout))
 
 
 def _login(

@@ -6,6 +6,7 @@ an SSE server. A 401 leads to neither.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -38,8 +39,17 @@ from toolbus.core.errors import ConnectFailed, ToolbusError
 if TYPE_CHECKING:
     from toolbus.connect.auth.oauth_credentials import OAuthCredentials
 
+# The SDK warns on its own loggers; without this, Python prints that to the terminal if logging is not set
+# up. If it is, nothing is lost.
+for _name in ("mcp", "client", "httpx2", "toolbus"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
 NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
 """The statuses with which an SSE server may refuse a streamable HTTP request."""
+
+
+def _nothing() -> None:
+    pass
 
 
 @dataclass(slots=True)
@@ -55,6 +65,8 @@ class ConnectHints:
     """What was started before the first attempt."""
     redacted: Callable[[str], str] = str
     """Hides the secrets of the current attempt in a text."""
+    retry: Callable[[], None] = _nothing
+    """Starts a new attempt."""
     tokens: "OAuthCredentials | None" = None
     """The OAuth tokens, if the server wants them."""
 
@@ -131,6 +143,7 @@ def _credentials(
         from toolbus.connect.auth.oauth_credentials import OAuthCredentials
 
         hints.tokens = OAuthCredentials(config, identity)
+        hints.tokens.signed_in = hints.retry
     tokens = hints.tokens
     tokens.handler, tokens.answer_within = handler.interactions.login, handler.interactions.answer_within
     tokens.paused = handler.paused

@@ -69,6 +69,8 @@ class Secrets:
         self.folder = folder
         self.user = user
         self._get_secret = None if get_secret is None else _for_user(get_secret, user)
+        self.asks_per_user = self._get_secret is not get_secret
+        """Whether `get_secret` may return other values for another user."""
         self._reviewed = reviewed
 
     async def find(self, reference: Reference) -> Found | Missing:

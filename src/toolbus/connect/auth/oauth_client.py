@@ -30,6 +30,11 @@ class OAuthClient:
         with self._reported():
             return await self._flow.login()
 
+    async def discover(self) -> None:
+        """Find out whether a person could sign in: the server, and its authorization server, are asked."""
+        with self._reported():
+            await self._flow.discover_for_person()
+
     async def sign_in(
         self, handler: LoginHandler, *, scopes: Sequence[str] = (), device: bool = False
     ) -> Login:

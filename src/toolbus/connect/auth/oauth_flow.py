@@ -91,6 +91,15 @@ class OAuthFlow:
             server = await find_authorization_server(self._fetch, self.resource, resource, issuer)
         return resource, server
 
+    async def discover_for_person(
+        self, challenge: Challenge = NO_CHALLENGE
+    ) -> tuple[Resource, AuthorizationServer]:
+        """As `discover`, and fail where a person must not sign in."""
+        resource, server = await self.discover(challenge)
+        with _step("authorization server"):
+            check_pkce(server)
+        return resource, server
+
     async def sign_in(
         self,
         handler: LoginHandler,
@@ -101,9 +110,7 @@ class OAuthFlow:
     ) -> Login:
         """Let a person sign in, and store the login."""
         assert isinstance(self._auth, OAuth), "only a person signs in"
-        resource, server = await self.discover(challenge)
-        with _step("authorization server"):
-            check_pkce(server)
+        resource, server = await self.discover_for_person(challenge)
         known = await self._known(server)
         scope = self._scope(resource, server, challenge, scopes, known)
         key = self._key(resource, challenge, known)
