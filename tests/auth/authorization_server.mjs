@@ -8,9 +8,10 @@ import { createServer } from 'node:http';
 const settings = JSON.parse(process.argv[2]);
 const { default: Provider } = await import(`${settings.modules}/oidc-provider/lib/index.js`);
 
-const counts = {}; // requests by "route grant_type status"
-const secrets = new Set(); // every code, token and client secret that was issued
-let faults = {}; // see `Faults` in authorization_server.py
+let counts = {}; // requests by "route grant_type status"
+const secrets = new Set(); // every code, verifier, token and client secret
+let faults = {}; // see `spoil` in authorization_server.py
+const lifetime = () => faults.lifetime ?? settings.lifetime;
 
 const server = createServer();
 await new Promise((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -27,8 +28,8 @@ const provider = new Provider(issuer, {
   expiresWithSession: () => false,
   rotateRefreshToken: () => settings.rotate,
   ttl: {
-    AccessToken: settings.lifetime,
-    ClientCredentials: settings.lifetime,
+    AccessToken: lifetime,
+    ClientCredentials: lifetime,
     RefreshToken: settings.refresh_lifetime,
     DeviceCode: 600,
     Grant: 3600,
@@ -54,7 +55,7 @@ const provider = new Provider(issuer, {
       getResourceServerInfo: (ctx, resource) => ({
         scope: settings.scopes.join(' '),
         audience: resource,
-        accessTokenTTL: settings.lifetime,
+        accessTokenTTL: lifetime(),
         accessTokenFormat: 'jwt',
         jwt: { sign: { alg: 'RS256' } },
       }),
@@ -81,6 +82,7 @@ function note(context) {
     remember(body.access_token, body.refresh_token, body.id_token, body.device_code);
     remember(body.client_secret, body.registration_access_token);
   }
+  remember(context.oidc?.params?.code_verifier);
   const location = response.get('location');
   if (location) remember(new URL(location, issuer).searchParams.get('code'));
 }
@@ -114,7 +116,10 @@ provider.use(async (context, next) => {
 });
 
 async function answerTest(request, response) {
-  if (request.method === 'POST') {
+  if (request.method === 'DELETE') {
+    counts = {};
+    faults = {};
+  } else if (request.method === 'POST') {
     const parts = [];
     for await (const part of request) parts.push(part);
     faults = JSON.parse(Buffer.concat(parts));

@@ -32,7 +32,7 @@ class AuthorizationServer:
         return sum(number for key, number in self.counts().items() if key.startswith(beginning))
 
     def secrets(self) -> set[str]:
-        """Every code, token and client secret that it issued."""
+        """Every code, token and client secret that it issued, and every code verifier that it was sent."""
         return set(self._ask()["secrets"])
 
     def spoil(self, **faults: Any) -> None:
@@ -40,12 +40,18 @@ class AuthorizationServer:
 
         `metadata` is laid over its metadata (None removes a key), `padding` makes it that much longer, and
         `redirect` sends whoever asks for it elsewhere. `iss` replaces the one in redirects (None removes it).
-        With `status` the token endpoint answers every request so, with `answer` as the body.
+        With `status` the token endpoint answers every request so, with `answer` as the body. `lifetime` is that
+        of new tokens.
         """
         self._ask(json.dumps(faults).encode())
 
-    def _ask(self, body: bytes | None = None) -> dict[str, Any]:
-        with urllib.request.urlopen(f"{self.issuer}/test/", body, SECONDS) as response:
+    def reset(self) -> None:
+        """Forget the counts and the faults, but not who has signed in."""
+        self._ask(method="DELETE")
+
+    def _ask(self, body: bytes | None = None, method: str | None = None) -> dict[str, Any]:
+        request = urllib.request.Request(f"{self.issuer}/test/", body, method=method)
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
             return json.load(response)
 
 

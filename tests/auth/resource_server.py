@@ -42,6 +42,10 @@ class Seen:
     slow_most: int = 0
     """How many slow calls ran at once."""
 
+    def forget(self) -> None:
+        self.requests.clear()
+        self.slow_most = 0
+
 
 def subject(ctx: Context) -> str:
     """Who makes the request, as the token says."""
@@ -105,6 +109,8 @@ class Guarded:
             self.seen.requests[METADATA] += 1
             await JSONResponse(self.metadata)(scope, receive, send)
         elif scope["path"] == "/test/":
+            if scope["method"] == "DELETE":
+                self.seen.forget()
             counts = {"requests": self.seen.requests, "slow_most": self.seen.slow_most}
             await JSONResponse(counts)(scope, receive, send)
         else:
@@ -186,14 +192,24 @@ class ResourceServer:
         """How many calls of `slow` ran at once, at most."""
         return self._ask()["slow_most"]
 
-    def _ask(self) -> dict[str, Any]:
-        with urllib.request.urlopen(self.url.removesuffix("/mcp") + "/test/", timeout=SECONDS) as response:
+    def reset(self) -> None:
+        """Forget the counts."""
+        self._ask("DELETE")
+
+    def _ask(self, method: str = "GET") -> dict[str, Any]:
+        request = urllib.request.Request(self.url.removesuffix("/mcp") + "/test/", method=method)
+        with urllib.request.urlopen(request, timeout=SECONDS) as response:
             return json.load(response)
 
 
 @contextmanager
 def resource_server(
-    issuer: str, folder: Path, *, dpop: bool = False, nonces: bool = False, metadata: dict[str, Any] | None = None
+    issuer: str,
+    folder: Path,
+    *,
+    dpop: bool = False,
+    nonces: bool = False,
+    metadata: dict[str, Any] | None = None,
 ) -> Generator[ResourceServer]:
     """Start one that trusts `issuer`; `metadata` is laid over its metadata."""
     port_file = folder / "resource.port"

@@ -43,9 +43,7 @@ class TokenCheck:
             raise Refused(status=401, challenge='scope="tools"')
         try:
             key = self.keys.get_signing_key_from_jwt(token)
-            claims = jwt.decode(
-                token, key, algorithms=["RS256"], audience=self.resource, issuer=self.issuer
-            )
+            claims = jwt.decode(token, key, algorithms=["RS256"], audience=self.resource, issuer=self.issuer)
         except jwt.PyJWTError as error:
             raise self._invalid(str(error)) from error
         bound = claims.get("cnf", {}).get("jkt")
@@ -58,7 +56,9 @@ class TokenCheck:
         return claims.get("sub") or claims["client_id"]
 
     def _invalid(self, why: str) -> Refused:
-        return Refused(status=401, challenge=f'error="invalid_token", error_description="{why}", scope="tools"')
+        return Refused(
+            status=401, challenge=f'error="invalid_token", error_description="{why}", scope="tools"'
+        )
 
     def _check_proof(self, proof: str, method: str, token: str, bound: str) -> None:
         try:

@@ -17,7 +17,8 @@ from http.client import HTTPMessage
 from pathlib import Path
 from typing import Any
 
-from toolbus import Answer, Elicitation, Interactions, LoginRequest, Sampling, Tool, Toolbus, ToolbusError
+from toolbus import Answer, Elicitation, Interactions, Sampling, Tool, Toolbus, ToolbusError
+from toolbus.core.login import LoginRequest
 
 PATIENCE = 50.0
 """Seconds for all of it."""

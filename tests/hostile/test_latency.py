@@ -1,6 +1,7 @@
 """How long the loop is kept busy by servers that try to, all at once."""
 
 import asyncio
+import gc
 import sys
 import threading
 import time
@@ -43,9 +44,11 @@ def measured() -> Generator[Steps]:
             steps.longest, steps.callback = took, repr(self)
 
     asyncio.Handle._run = timed  # pyright: ignore[reportPrivateUsage]  # likewise
+    gc.freeze()  # a collection during a step must not search what the tests before have left
     try:
         yield steps
     finally:
+        gc.unfreeze()
         asyncio.Handle._run = run  # pyright: ignore[reportPrivateUsage]  # likewise
 
 

@@ -42,6 +42,10 @@ NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
 """The statuses with which an SSE server may refuse a streamable HTTP request."""
 
 
+def _nothing() -> None:
+    pass
+
+
 @dataclass(slots=True)
 class ConnectHints:
     """What earlier attempts found out about a server, and the diagnostics of the current one."""
@@ -55,6 +59,8 @@ class ConnectHints:
     """What was started before the first attempt."""
     redacted: Callable[[str], str] = str
     """Hides the secrets of the current attempt in a text."""
+    retry: Callable[[], None] = _nothing
+    """Starts a new attempt."""
     tokens: "OAuthCredentials | None" = None
     """The OAuth tokens, if the server wants them."""
 
@@ -131,6 +137,7 @@ def _credentials(
         from toolbus.connect.auth.oauth_credentials import OAuthCredentials
 
         hints.tokens = OAuthCredentials(config, identity)
+        hints.tokens.signed_in = hints.retry
     tokens = hints.tokens
     tokens.handler, tokens.answer_within = handler.interactions.login, handler.interactions.answer_within
     tokens.paused = handler.paused

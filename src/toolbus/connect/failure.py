@@ -4,7 +4,8 @@ from toolbus.connect.attempt import Attempt
 from toolbus.connect.process_hints import exit_hint
 from toolbus.connect.transports.http import AUTH_STATUSES, status_text
 from toolbus.connect.transports.wire_error import WireError
-from toolbus.core.errors import AuthRequired, ConnectFailed, in_seconds
+from toolbus.core.errors import AuthRequired, ConnectFailed
+from toolbus.core.quantities import in_seconds
 
 _PATH = "check the path of the URL (many servers are at /mcp or /sse)"
 _STATUS_HINTS = {

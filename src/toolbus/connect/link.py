@@ -102,7 +102,7 @@ class Link:
         self._lost_at: float | None = None
         """When the link was lost; None while it is up, or if it never was."""
         self._backoff = Backoff()
-        self._hints = ConnectHints(early=early)
+        self._hints = ConnectHints(early=early, retry=self.begin)
         self._demanded = Flag()
         self._changed = Flag()
         """Set, and replaced, at every change of state and end of an attempt."""

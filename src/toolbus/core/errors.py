@@ -16,7 +16,7 @@
         ├── ServerNotFound     the bus has no server with that alias (also a LookupError)
         ├── SecretMissing      a `${NAME}` in its config has no value
         ├── ConnectFailed      connecting failed in the given `phase`
-        │   └── AuthRequired   the server responded with 401 or 403
+        │   └── AuthRequired   the server responded with 401 or 403, or somebody has to sign in
         ├── ServerDown         the server is not connected
         ├── CallTimeout        no response in time (also a TimeoutError)
         ├── CallRejected       the server responded with a protocol error instead of a result
@@ -35,6 +35,8 @@ from difflib import get_close_matches
 from typing import Literal
 
 from toolbus.core.display import shortened
+from toolbus.core.login import login_line
+from toolbus.core.quantities import in_seconds
 from toolbus.core.stderr import error_line
 from toolbus.core.text import cleaned
 
@@ -44,17 +46,6 @@ TokenProblem = Literal["damaged", "newer", "exposed", "unavailable", "unreadable
 """Why stored tokens cannot be used."""
 INTERNAL_ERROR = -32603
 """The code of JSON-RPC for a failure inside a server."""
-
-
-def in_seconds(seconds: float) -> str:
-    """The duration for a message: `5 s`, not `4.99999 s`."""
-    return f"{round(seconds, 2) or seconds:g} s"
-
-
-def over_limit(size: int) -> str:
-    """That something exceeds `limits.message`: `is larger than 64 MiB (limits.message)`."""
-    shown = f"{size / 2**20:g} MiB" if size >= 2**20 else f"{size:,} bytes"
-    return f"is larger than {shown} (limits.message)"
 
 
 class ToolbusError(Exception):
@@ -303,14 +294,6 @@ class AuthRequired(ConnectFailed):
 
 
 _CREDENTIALS = "set auth: oauth if it has a sign-in page, else credentials in headers or auth"
-
-
-def login_line(server: str, user: str = "", scopes: str = "") -> str:
-    """The command with which a person signs in."""
-    words = ["toolbus", "login", server]
-    words += ["--user", user] if user else []
-    words += ["--scopes", scopes] if scopes else []
-    return shlex.join(words)
 
 
 class LoginRequired(AuthRequired):

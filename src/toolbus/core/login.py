@@ -1,5 +1,6 @@
-"""A person signs in to a server: the request that a handler gets."""
+"""A person signs in to a server: the request that a handler gets, and the command to type."""
 
+import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -23,3 +24,11 @@ class LoginRequest:
 LoginHandler: TypeAlias = Callable[[LoginRequest], Awaitable[str | None]]
 """Shows `url` to the person. Returns the URL that the browser was sent back to, or the code in it, if the
 person had to copy it; None to decline. It is cancelled as soon as the browser has come back by itself."""
+
+
+def login_line(server: str, user: str = "", scopes: str = "") -> str:
+    """The command with which a person signs in."""
+    words = ["toolbus", "login", server]
+    words += ["--user", user] if user else []
+    words += ["--scopes", scopes] if scopes else []
+    return shlex.join(words)

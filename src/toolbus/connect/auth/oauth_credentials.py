@@ -41,6 +41,8 @@ MAX_STEP_UPS = 2
 ASK_AGAIN_AFTER = 300.0
 """Seconds until a person who has declined is asked again."""
 
+WATCH_INTERVAL = 5.0
+"""Seconds between looks at the stored logins while somebody has to sign in."""
 _CHECK = "check auth.scopes, auth.resource and auth.issuer"
 
 
@@ -63,7 +65,10 @@ class OAuthCredentials:
         self._is_loaded = False
         self._is_used = False
         """Whether the token was used since it was issued."""
+        self.signed_in: Callable[[], None] = _ignore
+        """Called when somebody has signed in elsewhere, so that the server can be used."""
         self._renewal: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._declined_at = -ASK_AGAIN_AFTER
 
@@ -75,13 +80,16 @@ class OAuthCredentials:
         self._static.pop("authorization", None)
         if self._login is not None:
             self._adopt(self._login)
+        else:
+            self._is_loaded = False  # somebody may have signed in since the last attempt
 
     def close(self) -> None:
         """Stop renewing."""
         if self._timer is not None:
             self._timer.cancel()
-        if self._renewal is not None:
-            self._renewal.cancel()
+        for task in (self._renewal, self._watch):
+            if task is not None:
+                task.cancel()
 
     def headers(self, method: str, url: str) -> Mapping[str, str] | None:
         login = self._login
@@ -188,7 +196,10 @@ class OAuthCredentials:
             await self._keep(await self._flow.obtain(challenge))
             return
         reason = "nobody has signed in"
-        if before is not None:
+        if before is None:
+            if await self._take_stored(None):
+                return
+        else:
             async with self._flow.lock():
                 if await self._take_stored(before.access):
                     return
@@ -216,6 +227,7 @@ class OAuthCredentials:
         """Let a person sign in, if that is possible here."""
         needed = PersonNeeded(reason, scopes=challenge.scope or "" if challenge.needs_scope else "")
         if self.handler is None or time.monotonic() < self._declined_at + ASK_AGAIN_AFTER:
+            self._watch_store()
             raise needed
         try:
             with self.paused():
@@ -227,6 +239,24 @@ class OAuthCredentials:
         except PersonNeeded:
             self._declined_at = time.monotonic()
             raise
+
+    def _watch_store(self) -> None:
+        """Look from time to time whether somebody has signed in elsewhere: `toolbus login`."""
+        if self._watch is None or self._watch.done():
+            rejected = None if self._login is None else self._login.access
+            self._watch = asyncio.get_running_loop().create_task(
+                self._wait_for_login(rejected), name="toolbus wait for login"
+            )
+
+    async def _wait_for_login(self, rejected: str | None) -> None:
+        while True:
+            await asyncio.sleep(WATCH_INTERVAL)
+            try:
+                if await self._take_stored(rejected):
+                    self.signed_in()
+                    return
+            except (AuthFailure, ToolbusError) as error:
+                logger.debug("stored logins cannot be read: %s", error)
 
     async def _take_stored(self, rejected: str | None) -> bool:
         """Use the stored login if it is valid and not the one that was rejected."""
@@ -296,6 +326,10 @@ class OAuthCredentials:
         except (AuthFailure, ToolbusError) as error:
             reason = error.reason if isinstance(error, AuthFailure) else str(error)
             logger.debug("the login of server %r was not renewed early: %s", self._config.alias, reason)
+
+
+def _ignore() -> None:
+    pass
 
 
 def _usable_until(login: Login) -> float:

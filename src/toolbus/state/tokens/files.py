@@ -11,6 +11,7 @@ from toolbus.core.errors import TokenProblem, TokenStoreError
 from toolbus.state.files import Exposed, Foreign, PrivateFolder, state_folder
 
 ELSEWHERE = "choose another place: tokens: file:DIR"
+_STATE = "the state folder"
 
 
 class FileStore:
@@ -27,10 +28,10 @@ class FileStore:
         try:
             return str(self._folder().base / self._prefix)
         except OSError:
-            return "the state folder"
+            return _STATE
 
     def place_of(self, key: str, /) -> str:
-        return str(Path(self.place, os.path.basename(self._name(key))))
+        return str(self._folder().base / self._name(key))
 
     def load(self, key: str, /) -> str | None:
         try:
@@ -43,13 +44,22 @@ class FileStore:
         return None if content is None else content.decode(errors="surrogateescape")
 
     def save(self, key: str, value: str, /) -> None:
+        try:
+            folder = self._folder()
+        except OSError:
+            step = f"set HOME or XDG_STATE_HOME, or {ELSEWHERE}"
+            raise TokenStoreError(_STATE, "unavailable", "there is no home for it", step) from None
         with self._explained("unwritable", key):
-            self._folder().write(self._name(key), value.encode(errors="surrogateescape"), durable=True)
+            folder.write(self._name(key), value.encode(errors="surrogateescape"), durable=True)
 
     def remove(self, key: str, /) -> None:
+        try:
+            folder = self._folder()
+        except OSError:
+            return
         with self._explained("unwritable", key):
-            self._folder().remove(self._name(key))
-            self._folder().remove_drafts(self._name(key))
+            folder.remove(self._name(key))
+            folder.remove_drafts(self._name(key))
 
     def set_aside(self, key: str, /) -> bool:
         with self._explained("unwritable", key):

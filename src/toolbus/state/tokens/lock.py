@@ -18,7 +18,8 @@ from threading import Event, Lock
 from typing import Protocol
 from weakref import WeakSet, WeakValueDictionary
 
-from toolbus.core.errors import TokenStoreError, in_seconds
+from toolbus.core.errors import TokenStoreError
+from toolbus.core.quantities import in_seconds
 from toolbus.state.tokens.thread import in_thread
 
 logger = logging.getLogger("toolbus")
