@@ -189,7 +189,9 @@ class OAuthFlow:
         for kind, token in tokens.items():
             if token:
                 reply = await endpoint.post("revocation_endpoint", {"token": token, "token_type_hint": kind})
-                confirmed = confirmed and reply.status == 200
+                # A signed access token may not be revocable by itself; it is not renewed any more.
+                error = (reply.json() or {}).get("error") if token != login.refresh and login.refresh else None
+                confirmed = confirmed and (reply.status == 200 or error == "unsupported_token_type")
         return confirmed
 
     async def _sign_in_here(
