@@ -6,6 +6,7 @@ an SSE server. A 401 leads to neither.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
@@ -37,6 +38,11 @@ from toolbus.core.errors import ConnectFailed, ToolbusError
 
 if TYPE_CHECKING:
     from toolbus.connect.auth.oauth_credentials import OAuthCredentials
+
+# The SDK warns on its own loggers; without this, Python prints that to the terminal if logging is not set
+# up. If it is, nothing is lost.
+for _name in ("mcp", "client", "httpx2", "toolbus"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
 """The statuses with which an SSE server may refuse a streamable HTTP request."""

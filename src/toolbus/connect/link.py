@@ -52,10 +52,6 @@ from toolbus.core.records import Era, State
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
-# The SDK warns on its own loggers; without this, Python prints that to the terminal if logging is not set
-# up. If it is, nothing is lost.
-for _name in ("mcp", "client", "httpx2", "toolbus"):
-    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 ON_DEMAND_EVERY = 1.0
 """Seconds between attempts on demand; also limits how often a process is started."""
