@@ -9,7 +9,14 @@ from toolbus.cli.errors import report
 from toolbus.cli.login_prompt import LoginPrompt
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import selected_servers
-from toolbus.cli.sign_in import LoginOptions, check_sign_in, sign_in, signed_in_line, waiting_for_sign_in
+from toolbus.cli.sign_in import (
+    LoginOptions,
+    check_sign_in,
+    connect_signed_in,
+    sign_in,
+    signed_in_line,
+    waiting_for_sign_in,
+)
 from toolbus.config import BusConfig
 from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError
@@ -66,7 +73,7 @@ class ChatSignIn:
                 )
             self._screen.note(signed_in_line(alias, login, self._tokens.place))
             with self._screen.spinner(f"starting {alias}"):
-                self._loop.run(self._bus.connect(alias))
+                self._loop.run(connect_signed_in(self._bus, alias))
         except KeyboardInterrupt:
             self._screen.note("not signed in")
         except ToolbusError as error:

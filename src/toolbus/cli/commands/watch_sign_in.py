@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from toolbus.cli.input.keys import keys_call
 from toolbus.cli.login_prompt import LoginPrompt
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.sign_in import LoginOptions, sign_in, signed_in_line, waiting_for_sign_in
+from toolbus.cli.sign_in import LoginOptions, connect_signed_in, sign_in, signed_in_line, waiting_for_sign_in
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolbusError
 
@@ -80,7 +80,7 @@ class SignInKey:
                 config, tokens = self._current()
                 login = await sign_in(config, alias, tokens, LoginPrompt(self._screen), LoginOptions())
             self._view.add_line(alias, signed_in_line(alias, login, tokens.place), "green")
-            await self._bus.connect(alias)
+            await connect_signed_in(self._bus, alias)
         except ToolbusError as error:
             self._view.add_line(alias, str(error).removeprefix(f"server {alias!r}: "), "red")
         finally:
