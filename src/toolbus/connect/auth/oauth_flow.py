@@ -258,6 +258,9 @@ class OAuthFlow:
             )
             asking = asyncio.ensure_future(handler(request))
             try:
+                await asyncio.wait({polling, asking}, return_when=asyncio.FIRST_COMPLETED)
+                if asking.done():
+                    asking.result()  # what it returns is not needed, but it may have failed
                 tokens = await polling
             finally:
                 polling.cancel()
