@@ -29,8 +29,6 @@ async def browser_login(request: LoginRequest) -> str | None:
     if not is_link(request.url) or not has_browser():
         logger.warning("server %r: cannot open a browser to sign in", request.server)
         return None
-    if request.code is not None:
-        print(f"enter the code {request.code} at {request.url}", file=sys.stderr, flush=True)  # noqa: T201
     if not await open_browser(request.url):
         logger.warning("server %r: the browser did not open", request.server)
         return None
