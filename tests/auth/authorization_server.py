@@ -40,8 +40,8 @@ class AuthorizationServer:
 
         `metadata` is laid over its metadata (None removes a key), `padding` makes it that much longer, and
         `redirect` sends whoever asks for it elsewhere. `iss` replaces the one in redirects (None removes it).
-        With `status` the token endpoint answers every request so, with `answer` as the body. `lifetime` is that
-        of new tokens.
+        With `status` the token endpoint answers every request so, with `answer` as the body. New tokens live
+        for `lifetime` seconds.
         """
         self._ask(json.dumps(faults).encode())
 

@@ -47,7 +47,10 @@ async def stored(server: ResourceServer, folder: Path, user: str = "") -> Login:
 
 
 async def expire(server: ResourceServer, folder: Path, user: str = "") -> None:
-    """Wait until the token has expired, also for a server whose clock shows whole seconds."""
-    login = await stored(server, folder, user)
-    assert login.expires_in is not None
-    await asyncio.sleep(login.expires_in + 1)
+    """Wait until the stored token has expired, also for a server whose clock shows whole seconds."""
+    while True:
+        left = (await stored(server, folder, user)).expires_in
+        assert left is not None
+        if left < -1:
+            return
+        await asyncio.sleep(left + 1.1)

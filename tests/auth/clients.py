@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-import jwt
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from jwt.algorithms import ECAlgorithm
 
 _key = ec.generate_private_key(ec.SECP256R1())
 KEY = _key.private_bytes(
@@ -25,7 +25,7 @@ CLIENTS: list[dict[str, Any]] = [
         "client_id": "signer",
         "token_endpoint_auth_method": "private_key_jwt",
         "token_endpoint_auth_signing_alg": "ES256",
-        "jwks": {"keys": [json.loads(jwt.algorithms.ECAlgorithm.to_jwk(_key.public_key()))]},
+        "jwks": {"keys": [json.loads(ECAlgorithm.to_jwk(_key.public_key()))]},
     },
 ]
 DOCUMENTS: dict[str, Any] = {

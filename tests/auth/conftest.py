@@ -1,4 +1,4 @@
-"""One authorization server and one resource server for all tests, which each finds as if they had just started."""
+"""An authorization server and a resource server for all tests, as if just started for each."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack

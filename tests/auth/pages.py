@@ -63,9 +63,9 @@ def walk(url: str, user: str, callback: str | None = None) -> str | None:
             with opener.open(url, data, SECONDS) as page:
                 text: str = page.read().decode()
         except urllib.error.HTTPError as answer:
-            location = answer.headers.get("location")
-            assert location is not None, f"{answer.code} at {url}: {answer.read().decode()}"
-            url, data = urljoin(url, location), None
+            if "location" not in answer.headers:
+                raise AssertionError(f"{answer.code} at {url}: {answer.read().decode()}") from answer
+            url, data = urljoin(url, answer.headers["location"]), None
             if callback is not None and url.startswith(callback):
                 return url
             continue
@@ -80,7 +80,7 @@ def walk(url: str, user: str, callback: str | None = None) -> str | None:
 
 
 class Person:
-    """A login handler: somebody who signs in wherever asked to, and returns the URL the browser was sent to."""
+    """A login handler: somebody who signs in wherever asked to, and copies the URL of the last page."""
 
     def __init__(self, name: str, sign_in: Callable[[str, str, str | None], str | None] = walk) -> None:
         self.name = name

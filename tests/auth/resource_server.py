@@ -1,6 +1,6 @@
 """An MCP server that lets in whoever has a token of an authorization server: a resource server.
 
-Run as a program with its settings as JSON; it writes its port to a file. At /test/ it returns what it counted.
+Run as a program, with its settings as JSON, it writes its port to a file. /test/ returns what it counted.
 """
 
 import asyncio
@@ -38,6 +38,7 @@ class Seen:
 
     requests: Counter[str] = field(default_factory=Counter[str])
     """By method, tool and status: `tools/call whoami 200`."""
+    slow: asyncio.Condition = field(default_factory=asyncio.Condition)
     slow_now: int = 0
     slow_most: int = 0
     """How many slow calls ran at once."""
@@ -65,12 +66,12 @@ def offered(seen: Seen) -> MCPServer:
     @server.tool(structured_output=False)
     async def slow(ctx: Context, together: int = 1) -> str:
         """Take a second, and longer until that many calls have been under way at once."""
-        seen.slow_now += 1
-        seen.slow_most = max(seen.slow_most, seen.slow_now)
-        async with asyncio.timeout(SECONDS):
-            await asyncio.sleep(1)
-            while seen.slow_most < together:
-                await asyncio.sleep(0.01)
+        async with asyncio.timeout(SECONDS), seen.slow:
+            seen.slow_now += 1
+            seen.slow_most = max(seen.slow_most, seen.slow_now)
+            seen.slow.notify_all()
+            await seen.slow.wait_for(lambda: seen.slow_most >= together)
+        await asyncio.sleep(1)
         seen.slow_now -= 1
         return subject(ctx)
 

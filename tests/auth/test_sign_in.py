@@ -76,7 +76,7 @@ async def test_a_program_has_its_own_identity(
 ) -> None:
     secrets = {"bot": SECRET, "signer": KEY}
     auth = {"type": "client_credentials", "client_id": name, **proof}
-    async with bus_of(config(guarded, tmp_path, auth), get_secret=lambda _: secrets[name]) as bus:
+    async with bus_of(config(guarded, tmp_path, auth), get_secret={"PROOF": secrets[name]}.get) as bus:
         assert await called(bus, "whoami") == name
     assert authority.counts()["token client_credentials 200"] == 1
 

@@ -153,6 +153,12 @@ async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
         assert [path.suffix for path in folder.glob("*.*")] == [".json", ".json"]
 
 
+def test_the_folder_of_files_may_be_below_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    assert [open_tokens(setting).place for setting in ("file:~/x", "file:/x")] == ["/home/ann/x", "/x"]
+    assert open_tokens("file:x").place == os.path.abspath("x")
+
+
 def read(folder: Path, name: str) -> str:
     return (folder / name).read_text() if name.endswith(".json") else ""
 

@@ -1,4 +1,4 @@
-"""What a careful resource server checks: signature, issuer, audience, expiry, scopes, and proofs of possession."""
+"""What a careful resource server checks: signature, issuer, audience, expiry, scopes, and DPoP proofs."""
 
 import base64
 import hashlib

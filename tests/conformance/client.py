@@ -24,6 +24,7 @@ PATIENCE = 50.0
 """Seconds for all of it."""
 VALUES: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "array": []}
 DEFINITION = "#/$defs/"
+EXCHANGE = Path(__file__).with_name("exchange.py")
 Calls = list[tuple[str, dict[str, Any]]]
 
 
@@ -100,7 +101,7 @@ AUTH: dict[str, dict[str, str]] = {
         "type": "identity_assertion",
         "client_id": "${client_id}",
         "client_secret": "${client_secret}",
-        "assertion": f"${{cmd:{sys.executable} {Path(__file__).with_name('exchange.py')} {{issuer}} {{resource}}}}",
+        "assertion": f"${{cmd:{sys.executable} {EXCHANGE} {{issuer}} {{resource}}}}",
     },
     "auth/wif-jwt-bearer": {"type": "workload", "client_id": "${client_id}", "token": "${valid_jwt}"},
 }
@@ -146,7 +147,7 @@ async def main() -> int:
     """Connect to the URL and use what is there; 0 if that went well."""
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    server = {"url": sys.argv[-1], "required": True}
+    server: dict[str, Any] = {"url": sys.argv[-1], "required": True}
     if scenario.startswith("auth/"):
         server["auth"] = AUTH.get(scenario, "oauth")
     config = {"servers": {"suite": server}, "tokens": "memory"}

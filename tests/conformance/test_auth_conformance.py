@@ -1,4 +1,4 @@
-"""The MCP conformance suite with a bus that signs in: every scenario about OAuth, of all versions and extensions."""
+"""The MCP conformance suite with a bus that signs in: every scenario about OAuth, in all versions."""
 
 from pathlib import Path
 

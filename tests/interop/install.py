@@ -1,5 +1,6 @@
-"""Install what the tests run that is not ours, below `.interop/`, all pinned: MCP servers, the conformance suite,
-an authorization server and a browser.
+"""Install what others wrote for the tests below `.interop/`, all pinned.
+
+MCP servers, the conformance suite, an authorization server, and a browser to sign in with.
 
 Safe to run again: what is there already is left alone. Uses the standard library only,
 because `make` may run it with any Python. What to start is in `servers.py`, beside this file.

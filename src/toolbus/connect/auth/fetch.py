@@ -10,6 +10,7 @@ import json
 import logging
 import socket
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Any, cast
@@ -168,9 +169,12 @@ class Fetch:
         """Whether the user named a host at this address, or, for this machine, any host on it."""
         if not self._allowed:
             for named in self.named:
-                if named.socket_path is None:
-                    literal = _literal(named.host)
-                    self._allowed.update([literal] if literal else await _addresses(named))
+                literal = _literal(named.host)
+                if literal is not None:
+                    self._allowed.add(literal)
+                elif named.socket_path is None:
+                    with suppress(Unreachable):  # behind a proxy, which alone can look it up
+                        self._allowed.update(await _addresses(named))
         is_ours = address.is_loopback and any(one.is_loopback for one in self._allowed)
         return is_ours or address in self._allowed
 

@@ -13,7 +13,7 @@ from toolbus.state.tokens.tokens import Tokens
 
 
 class OAuthClient:
-    """The login of one user to one server; every failure is a `SignInFailed`."""
+    """The login of one user to one server; failures are `SignInFailed`, or `TokenStoreError`."""
 
     def __init__(self, config: ServerConfig, values: Resolved, tokens: Tokens, user: str = "") -> None:
         self._alias = config.alias
@@ -40,7 +40,10 @@ class OAuthClient:
     ) -> Login:
         """Let a person sign in, in a browser or with a code on another device, and store the login."""
         with self._reported():
-            return await self._flow.sign_in(handler, scopes=scopes, device=device)
+            login = await self._flow.sign_in(handler, scopes=scopes, device=device)
+            async with self._flow.lock():
+                await self._flow.save(login)
+            return login
 
     async def sign_out(self, *, revoke: bool = False) -> bool | None:
         """Forget the login; returns whether it was revoked, None if there was none."""

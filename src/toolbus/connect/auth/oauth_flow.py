@@ -34,6 +34,7 @@ from toolbus.connect.auth.fetch import Fetch
 from toolbus.connect.auth.loopback import CallbackUnavailable, Loopback
 from toolbus.connect.auth.token_endpoint import TokenEndpoint, TokenSet
 from toolbus.connect.http.url import parse_url
+from toolbus.core.errors import TokenStoreError
 from toolbus.core.login import LoginHandler, LoginRequest
 from toolbus.state.tokens.login import Login
 from toolbus.state.tokens.tokens import Tokens
@@ -68,8 +69,7 @@ class OAuthFlow:
 
     async def login(self) -> Login | None:
         """The stored login."""
-        with _step("store"):
-            return await self._tokens.find(self.resource, self._user, self._values.auth.get("issuer"))
+        return await self._tokens.find(self.resource, self._user, self._values.auth.get("issuer"))
 
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
@@ -79,8 +79,7 @@ class OAuthFlow:
 
     async def save(self, login: Login) -> None:
         """Store a login."""
-        with _step("store"):
-            await self._tokens.save(login)
+        await self._tokens.save(login)
 
     async def discover(self, challenge: Challenge = NO_CHALLENGE) -> tuple[Resource, AuthorizationServer]:
         """What the server and its authorization server say about themselves."""
@@ -108,7 +107,7 @@ class OAuthFlow:
         device: bool = False,
         challenge: Challenge = NO_CHALLENGE,
     ) -> Login:
-        """Let a person sign in, and store the login."""
+        """Let a person sign in; the login is not stored yet."""
         assert isinstance(self._auth, OAuth), "only a person signs in"
         resource, server = await self.discover_for_person(challenge)
         known = await self._known(server)
@@ -121,12 +120,8 @@ class OAuthFlow:
             scope=scope,
         )
         if device:
-            login = await self._sign_in_elsewhere(handler, server, attempt, key)
-        else:
-            login = await self._sign_in_here(handler, server, attempt, key)
-        async with self.lock():
-            await self.save(login)
-        return login
+            return await self._sign_in_elsewhere(handler, server, attempt, key)
+        return await self._sign_in_here(handler, server, attempt, key)
 
     async def obtain(self, challenge: Challenge = NO_CHALLENGE) -> Login:
         """Get tokens with the program's own identity."""
@@ -173,8 +168,7 @@ class OAuthFlow:
             if login is None:
                 return None
             revoked = revoke and await self._revoke(login)
-            with _step("store"):
-                await self._tokens.remove(login)
+            await self._tokens.remove(login)
             return revoked
 
     async def _revoke(self, login: Login) -> bool:
@@ -190,7 +184,9 @@ class OAuthFlow:
             if token:
                 reply = await endpoint.post("revocation_endpoint", {"token": token, "token_type_hint": kind})
                 # A signed access token may not be revocable by itself; it is not renewed any more.
-                error = (reply.json() or {}).get("error") if token != login.refresh and login.refresh else None
+                error = (
+                    (reply.json() or {}).get("error") if token != login.refresh and login.refresh else None
+                )
                 confirmed = confirmed and (reply.status == 200 or error == "unsupported_token_type")
         return confirmed
 
@@ -290,7 +286,12 @@ class OAuthFlow:
 
     async def _known(self, server: AuthorizationServer) -> Login | None:
         """The stored login from the same authorization server; another one's is of no use."""
-        login = await self.login()
+        try:
+            login = await self.login()
+        except TokenStoreError as error:
+            if error.reason != "damaged":
+                raise
+            return None  # the store keeps it aside when a new one is saved
         return login if login is not None and issuers_match(login.issuer, server.issuer) else None
 
     def _blank(self, server: AuthorizationServer) -> Login:

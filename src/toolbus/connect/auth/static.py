@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from toolbus.config import Resolved
-from toolbus.config.secrets.redact import names_credential
 from toolbus.connect.auth.credentials import Refusal
 
 
@@ -27,15 +26,9 @@ class StaticHeaders:
 
 
 def static_headers(values: Resolved) -> dict[str, str]:
-    """The headers of the config by name in lower case, and the user and password in the URL.
-
-    Secrets that only stand in the config as headers are learned, so that no message shows them.
-    """
+    """The headers of the config, by name in lower case, and the user and password in the URL."""
     headers = {name.lower(): value for name, value in values.headers.items()}
     userinfo, _, _ = urlsplit(values.url or "").netloc.rpartition("@")
     if userinfo:
         headers.setdefault("authorization", f"Basic {base64.b64encode(unquote_to_bytes(userinfo)).decode()}")
-    for name, value in headers.items():
-        if names_credential(name):
-            values.redacted.learn(value)
     return headers

@@ -59,6 +59,8 @@ class HttpClient:
         # A tunnel carries the request as if there were no proxy.
         self._proxy = None if url.is_tls else proxy
         self._cookies = Cookies()
+        self._added: Mapping[str, str] = {}
+        """The credentials of the last request."""
         self.activity = http_activity(url, proxy)
         self.target = self._target(url)
 
@@ -117,6 +119,8 @@ class HttpClient:
             if added is None:
                 await self._credentials.renew()
                 added = self._credentials.headers(method, url) or {}
+            if added is not self._added:
+                self._learn(added)
             response = await self._send_once(method, target, {**headers, **added}, content, delivery)
             if response.status not in AUTH_STATUSES or earlier == MAX_REFUSALS:
                 return response
@@ -127,6 +131,13 @@ class HttpClient:
                 return response
             response.close()
             earlier += 1
+
+    def _learn(self, added: Mapping[str, str]) -> None:
+        """Hide new credentials in everything that quotes them."""
+        self._added = added
+        for name, value in added.items():
+            if names_credential(name):
+                self.redacted.learn(value)
 
     async def _send_once(
         self,

@@ -98,9 +98,9 @@ class FileStore:
             raise TokenStoreError(self.place_of(key), reason, problem, step) from error
 
 
-def files_in(setting: str) -> FileStore:
-    """The store for `file:DIR`."""
-    folder = PrivateFolder(Path(os.path.abspath(os.path.expanduser(setting))))
+def files_in(path: Path) -> FileStore:
+    """The store in a folder that the user chose."""
+    folder = PrivateFolder(path.absolute())
     return FileStore(lambda: folder)
 
 

@@ -141,7 +141,10 @@ def _parts(key: str, value: str | None) -> list[str]:
     if value is None or not value.startswith(_PARTED):
         return []
     digest, _, number = value.removeprefix(_PARTED).partition(" ")
-    return [f"{key} {digest} {index}" for index in range(int(number) if number.isdecimal() else 0)]
+    return [
+        f"{key} {digest} {index}"
+        for index in range(int(number) if number.isdecimal() and len(number) < 4 else 0)
+    ]
 
 
 def _service(name: str) -> str:

@@ -4,6 +4,7 @@ A lock is a lock of the system on an empty file in a private folder. The file st
 processes could hold locks on two files of the same name. Waiting never blocks the loop and is bounded.
 """
 
+import asyncio
 import logging
 import os
 import sys
@@ -25,6 +26,8 @@ from toolbus.state.tokens.thread import in_thread
 logger = logging.getLogger("toolbus")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.1
+_GRACE = 10.0
+"""How long a disk may take to respond, in addition."""
 _MAX_HOLDER = 64
 """How many bytes of a lock's file are read for the process that holds it."""
 
@@ -74,7 +77,11 @@ class Locks:
         """Hold the lock of that name; TokenStoreError about `place` if it is not free in time."""
         patience = _Patience(time.monotonic() + seconds, Event())
         try:
-            held = await in_thread(partial(self._take, name, patience), _release)
+            async with asyncio.timeout(seconds + _GRACE):
+                held = await in_thread(partial(self._take, name, patience), _release)
+        except TimeoutError:
+            problem = f"their lock did not respond within {in_seconds(seconds + _GRACE)}"
+            raise TokenStoreError(place, "unavailable", problem, "check the disk") from None
         except _Busy as busy:
             where = "" if busy.path is None else f" ({busy.path})"
             problem = f"they were in use{busy.holder} for more than {in_seconds(seconds)}{where}"

@@ -6,10 +6,12 @@ damaged one keeps that aside.
 
 import json
 import logging
+import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from toolbus.core.errors import TokenStoreError
@@ -208,8 +210,8 @@ def open_tokens(setting: object) -> Tokens:
             return Tokens(KeyringStore(), Locks([own.lock_path]))
         case "auto":
             return Tokens(AutoStore(own), Locks([own.lock_path]))
-        case str() if (folder := setting.removeprefix("file:")) not in ("", setting):
-            store = files_in(folder)
+        case str() if (path := setting.removeprefix("file:")) not in ("", setting):
+            store = files_in(Path(os.path.expanduser(path)))
             # In that folder, because others with another home may use it, too; unless it is read-only.
             return Tokens(store, Locks([store.lock_path, own.lock_path]))
         case TokenStore() if not isinstance(setting, type):
