@@ -191,11 +191,12 @@ async def test_credentials_are_compared_again(monkeypatch: pytest.MonkeyPatch) -
         now = user_access.COMPARE_EVERY
         assert await text_of(ann, "whoami") == "ann"
         assert await text_of(bus, "whoami") == "bus"
+        found = [event.state for event in states]
+        assert found == ["closed", "connecting", "ready"], "subscriptions have to be made again"
+        pid = await text_of(ann, "process")
         secrets["ann"] = "bus"
         now *= 2
-        assert await text_of(ann, "whoami") == "bus"
-        found = [event.state for event in states]
-        assert found == ["closed", "connecting", "ready", "closed"], "subscriptions have to be made again"
+        assert await text_of(ann, "process") == pid, "a link that may be in use is not closed"
 
 
 async def test_users_that_nobody_needs_are_released(monkeypatch: pytest.MonkeyPatch) -> None:

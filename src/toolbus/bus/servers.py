@@ -67,7 +67,7 @@ class Servers:
         """With the roots of the current config."""
         self._aliases = list(config.servers)
         self._since = time.time()
-        self.installed: dict[str, Server] = {}
+        self.by_alias: dict[str, Server] = {}
         self.borrowed: frozenset[str] = frozenset()
         self.on_demand: frozenset[str] = frozenset()
         """The servers that are not lazy, but nobody connects to when they are installed."""
@@ -115,7 +115,7 @@ class Servers:
         self, operation: Operation, change: Literal["add", "remove"]
     ) -> ToolResult:
         link, uri = self[operation.server], operation.spec.name
-        subscriptions = self.installed[operation.server].discovery.subscriptions
+        subscriptions = self.by_alias[operation.server].discovery.subscriptions
         work = subscriptions.add if change == "add" else subscriptions.remove
         await link.request(
             lambda session, timeout: work(session, uri, timeout, self._emit),
@@ -126,14 +126,14 @@ class Servers:
 
     async def connect(self, alias: str) -> None:
         """Connect to a server now."""
-        await self.installed[self.check(alias)].requests.connect()
+        await self.by_alias[self.check(alias)].requests.connect()
 
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers; for a disconnected one, what it offered last."""
         none = Inventory()
         return {
-            alias: self.installed[alias].discovery.inventory if alias in self.installed else none
+            alias: self.by_alias[alias].discovery.inventory if alias in self.by_alias else none
             for alias in self._aliases
         }
 
@@ -212,24 +212,24 @@ class Servers:
     ) -> dict[str, Server]:
         """Install servers, and keep only those of the config; returns the removed ones, but for borrowed."""
         usable = config.servers.keys() - set(without)
-        kept = {alias: server for alias, server in self.installed.items() if alias in usable}
-        gone = {a: server for a, server in self.installed.items() if a not in kept or a in fresh}
+        kept = {alias: server for alias, server in self.by_alias.items() if alias in usable}
+        gone = {a: server for a, server in self.by_alias.items() if a not in kept or a in fresh}
         now = kept | dict(fresh)
         for alias in self.borrowed & gone.keys():
             if gone[alias] is not now.get(alias):
                 gone[alias].discovery.subscriptions.forget(self._emit)
         gone = {alias: server for alias, server in gone.items() if alias not in self.borrowed}
         self._aliases, self.borrowed = list(config.servers), borrowed
-        self.installed = {alias: now[alias] for alias in config.servers if alias in now}
-        own = {alias: server for alias, server in self.installed.items() if alias not in borrowed}
+        self.by_alias = {alias: now[alias] for alias in config.servers if alias in now}
+        own = {alias: server for alias, server in self.by_alias.items() if alias not in borrowed}
         # Changed in place: the routes hold this dict.
         self.requests.clear()
-        self.requests.update({alias: server.requests for alias, server in self.installed.items()})
+        self.requests.update({alias: server.requests for alias, server in self.by_alias.items()})
         for alias, server in own.items():
             server.requests.check = self._lock.check if alias in self._lock.approvals.reviewers else None
         self.repairing.clear()
         self.repairing.update(alias for alias, server in config.servers.items() if server.repair)
-        self.links = {alias: server.link for alias, server in self.installed.items()}
+        self.links = {alias: server.link for alias, server in self.by_alias.items()}
         before = self._interactions.roots
         self._interactions = with_roots(self._own_interactions, config.root_folders)
         if self._interactions.roots != before:
@@ -286,7 +286,7 @@ class Servers:
     @property
     def has_subscriptions(self) -> bool:
         """Whether there are subscriptions to resources, not counting those of others to shared servers."""
-        return any(server.discovery.subscriptions.has(self._emit) for server in self.installed.values())
+        return any(server.discovery.subscriptions.has(self._emit) for server in self.by_alias.values())
 
     async def health(self, aliases: Collection[str] | None) -> dict[str, Health]:
         """Probe the links of all servers, or of some."""

@@ -165,7 +165,11 @@ class UserAccess:
         if bus.closed:
             raise BusClosed(started=True)
         if version == self._version:  # else the bus has other servers now
-            self._own = {server.alias: (server, own) for server, own in zip(servers, found, strict=True)}
+            # An own link stays one: others may be using it.
+            self._own = {
+                server.alias: (server, is_own or self._own.get(server.alias) == (server, True))
+                for server, is_own in zip(servers, found, strict=True)
+            }
             self._compare_at = clock() + COMPARE_EVERY
             gone = self._place()
             self._catalog.outdate()
@@ -173,7 +177,7 @@ class UserAccess:
 
     def _place(self) -> dict[str, Server]:
         """Install the shared servers, and own ones as far as it is known; returns those to be closed."""
-        bus, shared = self._bus.lifecycle, self._bus.servers.installed
+        bus, shared = self._bus.lifecycle, self._bus.servers.by_alias
         config = bus.usable_config
         identity = bus.identity(config, self._user)
         own: dict[str, ServerConfig] = {}

@@ -98,7 +98,7 @@ class UserEngine(Engine):
     @property
     def has_own_links(self) -> bool:
         """Whether there are links of this user alone."""
-        return len(self.servers.borrowed) < len(self.servers.installed)
+        return len(self.servers.borrowed) < len(self.servers.by_alias)
 
     def catalog_changed(self) -> None:
         self.catalog.outdate()
