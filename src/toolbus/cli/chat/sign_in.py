@@ -1,6 +1,7 @@
 """Sign in to servers during a chat: when it starts, after a turn that needed it, or with `/login`."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolbus.cli.chat.background import BackgroundLoop
@@ -62,15 +63,14 @@ class ChatSignIn:
             else:
                 self._screen.note(f"/login {alias} signs in later")
 
-    def run(self, alias: str) -> None:
+    def run(self, alias: str, scopes: Sequence[str] = ()) -> None:
         """Sign in, and connect; an error is printed."""
+        options, prompt = LoginOptions(scopes=scopes), LoginPrompt(self._screen)
         try:
             selected_servers(self._config, [alias])
             check_sign_in(self._config, alias)
             with self._screen.spinner(f"contacting {alias}"):
-                login = asyncio.run(
-                    sign_in(self._config, alias, self._tokens, LoginPrompt(self._screen), LoginOptions())
-                )
+                login = asyncio.run(sign_in(self._config, alias, self._tokens, prompt, options))
             self._screen.note(signed_in_line(alias, login, self._tokens.place))
             with self._screen.spinner(f"starting {alias}"):
                 self._loop.run(connect_signed_in(self._bus, alias))
