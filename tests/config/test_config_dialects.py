@@ -26,7 +26,7 @@ DIALECTS: dict[str, Any] = {
     "claude code": {
         "mcpServers": {
             "files": {"type": "stdio", **NPX, "env": {}},
-            "web": {"type": "http", **WEB, "headersHelper": "/bin/h", "oauth": {"callbackPort": 1}},
+            "web": {"type": "http", **WEB, "headersHelper": "/bin/h", "oauth": None},
         }
     },
     "cursor": {"mcpServers": {"files": {"type": "stdio", **NPX}, "web": {**WEB, "headers": {}}}},

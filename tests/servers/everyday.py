@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import mcp_types as types
 import uvicorn
@@ -195,7 +196,11 @@ async def _announced(ctx: Context) -> None:
 
 def serve_http(server: MCPServer, kind: str, port_file: str, port: int = 0) -> None:
     """Serve on a port of loopback, a free one if none is given, and write it to a file, once it listens."""
-    app = server.sse_app() if kind == "sse" else server.streamable_http_app()
+    serve_app(server.sse_app() if kind == "sse" else server.streamable_http_app(), port_file, port)
+
+
+def serve_app(app: Any, port_file: str, port: int = 0) -> None:
+    """As `serve_http`, for an ASGI application."""
     run_app(app, listening_socket(port), port_file)
 
 

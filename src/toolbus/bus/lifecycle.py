@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, Protocol, TypeVar
 
@@ -224,7 +224,15 @@ class Lifecycle:
 
     def _routed(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """The work, once the links exist."""
-        return work if self.installed else run_after(self.wait_installed, work)
+        return work if self.installed else self._after_install(work)
+
+    async def _after_install(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            await self.wait_installed()
+        except BaseException:
+            work.close()
+            raise
+        return await work
 
     def loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:
         """The loop of the bus; if there is none, the work is closed and `BusClosed` is raised."""
@@ -233,13 +241,3 @@ class Lifecycle:
         except BusClosed:
             work.close()
             raise
-
-
-async def run_after(ready: Callable[[], Awaitable[None]], work: Coroutine[Any, Any, T]) -> T:
-    """Run the work once `ready` returns; if it raises, the work is closed."""
-    try:
-        await ready()
-    except BaseException:
-        work.close()
-        raise
-    return await work

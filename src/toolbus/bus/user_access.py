@@ -6,11 +6,13 @@ may change. A server that cannot differ is shared from the start.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar
 
-from toolbus.bus.lifecycle import Lifecycle, run_after
+from toolbus.bus.lifecycle import Lifecycle
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import BusLock
 from toolbus.bus.servers import Server, Servers
@@ -22,6 +24,7 @@ from toolbus.core.loop import OwnerLoop
 from toolbus.core.records import State
 
 T = TypeVar("T")
+clock = time.monotonic
 IDLE_TIMEOUT = 900.0
 """Seconds without a call after which a user's own link is closed, unless its server has an `idle_timeout`."""
 COMPARE_EVERY = 900.0
@@ -66,6 +69,8 @@ class UserAccess:
         self._version = 0
         """Counts the changes of the bus."""
         self._comparing = asyncio.Lock()
+        self._running = 0
+        """How much work is being done."""
         self._place()
 
     # As the lifecycle of the bus
@@ -78,7 +83,7 @@ class UserAccess:
     @property
     def installed(self) -> bool:
         """Whether the user's links exist."""
-        return self._is_complete and time.monotonic() < self._compare_at
+        return self._is_complete and clock() < self._compare_at
 
     @property
     def running(self) -> bool:
@@ -100,22 +105,32 @@ class UserAccess:
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop of the bus, from any task, thread or loop."""
-        return await self._bus.lifecycle.loop_for(work).run(self._routed(work))
+        loop = self._bus.lifecycle.loop_for(work)
+        with _closed_if_unstarted(work):
+            return await loop.run(self._tracked(work))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine from a thread without a loop; RuntimeError if it would never return."""
-        return self._bus.lifecycle.loop_for(work).wait(self._routed(work))
+        loop = self._bus.lifecycle.loop_for(work)
+        with _closed_if_unstarted(work):
+            return loop.wait(self._tracked(work))
 
-    def _routed(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
         self._used()
-        return work if self.installed else run_after(self._install, work)
+        self._running += 1
+        try:
+            if not self.installed:
+                await self._install()
+            return await work
+        finally:
+            self._running -= 1
 
     # The servers
 
     @property
     def busy(self) -> bool:
-        """Whether the credentials are being compared."""
-        return self._comparing.locked()
+        """Whether something is being done for the user."""
+        return self._running > 0
 
     async def follow(self) -> None:
         """Use the current servers and the config of the bus."""
@@ -151,7 +166,7 @@ class UserAccess:
             raise BusClosed(started=True)
         if version == self._version:  # else the bus has other servers now
             self._own = {server.alias: (server, own) for server, own in zip(servers, found, strict=True)}
-            self._compare_at = time.monotonic() + COMPARE_EVERY
+            self._compare_at = clock() + COMPARE_EVERY
             gone = self._place()
             self._catalog.outdate()
             await self._servers.close_servers(gone)
@@ -184,3 +199,13 @@ class UserAccess:
         for alias, state in taken_back.items():  # as if it was closed: the subscriptions have ended
             self._emit(StateChanged(server=alias, state="closed", previous=state))
         return gone
+
+
+@contextmanager
+def _closed_if_unstarted(work: Coroutine[Any, Any, Any]) -> Generator[None]:
+    """Close work that was not begun, because something before it failed."""
+    try:
+        yield
+    finally:
+        if getcoroutinestate(work) == CORO_CREATED:
+            work.close()

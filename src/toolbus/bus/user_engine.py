@@ -1,10 +1,12 @@
 """The engine of one user: own catalog, results, events and calls, over shared and own links."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from toolbus.bus.engine import Access, Engine, Extensions
 from toolbus.bus.user_access import SharedParts, UserAccess
 from toolbus.core.events import Emit, LoginNeeded
+from toolbus.core.interactions import for_user
 from toolbus.core.operation import Failure, Operation
 from toolbus.core.records import ToolResult
 
@@ -61,7 +63,7 @@ class UserEngine(Engine):
         calls = UserCalls(owners, lambda: used(self))
         super().__init__(
             config,
-            extensions,
+            replace(extensions, interactions=for_user(extensions.interactions, user)),
             shared.lock.approvals,
             user=user,
             store=bus.results.store,

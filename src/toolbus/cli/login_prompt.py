@@ -9,6 +9,7 @@ from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.paste import PastedLines
 from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.connect.auth.browser import has_browser, is_link, open_browser
+from toolbus.connect.auth.failure import PersonNeeded
 from toolbus.core.display import shortened
 from toolbus.core.login import LoginRequest
 
@@ -42,6 +43,8 @@ class LoginPrompt:
                     return await self._answer(lines, request)
             except Interrupted:
                 self._screen.note("")
+                if request.code is not None:  # then nothing that is returned would end it
+                    raise PersonNeeded("the sign-in was declined") from None
                 return None
             finally:
                 opening.cancel()

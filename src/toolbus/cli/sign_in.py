@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING
 from toolbus.cli.errors import NoSignIn
 from toolbus.cli.output.screen import short_path
 from toolbus.config import BusConfig, Secrets, ServerConfig
-from toolbus.core.errors import ConfigError, SignInFailed
+from toolbus.core.errors import ConfigError, LoginRequired, ServerDown, SignInFailed
 from toolbus.core.login import LoginHandler
 from toolbus.state.tokens.tokens import Tokens, open_tokens
 
 if TYPE_CHECKING:
+    from toolbus.bus.toolbus import Toolbus
     from toolbus.connect.auth.oauth_client import OAuthClient
     from toolbus.state.tokens.login import Login
 
 SIGN_IN_WITHIN = 1800.0
 """Seconds that a person has; codes for other devices live about as long."""
+RETRY_SECONDS = 1.0
 _LINES = {
     ".json": '"auth": "oauth"',
     ".jsonc": '"auth": "oauth"',
@@ -110,3 +112,20 @@ def _clock(at: float) -> str:
     """The time of day, with the date unless it is today."""
     then, now = time.localtime(at), time.localtime()
     return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
+
+
+def waiting_for_sign_in(bus: "Toolbus") -> list[str]:
+    """The servers that wait for somebody to sign in."""
+    return [alias for alias, error in bus.failures.items() if isinstance(error, LoginRequired)]
+
+
+async def connect_signed_in(bus: "Toolbus", alias: str) -> None:
+    """Connect a server after somebody has signed in to it."""
+    try:
+        await bus.connect(alias)
+    except ServerDown as error:
+        if error.state != "auth_required":
+            raise
+        # It was tried in the second before, and is not tried more often than that.
+        await asyncio.sleep(RETRY_SECONDS)
+        await bus.connect(alias)

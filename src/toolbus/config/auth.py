@@ -46,6 +46,11 @@ class _Auth(ConfigModel):
             if isinstance(value, str) and key not in ("type", "dpop"):
                 yield key, value
 
+    def as_written(self) -> dict[str, JSON]:
+        """The keys that are set, as a file has them."""
+        set_keys = self.model_dump(mode="json", exclude_defaults=True)
+        return {"type": set_keys.pop("type"), **set_keys}
+
     def _check(self) -> None:
         found = dict(self._problems())
         for key, text in self.texts():
@@ -79,7 +84,9 @@ class _OAuth(_Auth):
     """Whether tokens are bound to a key of ours (DPoP); `auto`: if the server asks for it."""
 
     def _problems(self) -> Iterator[tuple[str, str]]:
-        if not all(map(_SCOPE.fullmatch, self.scopes)):
+        if any("${" in scope for scope in self.scopes):
+            yield "scopes", "a scope cannot contain a reference; write the scopes"
+        elif not all(map(_SCOPE.fullmatch, self.scopes)):
             yield "scopes", "a scope is empty or contains a space or a quote; list one scope per item"
 
 

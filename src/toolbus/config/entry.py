@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import AnyUrl, BaseModel, SecretStr
 
 from toolbus.config.auth import auth_warnings, read_auth
+from toolbus.config.host_auth import with_auth
 from toolbus.config.limits import Limits
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
 from toolbus.config.model import ServerConfig, Timeouts, Transport, check_alias
@@ -63,7 +64,7 @@ IGNORED = frozenset(
         *("version", "gallery", "metadata", "tags"),  # for marketplaces
         *("autoApprove", "alwaysAllow", "alwaysLoad"),  # approval belongs to the host
         *("dev", "sandbox", "sandboxEnabled", "watchPaths", "keep_alive", "extension", "extensionName"),
-        *("authentication", "oauth", "authProviderType", "targetAudience", "targetServiceAccount"),
+        *("targetAudience", "targetServiceAccount"),
         *("sse_read_timeout", "headersHelper", "include_tags", "exclude_tags"),
     }
 )
@@ -274,7 +275,8 @@ def long_form(entry: JSON, location: Location) -> Mapping[JSON, JSON]:
 
 def _draft(entry: Mapping[JSON, JSON], location: Location, *, foreign: bool) -> _Draft:
     """The entry with every key translated; null counts as not set."""
-    draft = _Draft()
+    entry, warnings = with_auth(entry, location, foreign=foreign)
+    draft = _Draft(warnings=warnings)
     for key, value in entry.items():
         is_ignored = key in IGNORED or (key == "trust" and (foreign or "serverName" in entry))
         if is_ignored or value is None:

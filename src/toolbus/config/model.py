@@ -22,6 +22,7 @@ from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
+from toolbus.config.tokens import TokenSetting, tokens_problem
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
 
@@ -237,8 +238,8 @@ class BusConfig(ConfigModel):
     """The maximum number of tokens for the whole context."""
     lock: Annotated[LockMode | None, _Off] = None
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
-    tokens: object = "auto"
-    """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also an object."""
+    tokens: TokenSetting = "auto"
+    """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The aliases of the disabled servers."""
     file: str | None = None
@@ -258,6 +259,8 @@ class BusConfig(ConfigModel):
             check_alias(alias)
         if self.naming != "auto":
             _check_template(self.naming)
+        if problem := tokens_problem(self.tokens):
+            raise Location().error(problem, "tokens")
         _check_hints(self.include, self.exclude, Location())
 
 

@@ -32,6 +32,8 @@ class Sampling:
     """Names of models that the server prefers, best first."""
     tool: str | None = None
     """The tool whose call caused the request, if known."""
+    user: str = ""
+    """The user whose call caused it (`bus.as_user`), if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,3 +89,21 @@ def with_roots(interactions: Interactions, roots: Sequence[Path]) -> Interaction
         kind = type(interactions).__name__
         raise TypeError(f"interactions must be Interactions(elicit=..., ...), not {kind}")
     return replace(interactions, roots=roots) if interactions.roots is None and roots else interactions
+
+
+def for_user(interactions: Interactions, user: str) -> Interactions:
+    """The handlers for servers that are connected for this user alone."""
+
+    def elicit(question: Elicitation) -> Answer | Awaitable[Answer]:
+        assert interactions.elicit is not None
+        return interactions.elicit(replace(question, user=user))
+
+    def sample(request: Sampling) -> Sampled | Awaitable[Sampled | None] | None:
+        assert interactions.sample is not None
+        return interactions.sample(replace(request, user=user))
+
+    return replace(
+        interactions,
+        elicit=elicit if interactions.elicit else None,
+        sample=sample if interactions.sample else None,
+    )

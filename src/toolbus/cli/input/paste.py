@@ -9,12 +9,12 @@ import codecs
 import os
 import sys
 from collections import deque
-from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import NoReturn
 
-from toolbus.cli.input.ask import Interrupted, ctrl_c_calls, termios
+from toolbus.cli.input.ask import Interrupted, ctrl_c_calls
+from toolbus.cli.input.keys import is_in_foreground, single_keys
 from toolbus.cli.output.visible import visible
 
 MAX_LINE = 64 * 2**10
@@ -40,7 +40,7 @@ class PastedLines:
         with ExitStack() as stack:
             if sys.platform != "win32":
                 stack.enter_context(ctrl_c_calls(self._interrupt))
-            if sys.stdin is None or not _is_in_foreground():
+            if sys.stdin is None or not is_in_foreground():
                 self._end()
             elif sys.platform == "win32":
                 self._read_windows(stack)
@@ -74,7 +74,7 @@ class PastedLines:
     def _read_posix(self, stack: ExitStack) -> None:
         loop, stdin = asyncio.get_running_loop(), sys.stdin.fileno()
         if self.is_terminal:
-            stack.enter_context(_keys_one_by_one(stdin))
+            stack.enter_context(single_keys(stdin))
         try:
             loop.add_reader(stdin, self._read_available, stdin)
         except OSError:  # a file, or /dev/null, which never has to be waited for
@@ -162,28 +162,3 @@ class PastedLines:
 
 def _echo(text: str) -> None:
     print(text, end="", file=sys.stderr, flush=True)
-
-
-def _is_in_foreground() -> bool:
-    """Whether this process may use its terminal; one in the background would be stopped for it."""
-    if termios is None or not sys.stdin.isatty():
-        return True
-    try:
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except OSError:
-        return False
-
-
-@contextmanager
-def _keys_one_by_one(terminal: int) -> Generator[None]:
-    """Get every key at once and unechoed; what was typed before is discarded."""
-    assert termios is not None, "there is a terminal"
-    before = termios.tcgetattr(terminal)
-    mode = termios.tcgetattr(terminal)
-    mode[3] &= ~(termios.ICANON | termios.ECHO)
-    mode[6][termios.VMIN], mode[6][termios.VTIME] = 1, 0
-    termios.tcsetattr(terminal, termios.TCSAFLUSH, mode)
-    try:
-        yield
-    finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, before)

@@ -150,14 +150,17 @@ class _Private:
     credentials: list[str] = field(default_factory=list[str])
 
     def add(self, *credentials: str) -> None:
-        self.values += credentials
-        self.credentials += credentials
+        for credential in credentials:
+            parts = list(_secret_parts(credential))
+            self.values += parts
+            self.credentials += parts
 
     def add_reference(self, reference: Reference, key: str, value: str) -> None:
-        self.values.append(value)
+        parts = list(_secret_parts(value))
+        self.values += parts
         is_named = reference.kind != "name" or names_credential(reference.body) or names_credential(key)
         if is_credential(reference.body, value, is_named=is_named):
-            self.credentials.append(value)
+            self.credentials += parts
 
     def add_named(self, variables: Mapping[str, str]) -> None:
         """Add the variables or headers whose names say that they hold credentials."""
@@ -172,6 +175,14 @@ class _Private:
         """Add the password in a URL, such as that of a database."""
         if "@" in text and "://" in text and ":" in text.partition("://")[2].partition("@")[0]:
             self.add(*url_secrets(text))
+
+
+def _secret_parts(value: str) -> Iterator[str]:
+    """The value, or of a key in PEM format its lines without the first and the last: they are no secret."""
+    if not value.lstrip().startswith("-----BEGIN "):
+        yield value
+        return
+    yield from (line for line in value.splitlines() if not line.startswith("-----"))
 
 
 async def _found(

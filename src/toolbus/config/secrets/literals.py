@@ -134,7 +134,8 @@ def without_literals(config: ServerConfig) -> dict[str, str]:
             marked = extractor.auth(name, text)
         else:
             marked = extractor.inside(key, text)
-        shown[key] = _without_defaults(marked) if _is_secret_header(name) else marked
+        holds_secret = name in SECRET_KEYS if field_name == "auth" else _is_secret_header(name)
+        shown[key] = _without_defaults(marked) if holds_secret else marked
         for secret in extractor.secrets:
             kept = secret.value.replace("${", "$${") if _may_act(key, secret.value) else MASK
             shown[key] = shown[key].replace(f"${{{secret.name}}}", kept)
@@ -189,7 +190,7 @@ def _texts(value: JSON) -> Iterator[str]:
 
 def _legal(name: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return f"_{name}" if re.match(r"\d|(?:file|cmd)$", name) else name
+    return f"_{name}" if re.match(r"\d|(?:file|cmd|user)$", name) else name
 
 
 @dataclass(slots=True, kw_only=True, repr=False)

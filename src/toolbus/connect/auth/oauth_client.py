@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 
 class OAuthClient:
-    """The login of one user to one server; every failure is a `SignInFailed`."""
+    """The login of one user to one server; failures are `SignInFailed`, or `TokenStoreError`."""
 
     def __init__(self, config: ServerConfig, values: Resolved, tokens: Tokens, user: str = "") -> None:
         self._alias = config.alias
@@ -39,7 +39,10 @@ class OAuthClient:
         self, handler: LoginHandler, *, scopes: Sequence[str] = (), device: bool = False
     ) -> Login:
         """Let a person sign in, in a browser or with a code on another device, and store the login."""
-        return await self._reported(self._flow.sign_in(handler, scopes=scopes, device=device))
+        login = await self._reported(self._flow.sign_in(handler, scopes=scopes, device=device))
+        async with self._flow.lock():
+            await self._flow.save(login)
+        return login
 
     async def sign_out(self, *, revoke: bool = False) -> bool | None:
         """Forget the login; returns whether it was revoked, None if there was none."""

@@ -8,8 +8,8 @@ server has rejected the renewal, never because a server could not be reached.
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from mcp.client.auth.utils import issuers_match
@@ -24,7 +24,7 @@ from toolbus.connect.auth.oauth_client import as_error
 from toolbus.connect.auth.oauth_flow import OAuthFlow
 from toolbus.connect.auth.static import static_headers
 from toolbus.connect.transports.wire_error import WireError
-from toolbus.core.errors import ConnectFailed, LoginRequired, ToolbusError
+from toolbus.core.errors import ConnectFailed, LoginRequired, SignInFailed, ToolbusError
 from toolbus.core.interactions import ANSWER_WITHIN
 from toolbus.core.login import LoginHandler
 from toolbus.state.tokens.login import Login
@@ -145,8 +145,9 @@ class OAuthCredentials:
             await asyncio.shield(self._renewal)
         except AuthFailure as failure:
             error = self._wire_error(failure, status)
-        except ToolbusError as failure:  # of the store, or of a secret
-            error = WireError(str(failure), sent=False, lost=False, status=status, reported=failure)
+        except ToolbusError as failure:  # of the store, or of a secret that is read anew
+            problem = SignInFailed(self._config.alias, "store", self._values.redacted(str(failure)))
+            error = WireError(str(failure), sent=False, lost=False, status=status, reported=problem)
         else:
             return
         raise error  # outside of `except`: what it came from may quote a secret
@@ -232,13 +233,17 @@ class OAuthCredentials:
         try:
             with self.paused():
                 async with asyncio.timeout(self.answer_within):
-                    self._adopt(await self._flow.sign_in(self.handler, challenge=challenge))
+                    login = await self._flow.sign_in(self.handler, challenge=challenge)
         except TimeoutError:
             self._declined_at = time.monotonic()
             raise PersonNeeded("nobody signed in in time") from None
         except PersonNeeded:
             self._declined_at = time.monotonic()
             raise
+        self._adopt(login)
+        with self._storing():
+            async with self._flow.lock():
+                await self._flow.save(login)
 
     def _watch_store(self) -> None:
         """Look from time to time whether somebody has signed in elsewhere: `toolbus login`."""
@@ -274,8 +279,13 @@ class OAuthCredentials:
     async def _keep(self, login: Login) -> None:
         """Use a login, and store it; if that fails it is still good for this process."""
         self._adopt(login)
-        try:
+        with self._storing():
             await self._flow.save(login)
+
+    @contextmanager
+    def _storing(self) -> Generator[None]:
+        try:
+            yield
         except ToolbusError as error:
             self.warn(f"the new login could not be stored: {error}")
 

@@ -34,6 +34,7 @@ from toolbus.connect.auth.fetch import Fetch
 from toolbus.connect.auth.loopback import CallbackUnavailable, Loopback
 from toolbus.connect.auth.token_endpoint import TokenEndpoint, TokenSet
 from toolbus.connect.http.url import parse_url
+from toolbus.core.errors import TokenStoreError
 from toolbus.core.login import LoginHandler, LoginRequest
 from toolbus.state.tokens.login import Login
 from toolbus.state.tokens.tokens import Tokens
@@ -68,8 +69,7 @@ class OAuthFlow:
 
     async def login(self) -> Login | None:
         """The stored login."""
-        with _step("store"):
-            login = await self._tokens.find(self.resource, self._user, self._values.auth.get("issuer"))
+        login = await self._tokens.find(self.resource, self._user, self._values.auth.get("issuer"))
         if login is not None:
             self._hide(login.access, login.refresh, login.client.get("client_secret"))
         return login
@@ -88,8 +88,7 @@ class OAuthFlow:
 
     async def save(self, login: Login) -> None:
         """Store a login."""
-        with _step("store"):
-            await self._tokens.save(login)
+        await self._tokens.save(login)
 
     async def discover(self, challenge: Challenge = NO_CHALLENGE) -> tuple[Resource, AuthorizationServer]:
         """What the server and its authorization server say about themselves."""
@@ -117,7 +116,7 @@ class OAuthFlow:
         device: bool = False,
         challenge: Challenge = NO_CHALLENGE,
     ) -> Login:
-        """Let a person sign in, and store the login."""
+        """Let a person sign in; the login is not stored yet."""
         assert isinstance(self._auth, OAuth), "only a person signs in"
         resource, server = await self.discover_for_person(challenge)
         known = await self._known(server)
@@ -130,12 +129,8 @@ class OAuthFlow:
             scope=scope,
         )
         if device:
-            login = await self._sign_in_elsewhere(handler, server, attempt, key)
-        else:
-            login = await self._sign_in_here(handler, server, attempt, key)
-        async with self.lock():
-            await self.save(login)
-        return login
+            return await self._sign_in_elsewhere(handler, server, attempt, key)
+        return await self._sign_in_here(handler, server, attempt, key)
 
     async def obtain(self, challenge: Challenge = NO_CHALLENGE) -> Login:
         """Get tokens with the program's own identity."""
@@ -182,8 +177,7 @@ class OAuthFlow:
             if login is None:
                 return None
             revoked = revoke and await self._revoke(login)
-            with _step("store"):
-                await self._tokens.remove(login)
+            await self._tokens.remove(login)
             return revoked
 
     async def _revoke(self, login: Login) -> bool:
@@ -275,6 +269,9 @@ class OAuthFlow:
             )
             asking = asyncio.ensure_future(handler(request))
             try:
+                await asyncio.wait({polling, asking}, return_when=asyncio.FIRST_COMPLETED)
+                if asking.done():
+                    asking.result()  # what it returns is not needed, but it may have failed
                 tokens = await polling
             finally:
                 polling.cancel()
@@ -302,7 +299,12 @@ class OAuthFlow:
 
     async def _known(self, server: AuthorizationServer) -> Login | None:
         """The stored login from the same authorization server; another one's is of no use."""
-        login = await self.login()
+        try:
+            login = await self.login()
+        except TokenStoreError as error:
+            if error.reason != "damaged":
+                raise
+            return None  # the store keeps it aside when a new one is saved
         return login if login is not None and issuers_match(login.issuer, server.issuer) else None
 
     def _blank(self, server: AuthorizationServer) -> Login:
