@@ -4,6 +4,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from threading import RLock
 from weakref import WeakValueDictionary
 
@@ -46,15 +47,13 @@ class Users:
                 self._drop_oldest(engine)
 
     def _drop_oldest(self, newest: UserEngine) -> None:
-        """Drop the least recently used user that nobody needs; nobody waits in vain if all are needed."""
-        oldest = (other for other in self._recent.values() if other is not newest and not other.in_use)
-        dropped = next(oldest, None)
-        if dropped is None:
-            return
-        del self._recent[dropped.user]
-        if dropped.has_own_links:
-            with suppress(BusClosed):  # so are its links
-                dropped.access.loop.call_soon(lambda: self._release(dropped))
+        """Drop users that nobody needs, the least recently used first; more are kept if more are needed."""
+        unused = [other for other in self._recent.values() if other is not newest and not other.in_use]
+        for dropped in unused[: len(self._recent) - MAX_USERS]:
+            del self._recent[dropped.user]
+            if dropped.has_own_links:
+                with suppress(BusClosed):  # so are its links
+                    dropped.access.loop.call_soon(partial(self._release, dropped))
 
     def _release(self, engine: UserEngine) -> None:
         if engine.user not in self._recent:  # else it was used again meanwhile

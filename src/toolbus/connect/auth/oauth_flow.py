@@ -69,7 +69,16 @@ class OAuthFlow:
 
     async def login(self) -> Login | None:
         """The stored login."""
-        return await self._tokens.find(self.resource, self._user, self._values.auth.get("issuer"))
+        login = await self._tokens.find(self.resource, self._user, self._values.auth.get("issuer"))
+        if login is not None:
+            self._hide(login.access, login.refresh, login.client.get("client_secret"))
+        return login
+
+    def _hide(self, *secrets: str | None) -> None:
+        """Hide these in messages: an authorization server may quote what it was sent."""
+        for secret in secrets:
+            if secret:
+                self._values.redacted.learn(secret)
 
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
@@ -215,6 +224,7 @@ class OAuthFlow:
                     redirect_uri=loopback.redirect_uri,
                 )
                 code = request.code(await first_of(loopback.received(request.state), handler(asked)))
+        self._hide(code, request.verifier)
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -237,6 +247,7 @@ class OAuthFlow:
             client = await self._client(server, login, "http://127.0.0.1/callback")
             endpoint = TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key)
             code = await request_code(endpoint, form)
+            self._hide(code.device_code)
             request = LoginRequest(
                 server=self._alias, user=self._user, url=code.url, redirect_uri="", code=code.user_code
             )
@@ -262,7 +273,9 @@ class OAuthFlow:
             if client is None:
                 known = stored_client(login.client)
                 client = known if known and redirect_uri in known.redirect_uris else None
-            return client or await register(self._fetch, server, [redirect_uri], login.scope)
+            client = client or await register(self._fetch, server, [redirect_uri], login.scope)
+        self._hide(client.secret)
+        return client
 
     async def _machine_form(self, server: AuthorizationServer, audience: str | None) -> dict[str, str]:
         if isinstance(self._auth, ClientCredentials):
@@ -285,6 +298,7 @@ class OAuthFlow:
         return Login(issuer=server.issuer, resource=self.resource, user=self._user)
 
     def _completed(self, login: Login, client: Client, tokens: TokenSet, key: DpopKey | None) -> Login:
+        self._hide(tokens.access, tokens.refresh)
         if key is not None and tokens.type != "DPoP" and self._auth.dpop == "always":
             raise AuthFailure(
                 "the authorization server issued a token that is not bound to a key", step="token"
