@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
@@ -160,17 +161,6 @@ async def test_the_handler_for_programs_opens_the_page_and_waits(browser_log: Pa
     waiting.cancel()  # as when the browser has come back
 
 
-async def test_the_handler_for_programs_shows_the_code_of_another_device(
-    browser_log: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    page = "https://as.example/device"
-    request = LoginRequest(server="linear", user="", url=page, redirect_uri="", code="ABCD-EFGH")
-    waiting = asyncio.ensure_future(browser_login(request))
-    await written(browser_log)
-    waiting.cancel()
-    assert capsys.readouterr().err == "enter the code ABCD-EFGH at https://as.example/device\n"
-
-
 async def test_the_handler_for_programs_declines_without_a_browser(
     browser_log: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,3 +169,12 @@ async def test_the_handler_for_programs_declines_without_a_browser(
     monkeypatch.delenv("SSH_CONNECTION")
     monkeypatch.setenv("BROWSER", "/no/such/browser")
     assert await browser_login(REQUEST) is None
+
+
+async def test_the_handler_for_programs_declines_to_show_a_code(browser_log: Path) -> None:
+    page = "https://as.example/device"
+    request = LoginRequest(server="linear", user="", url=page, redirect_uri="", code="ABCD-EFGH")
+    assert await browser_login(request) is None
+    waiting = asyncio.ensure_future(browser_login(replace(request, url=f"{page}?user_code=ABCD-EFGH")))
+    assert await written(browser_log) == repr([f"{page}?user_code=ABCD-EFGH"])
+    waiting.cancel()

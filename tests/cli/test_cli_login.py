@@ -288,7 +288,7 @@ def test_a_callback_port_that_is_taken(folder: Path) -> None:
         change(folder, auth={"type": "oauth", "callback": callback})
         done = toolbus("login", "linear", folder=folder)
     assert done.returncode == 1
-    assert f"cannot listen at {callback}: another program uses port" in done.stderr
+    assert f"sign-in failed: sign-in: cannot listen at {callback}: another program uses" in done.stderr
     assert done.stderr.endswith("; set another callback in auth\n")
 
 
@@ -375,6 +375,24 @@ def test_a_revocation_that_is_not_confirmed_fails(folder: Path, authority: Autho
     assert "not signed in" in toolbus("logins", folder=folder).stdout
 
 
+def test_a_login_is_kept_if_the_server_that_was_to_revoke_it_cannot_be_reached(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    with authorization_server() as issuing, resource_server(issuing.issuer, tmp_path) as server:
+        write_config(folder, {"linear": {"url": server.url, "auth": "oauth"}})
+        assert toolbus("login", "linear", folder=folder, env=browser(folder)).returncode == 0
+    out = toolbus("logout", "linear", "--revoke", folder=folder)
+    assert out.returncode == 1
+    assert out.stderr.startswith("toolbus: server 'linear': not signed out: http://127.0.0.1:")
+    assert out.stderr.endswith("connection refused; try again, or sign out without --revoke\n")
+    assert "59 min" in toolbus("logins", folder=folder).stdout
+    assert toolbus("logout", "linear", folder=folder).stdout.startswith("signed out of linear; ")
+    again = toolbus("login", "linear", folder=folder)
+    assert again.returncode == 1
+    assert again.stderr.startswith("toolbus: server 'linear': sign-in failed: resource metadata: ")
+    assert again.stderr.endswith("; run 'toolbus check linear'\n")
+
+
 def test_commands_say_how_to_sign_in(folder: Path) -> None:
     listed = toolbus("tools", "linear", folder=folder)
     assert listed.returncode == 1
@@ -451,10 +469,10 @@ def test_tab_completes_servers_and_starts_none(folder: Path) -> None:
 
 
 @contextmanager
-def chat(folder: Path) -> Generator[tuple[Provider, Terminal]]:
-    """A chat that offers to sign in."""
+def chat(folder: Path, tool: str = "linear_whoami") -> Generator[tuple[Provider, Terminal]]:
+    """A chat that offers to sign in, with a model that calls this tool in every turn."""
     words = ("chat", "--model", "openai:gpt-5.1", "--approve", "never")
-    asks = [Say("Let me see.", [ToolCall("linear_whoami", {})]), "I know."]
+    asks = [Say("Let me see.", [ToolCall(tool, {})]), "I know."]
     with (
         Provider([*asks, *asks]) as provider,
         terminal(*words, folder=folder, env=provider.environment) as screen,
@@ -520,6 +538,23 @@ def test_a_chat_offers_to_sign_in_after_a_turn_in_which_the_login_ended(tmp_path
             screen.press("Who am I?\r")
             screen.until("I know.", "> ")
             assert [result.text for result in provider.asked[-1].given][-1:] == ["ann"]
+
+
+def test_a_chat_offers_to_sign_in_again_for_more_permissions(folder: Path) -> None:
+    with chat(folder, "linear_admin") as (provider, screen):
+        screen.press("y\r")
+        assert walk(url_in(screen.until("waiting", PROMPT)), "ann") is None
+        screen.until("linear is ready with 3 tools", "gpt-5.1 with 3 tools", "> ")
+        screen.press("Administrate.\r")
+        screen.until("I know.", "server 'linear' needs you to sign in; sign in now? [Y/n]: ")
+        screen.press("y\r")
+        url = url_in(screen.until("waiting", PROMPT))
+        assert "scope=tools+admin" in url
+        assert walk(url, "ann") is None
+        screen.until("linear is ready with 3 tools", "> ")
+        screen.press("Again.\r")
+        screen.until("I know.", "> ")
+        assert [result.text for result in provider.asked[-1].given][-1:] == ["admin ann"]
 
 
 def test_watch_signs_in_with_a_key_and_goes_on(folder: Path) -> None:

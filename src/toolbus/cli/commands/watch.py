@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from toolbus.cli.commands.tools import STATE_STYLES
-from toolbus.cli.commands.watch_sign_in import NewLogins, SignInKey
+from toolbus.cli.commands.watch_sign_in import SignInKey
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
@@ -111,7 +111,6 @@ class _ConfigFollower:
         """The current config."""
         self.tokens = tokens
         """Its token store, which may be only in memory."""
-        self._new_logins = NewLogins()
 
     async def follow(self, began: int) -> None:
         """Poll the file and the servers' health forever."""
@@ -126,7 +125,6 @@ class _ConfigFollower:
         while True:
             self._view.health = await self.bus.health()
             await asyncio.sleep(POLL_SECONDS)
-            self._connect(await self._new_logins.servers(self.bus, self.config, self.tokens))
             if (now := _stamps(self.config)) != seen:
                 await self._reload()
                 # The state before the reload, so that a write during it is noticed.

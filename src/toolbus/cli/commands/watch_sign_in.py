@@ -1,4 +1,4 @@
-"""Sign in while servers are watched: with a key, which stops the live table meanwhile, or elsewhere."""
+"""Sign in while servers are watched: a key stops the live table until that is done."""
 
 import asyncio
 from collections.abc import Callable
@@ -11,17 +11,15 @@ from toolbus.cli.output.screen import Screen
 from toolbus.cli.sign_in import (
     LoginOptions,
     connect_signed_in,
-    oauth_client,
     sign_in,
     signed_in_line,
     waiting_for_sign_in,
 )
-from toolbus.config import BusConfig, ServerConfig
+from toolbus.config import BusConfig
 from toolbus.core.errors import ToolbusError
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
-    from toolbus.connect.auth.oauth_client import OAuthClient
     from toolbus.state.tokens.tokens import Tokens
 
 KEY = "l"
@@ -94,32 +92,3 @@ class SignInKey:
         finally:
             self._is_busy = False
             self._listen()
-
-
-class NewLogins:
-    """Notices when somebody has signed in elsewhere, such as with `toolbus login` in another terminal."""
-
-    def __init__(self) -> None:
-        self._clients: dict[str, tuple[ServerConfig, Tokens, OAuthClient]] = {}
-
-    async def servers(self, bus: "Toolbus", config: BusConfig, tokens: "Tokens") -> list[str]:
-        """The servers that waited for a login, and have one now."""
-        return [
-            alias for alias in waiting_for_sign_in(bus) if await self._has_new(alias, bus, config, tokens)
-        ]
-
-    async def _has_new(self, alias: str, bus: "Toolbus", config: BusConfig, tokens: "Tokens") -> bool:
-        try:
-            login = await (await self._client(alias, config, tokens)).login()
-        except ToolbusError:  # of a secret or the store, which the server's own error shows
-            return False
-        return login is not None and bool(login.access) and login.renewed_at > bus.servers[alias].since
-
-    async def _client(self, alias: str, config: BusConfig, tokens: "Tokens") -> "OAuthClient":
-        """The client of that server, with secrets that are looked up once."""
-        server = config.servers[alias]
-        known, store, client = self._clients.get(alias) or (None, None, None)
-        if client is None or known is not server or store is not tokens:
-            client = await oauth_client(config, alias, tokens)
-            self._clients[alias] = server, tokens, client
-        return client

@@ -9,7 +9,7 @@ token      the tokens, which are stored
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
@@ -31,7 +31,7 @@ from toolbus.connect.auth.discovery import (
 from toolbus.connect.auth.dpop import DpopKey
 from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Rejected, Step
 from toolbus.connect.auth.fetch import Fetch
-from toolbus.connect.auth.loopback import CallbackUnavailable, Loopback
+from toolbus.connect.auth.loopback import Loopback
 from toolbus.connect.auth.token_endpoint import TokenEndpoint, TokenSet
 from toolbus.connect.http.url import parse_url
 from toolbus.core.errors import TokenStoreError
@@ -207,7 +207,7 @@ class OAuthFlow:
         known = stored_client(login.client)
         port = next((urlsplit(uri).port for uri in (known.redirect_uris if known else ())), None)
         with _step("sign-in"):
-            async with self._loopback(port) as loopback:
+            async with Loopback(self._values.auth.get("callback"), port) as loopback:
                 client = await self._client(server, login, loopback.redirect_uri)
                 request = Authorization(
                     server=server,
@@ -237,19 +237,6 @@ class OAuthFlow:
                 form
             )
         return self._completed(login, client, tokens, key)
-
-    @asynccontextmanager
-    async def _loopback(self, port: int | None) -> AsyncGenerator[Loopback]:
-        """Where the browser comes back to: the port of the registration if it is free."""
-        async with AsyncExitStack() as stack:
-            callback = self._values.auth.get("callback")
-            try:
-                loopback = await stack.enter_async_context(Loopback(callback, port))
-            except CallbackUnavailable as error:
-                if callback is not None or port is None:
-                    raise AuthFailure(str(error)) from error
-                loopback = await stack.enter_async_context(Loopback())
-            yield loopback
 
     async def _sign_in_elsewhere(
         self, handler: LoginHandler, server: AuthorizationServer, login: Login, key: DpopKey | None
