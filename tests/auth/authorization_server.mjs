@@ -1,11 +1,13 @@
 // The authorization server of these tests: npm's `oidc-provider`, with nothing of its protocol changed.
 //
-// Run by `authorization_server.py` with its settings as JSON on the command line. Prints its port. Below /test/
-// it returns what it counted, and takes the faults that a test wants to see handled.
+// Run by `authorization_server.py`, which sends its settings as a line of JSON. Prints its port. At /test/ it
+// returns what it counted, and takes the faults that a test wants to see handled.
 
 import { createServer } from 'node:http';
+import { createInterface } from 'node:readline';
 
-const settings = JSON.parse(process.argv[2]);
+const parent = createInterface({ input: process.stdin });
+const settings = JSON.parse(await new Promise((resolve) => parent.once('line', resolve)));
 const { default: Provider } = await import(`${settings.modules}/oidc-provider/lib/index.js`);
 
 let counts = {}; // requests by "route grant_type status"
@@ -133,5 +135,5 @@ const answer = provider.callback();
 server.on('request', (request, response) =>
   request.url === '/test/' ? answerTest(request, response) : answer(request, response),
 );
-process.stdin.resume().on('end', () => process.exit()); // its parent is gone
+parent.on('close', () => process.exit()); // its parent is gone
 console.log(server.address().port);

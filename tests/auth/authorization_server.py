@@ -86,14 +86,17 @@ def authorization_server(
         "scopes": ["tools", "admin"],
     }
     process = subprocess.Popen(
-        [NODE, str(SCRIPT), json.dumps(settings)],
+        [NODE, str(SCRIPT)],
         stdin=subprocess.PIPE,  # it ends when nobody holds the other end any more
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
     with process:
+        assert process.stdin is not None
         assert process.stdout is not None
+        process.stdin.write(json.dumps(settings) + "\n")
+        process.stdin.flush()
         port = process.stdout.readline()
         if not port:
             _, said = process.communicate()

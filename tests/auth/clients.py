@@ -1,6 +1,7 @@
 """The clients that the authorization server knows from the start."""
 
 import json
+from secrets import token_hex
 from typing import Any
 
 from cryptography.hazmat.primitives import serialization
@@ -12,7 +13,7 @@ KEY = _key.private_bytes(
     serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
 ).decode()
 """The private key of the client `signer`."""
-SECRET = "s3cret of the b0t: + % and /"
+SECRET = f"s3cret {token_hex(8)}: + % and /"
 """The secret of the client `bot`; it has to be encoded."""
 DOCUMENT = "https://client.example.com/toolbus.json"
 """The URL of a client's metadata document."""

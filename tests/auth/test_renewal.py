@@ -72,9 +72,11 @@ def caller(settings: dict[str, Any], *, calls: int = CALLS, endless: bool = Fals
             process.kill()
 
 
-async def signed_in(authority: AuthorizationServer, guarded: ResourceServer, folder: Path) -> dict[str, Any]:
+async def signed_in(
+    authority: AuthorizationServer, guarded: ResourceServer, folder: Path, lifetime: int = LIFETIME
+) -> dict[str, Any]:
     """The config of a server that somebody has signed in to; the token has expired."""
-    authority.spoil(lifetime=LIFETIME)
+    authority.spoil(lifetime=lifetime)
     settings = config(guarded, folder)
     async with bus_of(settings, Person("ann")) as bus:
         assert await called(bus, "whoami") == "ann"
@@ -178,7 +180,7 @@ async def test_a_token_in_use_is_renewed_before_it_expires(
 async def test_a_fault_of_the_authorization_server_is_no_reason_to_ask_a_person(
     authority: AuthorizationServer, guarded: ResourceServer, tmp_path: Path
 ) -> None:
-    settings, ann = await signed_in(authority, guarded, tmp_path), Person("ann")
+    settings, ann = await signed_in(authority, guarded, tmp_path, 1), Person("ann")
     authority.spoil(status=503)
     async with bus_of(settings, ann) as bus:
         failure = bus.failures["guarded"]
@@ -193,7 +195,7 @@ async def test_a_fault_of_the_authorization_server_is_no_reason_to_ask_a_person(
 async def test_a_rejected_renewal_needs_a_person(
     authority: AuthorizationServer, guarded: ResourceServer, tmp_path: Path
 ) -> None:
-    settings = await signed_in(authority, guarded, tmp_path)
+    settings = await signed_in(authority, guarded, tmp_path, 1)
     authority.spoil(status=400, answer={"error": "invalid_grant"})
     async with bus_of(settings) as bus:
         failure = bus.failures["guarded"]

@@ -3,8 +3,10 @@
 import json
 import os
 import re
+import signal
 import socket
 import sys
+import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -22,6 +24,7 @@ from tests.cli.tab import printed
 from tests.cli.terminal import Terminal, terminal
 from tests.interop.servers import require_installed
 from tests.processes import keeping
+from tests.wire import Provider, Say, ToolCall
 
 require_installed("oauth")
 pytestmark = pytest.mark.timeout(240)
@@ -285,11 +288,11 @@ def test_a_callback_port_that_is_taken(folder: Path) -> None:
         change(folder, auth={"type": "oauth", "callback": callback})
         done = toolbus("login", "linear", folder=folder)
     assert done.returncode == 1
-    assert f"cannot listen at {callback}: another program uses port" in done.stderr
+    assert f"sign-in failed: sign-in: cannot listen at {callback}: another program uses" in done.stderr
     assert done.stderr.endswith("; set another callback in auth\n")
 
 
-CANNOT = {
+CANNOT: dict[str, tuple[dict[str, Any], int, str]] = {
     "has no auth": (
         {"auth": None},
         1,
@@ -372,6 +375,24 @@ def test_a_revocation_that_is_not_confirmed_fails(folder: Path, authority: Autho
     assert "not signed in" in toolbus("logins", folder=folder).stdout
 
 
+def test_a_login_is_kept_if_the_server_that_was_to_revoke_it_cannot_be_reached(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    with authorization_server() as issuing, resource_server(issuing.issuer, tmp_path) as server:
+        write_config(folder, {"linear": {"url": server.url, "auth": "oauth"}})
+        assert toolbus("login", "linear", folder=folder, env=browser(folder)).returncode == 0
+    out = toolbus("logout", "linear", "--revoke", folder=folder)
+    assert out.returncode == 1
+    assert out.stderr.startswith("toolbus: server 'linear': not signed out: http://127.0.0.1:")
+    assert out.stderr.endswith("connection refused; try again, or sign out without --revoke\n")
+    assert "59 min" in toolbus("logins", folder=folder).stdout
+    assert toolbus("logout", "linear", folder=folder).stdout.startswith("signed out of linear; ")
+    again = toolbus("login", "linear", folder=folder)
+    assert again.returncode == 1
+    assert again.stderr.startswith("toolbus: server 'linear': sign-in failed: resource metadata: ")
+    assert again.stderr.endswith("; run 'toolbus check linear'\n")
+
+
 def test_commands_say_how_to_sign_in(folder: Path) -> None:
     listed = toolbus("tools", "linear", folder=folder)
     assert listed.returncode == 1
@@ -445,3 +466,121 @@ def test_a_login_that_would_be_lost_at_once_is_refused(folder: Path) -> None:
 def test_tab_completes_servers_and_starts_none(folder: Path) -> None:
     for command in ("login", "logout"):
         assert printed("bash", f"toolbus {command} l", folder).split() == ["linear"]
+
+
+@contextmanager
+def chat(folder: Path, tool: str = "linear_whoami") -> Generator[tuple[Provider, Terminal]]:
+    """A chat that offers to sign in, with a model that calls this tool in every turn."""
+    words = ("chat", "--model", "openai:gpt-5.1", "--approve", "never")
+    asks = [Say("Let me see.", [ToolCall(tool, {})]), "I know."]
+    with (
+        Provider([*asks, *asks]) as provider,
+        terminal(*words, folder=folder, env=provider.environment) as screen,
+    ):
+        screen.until("server 'linear' needs you to sign in; sign in now? [Y/n]: ")
+        yield provider, screen
+
+
+def test_a_chat_offers_to_sign_in_when_it_starts(folder: Path) -> None:
+    with chat(folder) as (provider, screen):
+        screen.press("\r")
+        assert walk(url_in(screen.until("waiting", PROMPT)), "ann") is None
+        screen.until(DONE, "linear is ready with 3 tools", "gpt-5.1 with 3 tools on 1 server", "> ")
+        screen.press("Who am I?\r")
+        screen.until("linear_whoami()  done in ", "I know.", "> ")
+        assert [result.text for result in provider.asked[-1].given] == ["ann"]
+        screen.press("/quit\r")
+        assert screen.ended() == 0
+
+
+def test_login_in_a_chat_signs_in_later_and_names_what_is_wrong(folder: Path) -> None:
+    with chat(folder) as (_, screen):
+        screen.press("n\r")
+        screen.until(
+            "/login linear signs in later", "sign in: toolbus login linear", "with 0 tools on 1 server"
+        )
+        screen.press("/login liner\r")
+        screen.until("server 'liner': unknown server; did you mean 'linear'?", "> ")
+        screen.press("/login\r")  # the only one that waits for it
+        url = url_in(screen.until("waiting", PROMPT))
+        screen.press("\x03")
+        screen.until("the sign-in was declined", "> ")
+        screen.press("/login linear --scopes 'tools admin'\r")
+        again = url_in(screen.until("waiting", PROMPT))
+        assert again != url
+        assert "scope=tools+admin" in again
+        screen.press(f"{signed_in_at(again)}\r")
+        screen.until(DONE, "linear is ready with 3 tools", "> ")
+        screen.press("/quit\r")
+        assert screen.ended() == 0
+
+
+def test_a_chat_offers_to_sign_in_after_a_turn_in_which_the_login_ended(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    with authorization_server(lifetime=3) as issuing, resource_server(issuing.issuer, tmp_path) as server:
+        write_config(folder, {"linear": {"url": server.url, "auth": "oauth"}})
+        with chat(folder) as (provider, screen):
+            screen.press("y\r")
+            assert walk(url_in(screen.until("waiting", PROMPT)), "ann") is None
+            screen.until("linear is ready with 3 tools", "gpt-5.1 with 3 tools", "> ")
+            issuing.spoil(status=400, answer={"error": "invalid_grant"})  # no renewal any more
+            listed = toolbus("logins", "--json", folder=folder)
+            while time.time() < json.loads(listed.stdout)["logins"][0]["expires_at"]:
+                os.sched_yield()
+            screen.press("Who am I?\r")
+            screen.until("I know.", "server 'linear' needs you to sign in; sign in now? [Y/n]: ")
+            assert "sign in: toolbus login linear" in provider.asked[-1].given[0].text
+            issuing.reset()
+            screen.press("y\r")
+            assert walk(url_in(screen.until("waiting", PROMPT)), "ann") is None
+            screen.until("linear is ready with 3 tools", "> ")
+            screen.press("Who am I?\r")
+            screen.until("I know.", "> ")
+            assert [result.text for result in provider.asked[-1].given][-1:] == ["ann"]
+
+
+def test_a_chat_offers_to_sign_in_again_for_more_permissions(folder: Path) -> None:
+    with chat(folder, "linear_admin") as (provider, screen):
+        screen.press("y\r")
+        assert walk(url_in(screen.until("waiting", PROMPT)), "ann") is None
+        screen.until("linear is ready with 3 tools", "gpt-5.1 with 3 tools", "> ")
+        screen.press("Administrate.\r")
+        screen.until("I know.", "server 'linear' needs you to sign in; sign in now? [Y/n]: ")
+        screen.press("y\r")
+        url = url_in(screen.until("waiting", PROMPT))
+        assert "scope=tools+admin" in url
+        assert walk(url, "ann") is None
+        screen.until("linear is ready with 3 tools", "> ")
+        screen.press("Again.\r")
+        screen.until("I know.", "> ")
+        assert [result.text for result in provider.asked[-1].given][-1:] == ["admin ann"]
+
+
+def test_watch_signs_in_with_a_key_and_goes_on(folder: Path) -> None:
+    with terminal("watch", folder=folder, width=200) as screen:
+        screen.until(
+            "nobody has signed in; sign in: toolbus login linear", "l: sign in to linear; Ctrl-C to quit"
+        )
+        screen.press("l")
+        url = url_in(screen.until("waiting", PROMPT))
+        screen.press("\x03")  # ends only the prompt
+        screen.until("the sign-in was declined", "l: sign in to linear")
+        screen.press("l")
+        again = url_in(screen.until("waiting", PROMPT))
+        assert again != url
+        screen.press(f"{signed_in_at(again)}\r")
+        screen.until("signed in to linear until ", "-> ready")
+        screen.press("\x03")
+        assert screen.ended() == 130
+        assert screen.shows_cursor
+
+
+def test_watch_notices_a_login_in_another_terminal(folder: Path) -> None:
+    with piped(folder, "watch") as (_, output, _, process):
+        shown = iter(output.readline, "")
+        assert any("sign in: toolbus login linear" in line for line in shown)
+        assert toolbus("login", "linear", folder=folder, env=browser(folder)).returncode == 0
+        assert any("-> ready" in line for line in shown)
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(SECONDS) == 143

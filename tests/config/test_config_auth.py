@@ -131,6 +131,7 @@ WRONG: list[tuple[object, str, str]] = [
         f"expected one of {AUTH_TYPES}; did you mean 'client_credentials'?",
     ),
     ({"type": "oauth", "clientId": "s3cret"}, "auth.clientId", "unknown key; did you mean 'client_id'?"),
+    ({"type": "oauth", "CLIENT_ID": "s3cret"}, "auth.CLIENT_ID", "unknown key; did you mean 'client_id'?"),
     ({"type": "oauth", "x": 1}, "auth.x", "unknown key"),
     ({"type": "oauth", "key": "s3cret"}, "auth.key", "is a key of client_credentials, not of oauth"),
     ({"type": "oauth", "client_id": ""}, "auth.client_id", "expected a non-empty string"),

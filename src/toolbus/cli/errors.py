@@ -12,6 +12,7 @@ from toolbus.core.errors import (
     ConfigError,
     InputNeeded,
     ServerNotFound,
+    SignInFailed,
     ToolbusError,
     ToolNotFound,
 )
@@ -72,6 +73,9 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
         case ToolNotFound(close_matches=[], likely=None):
             reasons = " and see why a server is down" if error.down else ""
             return f"{error}; run 'toolbus tools' to list them{reasons}", FAILED
+        case SignInFailed(hint=""):
+            step = "run it again" if error.step == "sign-in" else f"run 'toolbus check {error.server}'"
+            return f"{error}; {step}", FAILED
         case ToolbusError():
             return str(error), FAILED
         case typer.TyperException():

@@ -1,6 +1,7 @@
 """Sign in to a server of a config, for the commands that do so: `login`, `chat` and `watch`."""
 
 import asyncio
+import shlex
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -117,6 +118,17 @@ def _clock(at: float) -> str:
 def waiting_for_sign_in(bus: "Toolbus") -> list[str]:
     """The servers that wait for somebody to sign in."""
     return [alias for alias, error in bus.failures.items() if isinstance(error, LoginRequired)]
+
+
+def needed_scopes(error: str, server: str) -> tuple[str, ...] | None:
+    """The scopes of the login that an error asks for; None if it does not ask for one."""
+    try:
+        words = shlex.split(error.rpartition("sign in: ")[2])
+    except ValueError:
+        return None
+    if words[:3] != ["toolbus", "login", server] or "--user" in words:
+        return None
+    return tuple(" ".join(words[4:]).split()) if words[3:4] == ["--scopes"] else ()
 
 
 async def connect_signed_in(bus: "Toolbus", alias: str) -> None:

@@ -59,7 +59,7 @@ class Dialog:
             "/tools": ("list servers and their tools", self._tools),
             "/servers": ("list servers and their state", self._servers),
             "/model": ("NAME: switch to another model", self._model_command),
-            "/login": ("SERVER: sign in to a server", self._login),
+            "/login": ("SERVER [--scopes 'A B']: sign in to a server", self._login),
             "/clear": ("clear the conversation", self._clear),
             "/save": ("FILE: save the conversation as JSON", self._save),
             "/load": ("FILE: load a saved conversation", self._load),
@@ -132,10 +132,15 @@ class Dialog:
         self._sign_in.offer()
 
     def _login(self, rest: str) -> None:
+        """As `toolbus login`: the name of a server, and `--scopes 'A B'`."""
         waiting = waiting_for_sign_in(self._bus)
-        alias = rest or (waiting[0] if len(waiting) == 1 else "")
+        try:
+            words = " ".join(shlex.split(rest)).split()
+        except ValueError:  # an unclosed quote
+            words = []
+        alias, *scopes = words or (waiting if len(waiting) == 1 else [""])
         if alias:
-            self._sign_in.run(alias)
+            self._sign_in.run(alias, [scope for scope in scopes if scope != "--scopes"])
         else:
             names = f"; waiting for it: {', '.join(waiting)}" if waiting else ""
             self._screen.note(f"/login SERVER: name the server{names}")

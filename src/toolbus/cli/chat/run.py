@@ -14,7 +14,7 @@ from toolbus.cli.chat.keyboard import Keyboard
 from toolbus.cli.chat.models import ModelChoice, advice, display_name
 from toolbus.cli.chat.options import ChatOptions
 from toolbus.cli.chat.prompter import Prompter
-from toolbus.cli.chat.sign_in import ChatSignIn
+from toolbus.cli.chat.sign_in import ChatSignIn, FailedCalls
 from toolbus.cli.chat.view import TerminalView, View
 from toolbus.cli.input.elicitation import at_terminal
 from toolbus.cli.output.screen import Screen
@@ -36,10 +36,13 @@ def run_chat(
     with background_loop() as loop:
         interactions = Interactions(elicit=loop.elicit) if at_terminal(screen) else UNATTENDED
         tokens = tokens_of(config)  # one store for the bus and for signing in, also if it is in memory
-        bus = loop.enter(open_bus(screen, config, config.servers, interactions=interactions, tokens=tokens))
+        failed = FailedCalls()
+        bus = loop.enter(
+            open_bus(screen, config, config.servers, failed.on_event, interactions, tokens=tokens)
+        )
         keyboard = Keyboard() if sys.stdin is not None and sys.stdin.isatty() else None
         own_keyboard = keyboard if at_terminal(screen) else None
-        sign_in = ChatSignIn(screen, own_keyboard, loop, bus, config, tokens)
+        sign_in = ChatSignIn(screen, own_keyboard, loop, bus, config, tokens, failed)
         sign_in.offer()
         _report_down_servers(screen, config, bus)
 

@@ -20,7 +20,7 @@ from toolbus.cli.sign_in import (
     signs_in_by_itself,
 )
 from toolbus.config import BusConfig, ServerConfig
-from toolbus.core.errors import ToolbusError, problem_of
+from toolbus.core.errors import ServerError, SignInFailed, ToolbusError, problem_of
 from toolbus.core.records import JSON
 
 if TYPE_CHECKING:
@@ -70,7 +70,11 @@ async def logout(settings: Settings, alias: str, user: str, *, revoke: bool) -> 
         known = await client.login()
         # A record without tokens is only the registration of the client.
         was_signed_in = known is not None and bool(known.access)
-        revoked = await client.sign_out(revoke=revoke and was_signed_in)
+        try:
+            revoked = await client.sign_out(revoke=revoke and was_signed_in)
+        except SignInFailed as error:
+            step = "try again, or sign out without --revoke" if revoke else error.hint
+            raise ServerError(alias, f"not signed out: {error.reason}; {step}") from error
         others = [] if was_signed_in else await tokens.logins(client.resource)
     is_revoked = bool(revoked) if revoke and was_signed_in else None
     if screen.as_json:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 from toolbus.cli.input.keys import keys_call
 from toolbus.cli.login_prompt import LoginPrompt
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.sign_in import LoginOptions, connect_signed_in, sign_in, signed_in_line, waiting_for_sign_in
+from toolbus.cli.sign_in import (
+    LoginOptions,
+    connect_signed_in,
+    sign_in,
+    signed_in_line,
+    waiting_for_sign_in,
+)
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolbusError
 

@@ -24,13 +24,12 @@ BROWSER_VARIABLES = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
 async def browser_login(request: LoginRequest) -> str | None:
     """A login handler: opens the user's browser, and waits for it to come back. Declines if there is none.
 
-    Pass it as `Interactions(login=browser_login)`.
+    Pass it as `Interactions(login=browser_login)`. A code that the page does not know cannot be shown.
     """
-    if not is_link(request.url) or not has_browser():
+    is_complete = request.code is None or request.code in request.url
+    if not is_link(request.url) or not is_complete or not has_browser():
         logger.warning("server %r: cannot open a browser to sign in", request.server)
         return None
-    if request.code is not None:
-        print(f"enter the code {request.code} at {request.url}", file=sys.stderr, flush=True)  # noqa: T201
     if not await open_browser(request.url):
         logger.warning("server %r: the browser did not open", request.server)
         return None

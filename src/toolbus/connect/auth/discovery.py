@@ -90,8 +90,9 @@ async def find_authorization_server(
             _refuse_foreign_redirect(reply)
             continue
         found = document.get("issuer")
-        # Without metadata of the resource, the issuer is only known up to a slash.
-        if isinstance(found, str) and (found == issuer or (named is None and issuers_match(found, issuer))):
+        # An issuer that the server itself did not name is only known up to a slash.
+        is_named = named in resource.issuers
+        if isinstance(found, str) and (found == issuer or (not is_named and issuers_match(found, issuer))):
             return AuthorizationServer(issuer=found, metadata=document)
         raise AuthFailure(f"the metadata at {reply.url.without_query} is about the issuer {_quoted(found)}")
     if named is not None:

@@ -15,7 +15,7 @@ from http import HTTPStatus
 from ipaddress import ip_address
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from toolbus.core.errors import ToolbusError
+from toolbus.connect.auth.failure import AuthFailure
 
 PATH = "/callback"
 HOST = "127.0.0.1"
@@ -45,12 +45,13 @@ _IGNORED = (
 )
 
 
-class CallbackUnavailable(ToolbusError):
+class CallbackUnavailable(AuthFailure):
     """The URL that the browser is to be sent back to cannot be used."""
 
     def __init__(self, redirect_uri: str, reason: str) -> None:
         self.redirect_uri = redirect_uri
-        super().__init__(f"cannot listen at {redirect_uri}: {reason}; set another callback in auth")
+        hint = "set another callback in auth"
+        super().__init__(f"cannot listen at {redirect_uri}: {reason}", hint=hint, step="sign-in")
 
 
 class Loopback:

@@ -1,7 +1,7 @@
 """Sign in to a server, and sign out again: for programs that do it outside of a connection."""
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.connect.auth.failure import AuthFailure
@@ -10,6 +10,8 @@ from toolbus.core.errors import SignInFailed
 from toolbus.core.login import LoginHandler
 from toolbus.state.tokens.login import Login
 from toolbus.state.tokens.tokens import Tokens
+
+Result = TypeVar("Result")
 
 
 class OAuthClient:
@@ -27,38 +29,35 @@ class OAuthClient:
 
     async def login(self) -> Login | None:
         """The stored login."""
-        with self._reported():
-            return await self._flow.login()
+        return await self._reported(self._flow.login())
 
     async def discover(self) -> None:
         """Find out whether a person could sign in: the server, and its authorization server, are asked."""
-        with self._reported():
-            await self._flow.discover_for_person()
+        await self._reported(self._flow.discover_for_person())
 
     async def sign_in(
         self, handler: LoginHandler, *, scopes: Sequence[str] = (), device: bool = False
     ) -> Login:
         """Let a person sign in, in a browser or with a code on another device, and store the login."""
-        with self._reported():
-            login = await self._flow.sign_in(handler, scopes=scopes, device=device)
-            async with self._flow.lock():
-                await self._flow.save(login)
-            return login
+        return await self._reported(self._sign_in(handler, scopes, device))
+
+    async def _sign_in(self, handler: LoginHandler, scopes: Sequence[str], device: bool) -> Login:
+        login = await self._flow.sign_in(handler, scopes=scopes, device=device)
+        async with self._flow.lock():
+            await self._flow.save(login)
+        return login
 
     async def sign_out(self, *, revoke: bool = False) -> bool | None:
         """Forget the login; returns whether it was revoked, None if there was none."""
-        with self._reported():
-            return await self._flow.sign_out(revoke=revoke)
+        return await self._reported(self._flow.sign_out(revoke=revoke))
 
-    @contextmanager
-    def _reported(self) -> Generator[None]:
+    async def _reported(self, work: Awaitable[Result]) -> Result:
+        # Not a context manager: the failure would be the context of our error, and may quote a secret.
         try:
-            yield
+            return await work
         except AuthFailure as failure:
             reported = as_error(failure, self._alias, self._redacted)
-        else:
-            return
-        raise reported  # outside of `except`: what it came from may quote a secret
+        raise reported
 
 
 def as_error(failure: AuthFailure, server: str, redacted: Callable[[str], str]) -> SignInFailed:

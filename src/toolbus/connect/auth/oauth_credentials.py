@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from mcp.client.auth.utils import issuers_match
+from mcp.client.auth.utils import issuers_match, union_scopes
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.connect.auth.challenge import Challenge, challenge_of
@@ -219,14 +219,18 @@ class OAuthCredentials:
 
     async def _extend(self, challenge: Challenge) -> None:
         """Get a token with more permissions."""
-        if self._flow.is_personal:
-            await self._ask(challenge, "the login lacks permissions")
-        else:
+        if not self._flow.is_personal:
             await self._keep(await self._flow.obtain(challenge))
+        elif self._login is None or not await self._take_stored(self._login.access):
+            await self._ask(challenge, "the login lacks permissions")
 
     async def _ask(self, challenge: Challenge, reason: str) -> None:
         """Let a person sign in, if that is possible here."""
-        needed = PersonNeeded(reason, scopes=challenge.scope or "" if challenge.needs_scope else "")
+        # What was granted before must not get lost.
+        granted = None if self._login is None else self._login.scope
+        needed = PersonNeeded(
+            reason, scopes=union_scopes(granted, challenge.scope) or "" if challenge.needs_scope else ""
+        )
         if self.handler is None or time.monotonic() < self._declined_at + ASK_AGAIN_AFTER:
             self._watch_store()
             raise needed

@@ -9,7 +9,7 @@ token      the tokens, which are stored
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
@@ -31,7 +31,7 @@ from toolbus.connect.auth.discovery import (
 from toolbus.connect.auth.dpop import DpopKey
 from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Rejected, Step
 from toolbus.connect.auth.fetch import Fetch
-from toolbus.connect.auth.loopback import CallbackUnavailable, Loopback
+from toolbus.connect.auth.loopback import Loopback
 from toolbus.connect.auth.token_endpoint import TokenEndpoint, TokenSet
 from toolbus.connect.http.url import parse_url
 from toolbus.core.errors import TokenStoreError
@@ -69,7 +69,16 @@ class OAuthFlow:
 
     async def login(self) -> Login | None:
         """The stored login."""
-        return await self._tokens.find(self.resource, self._user, self._values.auth.get("issuer"))
+        login = await self._tokens.find(self.resource, self._user, self._values.auth.get("issuer"))
+        if login is not None:
+            self._hide(login.access, login.refresh, login.client.get("client_secret"))
+        return login
+
+    def _hide(self, *secrets: str | None) -> None:
+        """Hide these in messages: an authorization server may quote what it was sent."""
+        for secret in secrets:
+            if secret:
+                self._values.redacted.learn(secret)
 
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
@@ -198,7 +207,7 @@ class OAuthFlow:
         known = stored_client(login.client)
         port = next((urlsplit(uri).port for uri in (known.redirect_uris if known else ())), None)
         with _step("sign-in"):
-            async with self._loopback(port) as loopback:
+            async with Loopback(self._values.auth.get("callback"), port) as loopback:
                 client = await self._client(server, login, loopback.redirect_uri)
                 request = Authorization(
                     server=server,
@@ -215,6 +224,7 @@ class OAuthFlow:
                     redirect_uri=loopback.redirect_uri,
                 )
                 code = request.code(await first_of(loopback.received(request.state), handler(asked)))
+        self._hide(code, request.verifier)
         form = {
             "grant_type": "authorization_code",
             "code": code,
@@ -228,19 +238,6 @@ class OAuthFlow:
             )
         return self._completed(login, client, tokens, key)
 
-    @asynccontextmanager
-    async def _loopback(self, port: int | None) -> AsyncGenerator[Loopback]:
-        """Where the browser comes back to: the port of the registration if it is free."""
-        async with AsyncExitStack() as stack:
-            callback = self._values.auth.get("callback")
-            try:
-                loopback = await stack.enter_async_context(Loopback(callback, port))
-            except CallbackUnavailable as error:
-                if callback is not None or port is None:
-                    raise AuthFailure(str(error)) from error
-                loopback = await stack.enter_async_context(Loopback())
-            yield loopback
-
     async def _sign_in_elsewhere(
         self, handler: LoginHandler, server: AuthorizationServer, login: Login, key: DpopKey | None
     ) -> Login:
@@ -250,6 +247,7 @@ class OAuthFlow:
             client = await self._client(server, login, "http://127.0.0.1/callback")
             endpoint = TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key)
             code = await request_code(endpoint, form)
+            self._hide(code.device_code)
             request = LoginRequest(
                 server=self._alias, user=self._user, url=code.url, redirect_uri="", code=code.user_code
             )
@@ -275,7 +273,9 @@ class OAuthFlow:
             if client is None:
                 known = stored_client(login.client)
                 client = known if known and redirect_uri in known.redirect_uris else None
-            return client or await register(self._fetch, server, [redirect_uri], login.scope)
+            client = client or await register(self._fetch, server, [redirect_uri], login.scope)
+        self._hide(client.secret)
+        return client
 
     async def _machine_form(self, server: AuthorizationServer, audience: str | None) -> dict[str, str]:
         if isinstance(self._auth, ClientCredentials):
@@ -298,6 +298,7 @@ class OAuthFlow:
         return Login(issuer=server.issuer, resource=self.resource, user=self._user)
 
     def _completed(self, login: Login, client: Client, tokens: TokenSet, key: DpopKey | None) -> Login:
+        self._hide(tokens.access, tokens.refresh)
         if key is not None and tokens.type != "DPoP" and self._auth.dpop == "always":
             raise AuthFailure(
                 "the authorization server issued a token that is not bound to a key", step="token"
