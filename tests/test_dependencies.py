@@ -86,7 +86,7 @@ def undeclared(tree: ast.AST, extra: str | None) -> list[str]:
 @pytest.mark.parametrize(
     "source",
     [
-        "import jwt",
+        "import sse_starlette",
         "from starlette.applications import Starlette",
         "x = import_module('attrs')",
         "import langchain",
