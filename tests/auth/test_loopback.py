@@ -242,16 +242,6 @@ async def test_localhost_is_every_loopback_address_of_that_name_at_one_port() ->
         assert (await get(loopback, "/")).startswith("HTTP/1.1 404 ")
 
 
-async def test_a_preferred_port_is_used_if_it_is_free() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        async with Loopback(port=port) as loopback:
-            assert port_of(loopback) != port
-            await still_works(loopback, await waiting(loopback))
-    async with Loopback(port=port) as loopback:
-        assert loopback.redirect_uri == f"http://127.0.0.1:{port}/callback"
-
-
 @pytest.mark.parametrize(
     "callback", ["https://app.example/cb", "https://localhost:1/cb", "http://app.example/"]
 )

@@ -101,10 +101,11 @@ def check_pkce(server: AuthorizationServer) -> None:
 
 async def first_of(listening: Awaitable[str], asking: Awaitable[str | None]) -> str:
     """What the browser brought back by itself, or what the person copied; PersonNeeded if declined."""
-    waiting = {asyncio.ensure_future(listening), asyncio.ensure_future(asking)}
+    # In this order: what came by itself counts more.
+    waiting = asyncio.ensure_future(listening), asyncio.ensure_future(asking)
     try:
-        done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        returned = next(iter(done)).result()
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        returned = next(task for task in waiting if task.done()).result()
     finally:
         for task in waiting:
             task.cancel()

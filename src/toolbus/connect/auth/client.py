@@ -26,7 +26,6 @@ class Client:
     """Its private key in PEM format."""
     algorithm: str = "ES256"
     method: str = "none"
-    redirect_uris: tuple[str, ...] = ()
     is_registered: bool = False
     """Whether we registered it ourselves, so that we may do so again."""
     secret_expires_at: float = 0.0
@@ -41,7 +40,7 @@ class Client:
         record: dict[str, Any] = {"client_id": self.id, "token_endpoint_auth_method": self.method}
         if self.is_registered:
             record |= {"client_secret": self.secret, "client_secret_expires_at": self.secret_expires_at}
-            record |= {"redirect_uris": list(self.redirect_uris), "registered": True}
+            record["registered"] = True
         return record
 
 
@@ -70,7 +69,6 @@ def stored_client(record: Mapping[str, Any]) -> Client | None:
         id=record["client_id"],
         secret=record.get("client_secret"),
         method=record.get("token_endpoint_auth_method", "none"),
-        redirect_uris=tuple(record.get("redirect_uris", ())),
         is_registered=True,
         secret_expires_at=record.get("client_secret_expires_at") or 0.0,
     )
@@ -119,7 +117,6 @@ async def register(
         id=client_id,
         secret=secret,
         method=_method(answer.get("token_endpoint_auth_method"), secret, server),
-        redirect_uris=tuple(redirect_uris),
         is_registered=True,
         secret_expires_at=float(expires) if isinstance(expires, int | float) else 0.0,
     )

@@ -21,7 +21,7 @@ from toolbus.connect.auth.failure import AuthFailure, Unreachable
 from toolbus.connect.http.address import is_loopback_host
 from toolbus.connect.http.pool import Pool
 from toolbus.connect.http.proxy import Proxy, environment_proxy
-from toolbus.connect.http.response import HttpFailure
+from toolbus.connect.http.response import HttpFailure, TooLarge
 from toolbus.connect.http.tls import tls_context
 from toolbus.connect.http.url import Url, parse_url
 
@@ -109,6 +109,8 @@ class Fetch:
                 reply = await self._exchange(method, url, headers, content)
         except TimeoutError:
             raise Unreachable(f"{_shown(url)} did not respond in time") from None
+        except TooLarge as failure:
+            raise AuthFailure(f"{_shown(url)} sent more than {MAX_BYTES // 1024} KiB") from failure
         except HttpFailure as failure:
             raise Unreachable(f"{_shown(url)}: {failure}") from failure
         logger.debug("%s %s: HTTP %d", method, url.without_query, reply.status)

@@ -57,14 +57,13 @@ class CallbackUnavailable(AuthFailure):
 class Loopback:
     """Listens at the callback while it is entered; a callback that is not http on loopback has no listener.
 
-    `CallbackUnavailable` if another program uses the port of the callback. A callback without a port gets
-    `port` if that one is free, else any other.
+    `CallbackUnavailable` if another program uses the port of the callback. One without a port gets any.
     """
 
-    def __init__(self, callback: str | None = None, port: int | None = None) -> None:
+    def __init__(self, callback: str | None = None) -> None:
         self._parts = urlsplit(callback or f"http://{HOST}{PATH}")
         try:
-            self._port = self._parts.port or port or 0
+            self._port = self._parts.port or 0
         except ValueError as error:
             raise CallbackUnavailable(self._parts.geturl(), "not a valid port") from error
         self.listens = self._parts.scheme == "http" and _is_loopback(self._parts.hostname)
@@ -103,14 +102,7 @@ class Loopback:
     async def _listen(self) -> None:
         name = self._parts.hostname or HOST
         hosts = (HOST, "::1") if name == "localhost" else (name,)
-        try:
-            await self._bind(hosts)
-        except CallbackUnavailable:
-            if self._parts.port or not self._port:
-                raise
-            await self._close()
-            self._port = 0
-            await self._bind(hosts)
+        await self._bind(hosts)
         if not self._parts.port:
             self.redirect_uri = _with_port(self._parts, self._port)
 

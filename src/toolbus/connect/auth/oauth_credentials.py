@@ -24,7 +24,7 @@ from toolbus.connect.auth.oauth_client import as_error
 from toolbus.connect.auth.oauth_flow import OAuthFlow
 from toolbus.connect.auth.static import static_headers
 from toolbus.connect.transports.wire_error import WireError
-from toolbus.core.errors import ConnectFailed, LoginRequired, SignInFailed, ToolbusError
+from toolbus.core.errors import ConnectFailed, LoginRequired, SignInFailed, TokenStoreError, ToolbusError
 from toolbus.core.interactions import ANSWER_WITHIN
 from toolbus.core.login import LoginHandler
 from toolbus.state.tokens.login import Login
@@ -146,7 +146,8 @@ class OAuthCredentials:
         except AuthFailure as failure:
             error = self._wire_error(failure, status)
         except ToolbusError as failure:  # of the store, or of a secret that is read anew
-            problem = SignInFailed(self._config.alias, "store", self._values.redacted(str(failure)))
+            step = "store" if isinstance(failure, TokenStoreError) else "token"
+            problem = SignInFailed(self._config.alias, step, self._values.redacted(str(failure)))
             error = WireError(str(failure), sent=False, lost=False, status=status, reported=problem)
         else:
             return

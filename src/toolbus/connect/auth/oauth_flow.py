@@ -204,10 +204,8 @@ class OAuthFlow:
     ) -> Login:
         """With a browser that is sent back to this machine."""
         assert isinstance(self._auth, OAuth)
-        known = stored_client(login.client)
-        port = next((urlsplit(uri).port for uri in (known.redirect_uris if known else ())), None)
         with _step("sign-in"):
-            async with Loopback(self._values.auth.get("callback"), port) as loopback:
+            async with Loopback(self._values.auth.get("callback")) as loopback:
                 client = await self._client(server, login, loopback.redirect_uri)
                 request = Authorization(
                     server=server,
@@ -269,10 +267,8 @@ class OAuthFlow:
     async def _client(self, server: AuthorizationServer, login: Login, redirect_uri: str) -> Client:
         """Who we are at this authorization server."""
         with _step("client"):
+            # A client that was registered before may be gone, or not allowed to ask for more scopes.
             client = configured_client(server, self._auth, self._values.auth)
-            if client is None:
-                known = stored_client(login.client)
-                client = known if known and redirect_uri in known.redirect_uris else None
             client = client or await register(self._fetch, server, [redirect_uri], login.scope)
         self._hide(client.secret)
         return client
