@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from tests.auth.buses import bus_of, called
-from toolbus.core.login import LoginRequest
+from toolbus import LoginRequest
 
 
 async def main(settings: dict[str, Any]) -> None:

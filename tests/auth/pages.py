@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlencode, urljoin
 
 from tests.auth.authorization_server import MODULES, NODE, SCRIPT
-from toolbus.core.login import LoginRequest
+from toolbus import LoginRequest
 
 SECONDS = 20.0
 BROWSER_SECONDS = 240.0

@@ -12,8 +12,7 @@ from tests.auth.clients import DOCUMENT, KEY, SECRET
 from tests.auth.pages import Person, browse, walk, why_no_browser
 from tests.auth.resource_server import ResourceServer, resource_server
 from tests.interop.servers import require_installed
-from toolbus import LoginRequired, SignInFailed
-from toolbus.core.login import LoginRequest
+from toolbus import LoginRequest, LoginRequired, SignInFailed
 from toolbus.state.tokens.tokens import open_tokens
 
 require_installed("oauth")

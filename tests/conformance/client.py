@@ -17,8 +17,7 @@ from http.client import HTTPMessage
 from pathlib import Path
 from typing import Any
 
-from toolbus import Answer, Elicitation, Interactions, Sampling, Tool, Toolbus, ToolbusError
-from toolbus.core.login import LoginRequest
+from toolbus import Answer, Elicitation, Interactions, LoginRequest, Sampling, Tool, Toolbus, ToolbusError
 
 PATIENCE = 50.0
 """Seconds for all of it."""
