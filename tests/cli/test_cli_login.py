@@ -30,7 +30,7 @@ require_installed("oauth")
 pytestmark = pytest.mark.timeout(240)
 
 ROOT = Path(__file__).resolve().parents[2]
-PROMPT = "\n> "
+PROMPT = "> "
 DONE = "signed in to linear"
 
 
@@ -97,6 +97,11 @@ def url_in(text: str) -> str:
     return url
 
 
+def shown_url(screen: Terminal) -> str:
+    """The URL that the prompt for a sign-in shows; it waits then."""
+    return url_in(screen.until("waiting for the browser", f"cancel)\r\n{PROMPT}"))
+
+
 def signed_in_at(url: str, user: str = "ann") -> str:
     """Sign in elsewhere; returns the URL that the browser there cannot open."""
     [callback] = re.findall(r"redirect_uri=(http[^&]+)", url)
@@ -113,7 +118,7 @@ def no_token_in(text: str, authority: AuthorizationServer) -> None:
 def prompt(folder: Path, *words: str, **options: Any) -> Generator[tuple[Terminal, str]]:
     """`toolbus login` on a terminal, waiting; and the URL that it shows."""
     with terminal("login", "linear", *words, folder=folder, **options) as screen:
-        yield screen, url_in(screen.until("waiting", PROMPT))
+        yield screen, shown_url(screen)
 
 
 @contextmanager
@@ -484,7 +489,7 @@ def chat(folder: Path, tool: str = "linear_whoami") -> Generator[tuple[Provider,
 def test_a_chat_offers_to_sign_in_when_it_starts(folder: Path) -> None:
     with chat(folder) as (provider, screen):
         screen.press("\r")
-        assert walk(url_in(screen.until("waiting", PROMPT)), "ann") is None
+        assert walk(shown_url(screen), "ann") is None
         screen.until(DONE, "linear is ready with 3 tools", "gpt-5.1 with 3 tools on 1 server", "> ")
         screen.press("Who am I?\r")
         screen.until("linear_whoami()  done in ", "I know.", "> ")
@@ -502,11 +507,11 @@ def test_login_in_a_chat_signs_in_later_and_names_what_is_wrong(folder: Path) ->
         screen.press("/login liner\r")
         screen.until("server 'liner': unknown server; did you mean 'linear'?", "> ")
         screen.press("/login\r")  # the only one that waits for it
-        url = url_in(screen.until("waiting", PROMPT))
+        url = shown_url(screen)
         screen.press("\x03")
         screen.until("the sign-in was declined", "> ")
         screen.press("/login linear --scopes 'tools admin'\r")
-        again = url_in(screen.until("waiting", PROMPT))
+        again = shown_url(screen)
         assert again != url
         assert "scope=tools+admin" in again
         screen.press(f"{signed_in_at(again)}\r")
@@ -522,7 +527,7 @@ def test_a_chat_offers_to_sign_in_after_a_turn_in_which_the_login_ended(tmp_path
         write_config(folder, {"linear": {"url": server.url, "auth": "oauth"}})
         with chat(folder) as (provider, screen):
             screen.press("y\r")
-            assert walk(url_in(screen.until("waiting", PROMPT)), "ann") is None
+            assert walk(shown_url(screen), "ann") is None
             screen.until("linear is ready with 3 tools", "gpt-5.1 with 3 tools", "> ")
             issuing.spoil(status=400, answer={"error": "invalid_grant"})  # no renewal any more
             listed = toolbus("logins", "--json", folder=folder)
@@ -533,7 +538,7 @@ def test_a_chat_offers_to_sign_in_after_a_turn_in_which_the_login_ended(tmp_path
             assert "sign in: toolbus login linear" in provider.asked[-1].given[0].text
             issuing.reset()
             screen.press("y\r")
-            assert walk(url_in(screen.until("waiting", PROMPT)), "ann") is None
+            assert walk(shown_url(screen), "ann") is None
             screen.until("linear is ready with 3 tools", "> ")
             screen.press("Who am I?\r")
             screen.until("I know.", "> ")
@@ -543,12 +548,12 @@ def test_a_chat_offers_to_sign_in_after_a_turn_in_which_the_login_ended(tmp_path
 def test_a_chat_offers_to_sign_in_again_for_more_permissions(folder: Path) -> None:
     with chat(folder, "linear_admin") as (provider, screen):
         screen.press("y\r")
-        assert walk(url_in(screen.until("waiting", PROMPT)), "ann") is None
+        assert walk(shown_url(screen), "ann") is None
         screen.until("linear is ready with 3 tools", "gpt-5.1 with 3 tools", "> ")
         screen.press("Administrate.\r")
         screen.until("I know.", "server 'linear' needs you to sign in; sign in now? [Y/n]: ")
         screen.press("y\r")
-        url = url_in(screen.until("waiting", PROMPT))
+        url = shown_url(screen)
         assert "scope=tools+admin" in url
         assert walk(url, "ann") is None
         screen.until("linear is ready with 3 tools", "> ")
@@ -563,11 +568,11 @@ def test_watch_signs_in_with_a_key_and_goes_on(folder: Path) -> None:
             "nobody has signed in; sign in: toolbus login linear", "l: sign in to linear; Ctrl-C to quit"
         )
         screen.press("l")
-        url = url_in(screen.until("waiting", PROMPT))
+        url = shown_url(screen)
         screen.press("\x03")  # ends only the prompt
         screen.until("the sign-in was declined", "l: sign in to linear")
         screen.press("l")
-        again = url_in(screen.until("waiting", PROMPT))
+        again = shown_url(screen)
         assert again != url
         screen.press(f"{signed_in_at(again)}\r")
         screen.until("signed in to linear until ", "-> ready")

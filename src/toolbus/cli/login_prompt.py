@@ -36,10 +36,11 @@ class LoginPrompt:
             self._screen.note("the sign-in page is not an http or https URL; nothing was opened")
             return None
         with self._screen.without_spinner():
-            self._show(request)
-            opening = asyncio.ensure_future(self._open(request.url))
+            opening: asyncio.Task[None] | None = None
             try:
                 with PastedLines() as lines:
+                    self._show(request)
+                    opening = asyncio.create_task(self._open(request.url))
                     return await self._answer(lines, request)
             except Interrupted:
                 self._screen.note("")
@@ -47,7 +48,8 @@ class LoginPrompt:
                     raise PersonNeeded("the sign-in was declined") from None
                 return None
             finally:
-                opening.cancel()
+                if opening is not None:
+                    opening.cancel()
 
     async def _open(self, url: str) -> None:
         if self._opens_browser and not await open_browser(url):
