@@ -12,7 +12,7 @@ from tests.auth.clients import DOCUMENT, KEY, SECRET
 from tests.auth.pages import Person, browse, walk, why_no_browser
 from tests.auth.resource_server import ResourceServer, resource_server
 from tests.interop.servers import require_installed
-from toolbus import LoginRequest, LoginRequired, SignInFailed
+from toolbus import LoginRequest, LoginRequired, SignInFailed, ToolbusError
 from toolbus.state.tokens.tokens import open_tokens
 
 require_installed("oauth")
@@ -163,3 +163,20 @@ async def test_a_login_is_revoked_when_it_is_given_back(
     assert isinstance(required, LoginRequired)
     assert required.login == "toolbus login guarded"
     assert authority.counts()["token refresh_token 400"] == 1
+
+
+async def test_a_bus_that_is_stopped_while_somebody_signs_in_ends_the_calls_that_wait(
+    guarded: ResourceServer, tmp_path: Path
+) -> None:
+    asked = asyncio.Event()
+
+    async def never(request: LoginRequest) -> str | None:
+        asked.set()
+        return await asyncio.Future[str]()
+
+    bus = bus_of(config(guarded, tmp_path, lazy=True), never)
+    async with bus:
+        call = asyncio.create_task(called(bus, "whoami"))
+        await asked.wait()
+    with pytest.raises(ToolbusError):
+        await call

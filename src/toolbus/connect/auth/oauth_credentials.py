@@ -68,6 +68,7 @@ class OAuthCredentials:
         self.signed_in: Callable[[], None] = _ignore
         """Called when somebody has signed in elsewhere, so that the server can be used."""
         self._renewal: asyncio.Task[None] | None = None
+        self._early_renewal: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._declined_at = -ASK_AGAIN_AFTER
@@ -105,11 +106,13 @@ class OAuthCredentials:
 
     async def renew(self) -> None:
         """Load the login, and renew it if it has expired."""
+        await self._wait_for_early_renewal()
         if self._login is None or time.time() >= self._valid_until:
             await self._shared(self._load_or_refresh, 401)
 
     async def refused(self, refusal: Refusal) -> bool:
         challenge = challenge_of(refusal.headers)
+        await self._wait_for_early_renewal()
         if self._key is not None and self._key.learn_nonce(refusal.url, refusal.headers):
             return True
         if not self._is_current(refusal.sent):
@@ -140,9 +143,14 @@ class OAuthCredentials:
     async def _shared(self, work: Callable[[], Coroutine[Any, Any, None]], status: int) -> None:
         """Join the renewal that is going on, or start one; a waiter that is cancelled does not end it."""
         if self._renewal is None or self._renewal.done():
-            self._renewal = asyncio.get_running_loop().create_task(work(), name="toolbus renew login")
+            self._renewal = _started(work())
+        renewal = self._renewal
         try:
-            await asyncio.shield(self._renewal)
+            await asyncio.shield(renewal)
+        except asyncio.CancelledError:
+            if not renewal.cancelled():
+                raise
+            error = WireError("the connection was closed during the sign-in", sent=False)
         except AuthFailure as failure:
             error = self._wire_error(failure, status)
         except ToolbusError as failure:  # of the store, or of a secret that is read anew
@@ -266,7 +274,7 @@ class OAuthCredentials:
                     self.signed_in()
                     return
             except (AuthFailure, ToolbusError) as error:
-                logger.debug("stored logins cannot be read: %s", error)
+                logger.debug("stored logins cannot be read: %s", self._values.redacted(str(error)))
 
     async def _take_stored(self, rejected: str | None) -> bool:
         """Use the stored login if it is valid and not the one that was rejected."""
@@ -323,9 +331,12 @@ class OAuthCredentials:
     def _renew_early(self) -> None:
         self._timer = None
         if self._is_used and (self._renewal is None or self._renewal.done()):
-            self._renewal = asyncio.get_running_loop().create_task(
-                self._renew_quietly(), name="toolbus renew login"
-            )
+            self._renewal = self._early_renewal = _started(self._renew_quietly())
+
+    async def _wait_for_early_renewal(self) -> None:
+        """Wait for a renewal in the background, which reports no failure."""
+        if self._early_renewal is not None and not self._early_renewal.done():
+            await asyncio.wait({self._early_renewal})
 
     async def _renew_quietly(self) -> None:
         """Renew a token that is still valid: if that fails, nothing is lost yet."""
@@ -339,12 +350,19 @@ class OAuthCredentials:
                 renewed = await (self._flow.refresh(login) if login.refresh else self._flow.obtain())
                 await self._keep(renewed)
         except (AuthFailure, ToolbusError) as error:
-            reason = error.reason if isinstance(error, AuthFailure) else str(error)
+            reason = self._values.redacted(str(error))
             logger.debug("the login of server %r was not renewed early: %s", self._config.alias, reason)
 
 
 def _ignore() -> None:
     pass
+
+
+def _started(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.get_running_loop().create_task(work, name="toolbus renew login")
+    # All who waited for it may have gone.
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
 
 
 def _usable_until(login: Login) -> float:
