@@ -12,7 +12,7 @@ from tests.auth.clients import DOCUMENT, KEY, SECRET
 from tests.auth.pages import Person, browse, walk, why_no_browser
 from tests.auth.resource_server import ResourceServer, resource_server
 from tests.interop.servers import require_installed
-from toolbus import LoginRequest, LoginRequired, SignInFailed, ToolbusError
+from toolbus import LoginNeeded, LoginRequest, LoginRequired, SignInFailed, ToolbusError
 from toolbus.state.tokens.tokens import open_tokens
 
 require_installed("oauth")
@@ -180,3 +180,19 @@ async def test_a_bus_that_is_stopped_while_somebody_signs_in_ends_the_calls_that
         await asked.wait()
     with pytest.raises(ToolbusError):
         await call
+
+
+async def test_a_missing_permission_without_anybody_to_ask_costs_one_call_and_is_reported(
+    guarded: ResourceServer, tmp_path: Path
+) -> None:
+    settings = config(guarded, tmp_path)
+    async with bus_of(settings, Person("ann")) as bus:
+        assert await called(bus, "whoami") == "ann"
+    async with bus_of(settings) as bus:
+        events = bus.events()
+        with pytest.raises(LoginRequired, match=r"sign in: toolbus login guarded --scopes '.*admin.*'"):
+            await called(bus, "admin")
+        assert await called(bus, "whoami") == "ann"
+        assert bus.servers["guarded"].state == "ready"
+    needed = [event async for event in events if isinstance(event, LoginNeeded)]
+    assert [(event.server, event.reason) for event in needed] == [("guarded", "the login lacks permissions")]

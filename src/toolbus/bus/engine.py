@@ -131,6 +131,9 @@ class Engine:
 
     def emit_of_link(self, event: Event) -> None:
         """Emit an event of a link of this engine, and that somebody has to sign in because of it."""
+        if isinstance(event, LoginNeeded):
+            self.emit_login(event)
+            return
         self.hub.emit(event)
         if isinstance(event, StateChanged):
             self._report_login(event)

@@ -148,6 +148,7 @@ def _credentials(
     tokens.handler, tokens.answer_within = handler.interactions.login, handler.interactions.answer_within
     tokens.paused = handler.paused
     tokens.warn = lambda message: callbacks.warn(values.redacted(message), None)
+    tokens.more_needed = lambda reason: callbacks.need_login(identity.user, values.redacted(reason))
     tokens.use(values)
     return tokens
 

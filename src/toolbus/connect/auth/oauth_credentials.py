@@ -43,6 +43,7 @@ ASK_AGAIN_AFTER = 300.0
 
 WATCH_INTERVAL = 5.0
 """Seconds between looks at the stored logins while somebody has to sign in."""
+NOBODY = "nobody has signed in"
 _CHECK = "check auth.scopes, auth.resource and auth.issuer"
 
 
@@ -62,12 +63,16 @@ class OAuthCredentials:
         """Before this time the token is used as it is."""
         self._headers: Mapping[str, str] = {}
         self._key: DpopKey | None = None
+        self._why_none = NOBODY
+        """Why there is no login."""
         self._is_loaded = False
         self._is_used = False
         """Whether the token was used since it was issued."""
-        self.signed_in: Callable[[], None] = _ignore
+        self.signed_in: Callable[[], None] = lambda: None
         """Called when somebody has signed in elsewhere, so that the server can be used."""
         self._renewal: asyncio.Task[None] | None = None
+        self.more_needed: Callable[[str], None] = lambda reason: None
+        """Called when a request needs permissions that somebody has to sign in for; the rest still works."""
         self._early_renewal: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -192,10 +197,10 @@ class OAuthCredentials:
             elif stored.refresh is not None:
                 try:
                     await self._keep(await self._flow.refresh(stored))
-                except PersonNeeded:
-                    self._drop()
+                except PersonNeeded as needed:
+                    self._drop(needed.reason)
             elif self._flow.is_personal:
-                self._drop()
+                self._drop("the login has expired")
             else:
                 await self._keep(await self._flow.obtain())
 
@@ -205,7 +210,7 @@ class OAuthCredentials:
         if not self._flow.is_personal:
             await self._keep(await self._flow.obtain(challenge))
             return
-        reason = "nobody has signed in"
+        reason = self._why_none
         if before is None:
             if await self._take_stored(None):
                 return
@@ -241,6 +246,8 @@ class OAuthCredentials:
             reason, scopes=union_scopes(granted, challenge.scope) or "" if challenge.needs_scope else ""
         )
         if self.handler is None or time.monotonic() < self._declined_at + ASK_AGAIN_AFTER:
+            if challenge.needs_scope and not self._is_watching:
+                self.more_needed(reason)
             self._watch_store()
             raise needed
         try:
@@ -260,11 +267,15 @@ class OAuthCredentials:
 
     def _watch_store(self) -> None:
         """Look from time to time whether somebody has signed in elsewhere: `toolbus login`."""
-        if self._watch is None or self._watch.done():
+        if not self._is_watching:
             rejected = None if self._login is None else self._login.access
             self._watch = asyncio.get_running_loop().create_task(
                 self._wait_for_login(rejected), name="toolbus wait for login"
             )
+
+    @property
+    def _is_watching(self) -> bool:
+        return self._watch is not None and not self._watch.done()
 
     async def _wait_for_login(self, rejected: str | None) -> None:
         while True:
@@ -302,8 +313,8 @@ class OAuthCredentials:
         except ToolbusError as error:
             self.warn(f"the new login could not be stored: {error}")
 
-    def _drop(self) -> None:
-        self._login, self._is_loaded = None, True
+    def _drop(self, reason: str = NOBODY) -> None:
+        self._login, self._is_loaded, self._why_none = None, True, reason
 
     def _adopt(self, login: Login) -> None:
         self._values.redacted.learn(login.access)
@@ -352,10 +363,6 @@ class OAuthCredentials:
         except (AuthFailure, ToolbusError) as error:
             reason = self._values.redacted(str(error))
             logger.debug("the login of server %r was not renewed early: %s", self._config.alias, reason)
-
-
-def _ignore() -> None:
-    pass
 
 
 def _started(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
