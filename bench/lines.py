@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from bench.authorized import authorized
 from bench.catalogs import catalog_printed, first_catalogs, tools_printed
 from bench.measure import Line, Loop, Opening
 from bench.openings import calls, first_listings, holding, imports, listing, started, tools_held, turns
@@ -26,6 +27,20 @@ def lines(url: str) -> list[Line]:
     """Every comparison; `url` is where the HTTP server listens."""
     return [
         *call_lines(url),
+        Line(
+            name="HTTP, with a token / none",
+            note="*****",
+            open=authorized(url, sequential),
+            rounds=20,
+            bar=1.05,
+        ),
+        Line(
+            name="HTTP, with DPoP / none",
+            note="*****",
+            open=authorized(url, sequential, with_key=True),
+            rounds=20,
+            bar=None,
+        ),
         Line(name="1,000 tools listed", note="*", open=listing(1_000), rounds=10, bar=0.8),
         Line(name="10,000 tools listed", note="*", open=listing(10_000), rounds=5, bar=0.35),
         memory_line("tool, of 1,000", tools_held(1_000), bar=0.5),

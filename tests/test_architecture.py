@@ -25,14 +25,14 @@ FACES = {"adapters", "agent", "extension", "gateway"}
 ALLOWED: dict[str, set[str]] = {
     "schema": set(),  # pure: JSON Schema and nothing of ours
     "core": {"schema"},
-    "state": set(),
+    "state": {"core"},
     "config": {"core", "state"},
     "lock": {"core", "config", "schema"},
     "shape": {"core", "schema"},
-    "connect": {"core", "config", "schema"},
+    "connect": {"core", "config", "schema", "state"},
     "discover": {"core", "config", "connect"},
     "call": {"core", "schema", "shape"},
-    "bus": STAGES | {"lock"},
+    "bus": STAGES | {"lock", "state"},
     **{part: {"core", "bus"} for part in PUBLIC},
     "adapters": FACE,
     "gateway": FACE,
@@ -40,7 +40,7 @@ ALLOWED: dict[str, set[str]] = {
     "testing": FACE | {"adapters"},
     "extension": FACE | {"adapters"},  # its host takes tools of one framework
     "cli": STAGES | FACES | {"bus", "lock", "schema", "state", "testing", "__init__"},
-    "__init__": STAGES | {"bus", "lock"},
+    "__init__": STAGES | {"bus", "lock", "state"},
     "demo": set(),
     "__main__": {"cli"},
 }

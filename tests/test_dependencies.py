@@ -59,7 +59,7 @@ def extra_of(file: Path) -> str | None:
     part, *rest = file.relative_to(SOURCE).parts
     if part in ("agent", "testing.py"):
         return "agent"
-    if rest[-1:] == ["lookup.py"] and part == "config":
+    if (part, *rest[-1:]) in (("config", "lookup.py"), ("state", "keyring.py")):
         return "keyring"
     if part != "adapters":
         return None
@@ -86,7 +86,7 @@ def undeclared(tree: ast.AST, extra: str | None) -> list[str]:
 @pytest.mark.parametrize(
     "source",
     [
-        "import jwt",
+        "import sse_starlette",
         "from starlette.applications import Starlette",
         "x = import_module('attrs')",
         "import langchain",

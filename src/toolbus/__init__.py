@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
     from toolbus.bus.view import View
     from toolbus.config import BusConfig, ServerConfig
+    from toolbus.connect.auth.browser import browser_login
     from toolbus.core.catalog import Catalog
     from toolbus.core.elicitation import Answer, Elicitation, Pending
     from toolbus.core.errors import (
@@ -30,17 +31,22 @@ if TYPE_CHECKING:
         InputNeeded,
         LinkLost,
         LockError,
+        LoginRequired,
         ResourceTooLarge,
         SecretMissing,
         ServerDown,
         ServerError,
         ServerNotFound,
         ShaperFailed,
+        SignInFailed,
+        TokenStoreError,
         ToolbusError,
         ToolFailed,
         ToolNotFound,
     )
+    from toolbus.core.events import LoginNeeded
     from toolbus.core.interactions import Interactions, Sampled, Sampling
+    from toolbus.core.login import LoginRequest
     from toolbus.core.operation import Caller, Operation
     from toolbus.core.records import (
         Audio,
@@ -55,6 +61,7 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from toolbus.lock.drift import Held
+    from toolbus.state.tokens.store import TokenStore
 
     __version__: str
 
@@ -62,6 +69,7 @@ _HOMES = {
     "bus": ["Toolbus"],
     "core.catalog": ["Catalog"],
     "config": ["BusConfig", "ServerConfig"],
+    "connect.auth.browser": ["browser_login"],
     "bus.connection": ["McpConnection", "connect_mcp"],
     "bus.context": ["ContextProvider"],
     "core.errors": [
@@ -78,16 +86,23 @@ _HOMES = {
         "InputNeeded",
         "LinkLost",
         "LockError",
+        "LoginRequired",
+        "LoginRequired",
         "ResourceTooLarge",
         "SecretMissing",
         "ServerDown",
         "ServerError",
         "ServerNotFound",
         "ShaperFailed",
+        "SignInFailed",
+        "SignInFailed",
+        "TokenStoreError",
         "ToolFailed",
         "ToolNotFound",
         "ToolbusError",
     ],
+    "core.events": ["LoginNeeded"],
+    "core.login": ["LoginRequest"],
     "core.interactions": ["Interactions", "Sampled", "Sampling"],
     "bus.tasks": ["TaskHandle"],
     "core.elicitation": ["Answer", "Elicitation", "Pending"],
@@ -107,6 +122,7 @@ _HOMES = {
     "bus.tool": ["Tool"],
     "bus.view": ["View"],
     "lock.drift": ["Held"],
+    "state.tokens.store": ["TokenStore"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -136,6 +152,9 @@ __all__ = [
     "Interactions",
     "LinkLost",
     "LockError",
+    "LoginNeeded",
+    "LoginRequest",
+    "LoginRequired",
     "McpConnection",
     "Operation",
     "Origin",
@@ -151,8 +170,11 @@ __all__ = [
     "ServerNotFound",
     "ServerStatus",
     "ShaperFailed",
+    "SignInFailed",
     "TaskHandle",
     "Text",
+    "TokenStore",
+    "TokenStoreError",
     "Tool",
     "ToolFailed",
     "ToolNotFound",
@@ -162,6 +184,7 @@ __all__ = [
     "ToolbusError",
     "View",
     "__version__",
+    "browser_login",
     "connect_mcp",
 ]
 

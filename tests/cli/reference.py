@@ -60,8 +60,8 @@ JSON: `{"servers": {...} as in tools, "calls": [{"name", "is_error", "text", "co
 "events": [...]}`
 """,
     "watch": """\
-Without a terminal it prints one line per event. JSON: one document per line, `{"event", "at", ...}` with the
-fields of [the event](bus.md).
+On a terminal, the key `l` signs in to a server that needs it. Without a terminal it prints one line per
+event. JSON: one document per line, `{"event", "at", ...}` with the fields of [the event](bus.md).
 """,
     "trust": """\
 A config that toolbus finds by itself, rather than one you name, is used only after you trust it. Other
@@ -134,15 +134,41 @@ JSON: `{"servers": {...} as in tools, "prompts": [{"server", "name", "title", "d
     "prompt": """\
 JSON: `{"server", "name", "description", "messages": [{"role", "content"}]}`, with content as in call.
 """,
+    "login": """\
+The URL is printed in one line, so that you can copy it. toolbus opens it in your browser if there is one
+that you would see: on macOS and Windows; on Linux if `DISPLAY`, `WAYLAND_DISPLAY` or `BROWSER` is set; over
+SSH only if `DISPLAY` is set. Then it waits, for half an hour at most, until the browser comes back to this
+machine or you paste the URL it ended on, its query, or the code. What belongs to another sign-in is refused
+with the reason, and you can paste again. Ctrl-C cancels (exit code 1).
+
+More about it, also about machines without a browser: [sign in](sign-in.md).
+
+JSON: `{"server", "user", "issuer", "scopes", "expires_at", "can_refresh", "tokens"}`, where `expires_at` is
+in seconds since 1970 and `tokens` says where they are kept. It is printed at the end; the URL, and the code
+of `--device`, go to stderr as plain text, and the pasted URL is read from stdin.
+""",
+    "logins": """\
+Servers with `auth: oauth` to which nobody is signed in are listed, too. Tokens are never shown.
+
+JSON: `{"tokens", "logins": [{"server", "signed_in", "user", "issuer", "scopes", "expires_at",
+"can_refresh"}]}`; without a login `{"server", "signed_in", "remark"}`.
+""",
+    "logout": """\
+With `--revoke`, the exit code is 1 unless the authorization server confirms that it revoked the tokens (RFC
+7009). The tokens are removed from this machine in any case, unless the server could not be reached.
+
+JSON: `{"server", "user", "removed", "revoked", "tokens"}`; `revoked` is null without `--revoke`.
+""",
     "chat": """\
 Without `--model`, it uses the first model that you have a key for (`ANTHROPIC_API_KEY`, `OPENAI_API_KEY`,
 `GOOGLE_API_KEY`, `DEEPSEEK_API_KEY`), or else a local server. Keys come from the environment or from the
 `.env` beside the config; keys from `.env` are not passed to servers.
 
-In the dialog, `/help` lists the commands: `/tools`, `/servers`, `/model NAME` to switch models, `/clear` to
-clear the conversation, `/save FILE` and `/load FILE` to continue it later, `/quit`. Servers' prompts are
-commands, too: `/name key=value`, or `/server/name` if two servers have one of that name. You are asked for
-required arguments that you leave out.
+In the dialog, `/help` lists the commands: `/tools`, `/servers`, `/login SERVER` to sign in, `/model NAME` to
+switch models, `/clear` to clear the conversation, `/save FILE` and `/load FILE` to continue it later,
+`/quit`. Servers' prompts are commands, too: `/name key=value`, or `/server/name` if two servers have one of
+that name. You are asked for required arguments that you leave out. On a terminal, you are also asked whether
+to sign in when a server or a call needs it.
 """,
     "check": """\
 JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "problems":

@@ -76,7 +76,7 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
         problem(
             "error",
             "handshake failed: HTTP 401 Unauthorized",
-            "set valid credentials in headers, or in auth: {type: bearer, token: ...}",
+            "set auth: oauth if it has a sign-in page, else credentials in headers or auth",
         )
     ],
     "nobody": [

@@ -8,7 +8,7 @@ import pytest
 from mcp import StdioServerParameters
 from pydantic import BaseModel, ConfigDict, HttpUrl, SecretStr
 
-from toolbus.config import Auth, BusConfig, ServerConfig, Timeouts, load_config, load_server
+from toolbus.config import BearerAuth, BusConfig, ServerConfig, Timeouts, load_config, load_server
 from toolbus.errors import ConfigError
 
 NPX = {"command": "npx", "args": ["-y", "pkg"]}
@@ -26,7 +26,7 @@ DIALECTS: dict[str, Any] = {
     "claude code": {
         "mcpServers": {
             "files": {"type": "stdio", **NPX, "env": {}},
-            "web": {"type": "http", **WEB, "headersHelper": "/bin/h", "oauth": {"callbackPort": 1}},
+            "web": {"type": "http", **WEB, "headersHelper": "/bin/h", "oauth": None},
         }
     },
     "cursor": {"mcpServers": {"files": {"type": "stdio", **NPX}, "web": {**WEB, "headers": {}}}},
@@ -128,7 +128,7 @@ def test_one_aidk_config_is_a_bus_of_one_server() -> None:
             alias="api-mcp",
             transport="sse",
             url="https://mcp.example.com/sse",
-            auth=Auth(type="bearer", token="your-api-token"),
+            auth=BearerAuth(type="bearer", token="your-api-token"),
         )
     }
 

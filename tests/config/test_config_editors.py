@@ -167,10 +167,7 @@ def test_an_entry_says_no_more_than_it_has_to(tmp_path: Path) -> None:
     assert result.servers["verify"]["verify"] == str(tmp_path / "certs/ca.pem")
 
 
-# A sign-in does not come over, the server does: see test_config_hosts.
-@pytest.mark.parametrize(
-    ("entry", "problem"), [(entry, problem) for entry, _, problem in WRONG if "oauth" not in problem]
-)
+@pytest.mark.parametrize(("entry", "problem"), [(entry, problem) for entry, _, problem in WRONG])
 def test_a_wrong_entry_is_left_out_with_its_reason_and_the_others_come(
     entry: object, problem: str, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolbus.config import Auth, BusConfig, ServerConfig, Timeouts, load_config, load_server
+from toolbus.config import BearerAuth, BusConfig, ServerConfig, Timeouts, load_config, load_server
 from toolbus.errors import ConfigError, ToolbusError
 
 
@@ -162,7 +162,7 @@ def test_a_relative_ca_bundle_lies_beside_the_config(tmp_path: Path, monkeypatch
     }
 
 
-BEARER = "use {type: bearer, token: ...} or the token itself"
+AUTH_TYPES = "bearer, oauth, client_credentials, identity_assertion, workload"
 STDIO: dict[str, Any] = {"command": "npx"}
 HTTP: dict[str, Any] = {"url": "https://x.test"}
 WRONG: list[tuple[object, str | None, str]] = [
@@ -244,11 +244,14 @@ WRONG: list[tuple[object, str | None, str]] = [
     ({**STDIO, "timeouts": 5}, "timeouts", "expected a mapping"),
     ({**STDIO, "timeouts": {"call": "5"}}, "timeouts.call", "expected a number of seconds"),
     ({**STDIO, "timeouts": {"cal": 5}}, "timeouts.cal", "unknown key; did you mean 'call'?"),
-    ({**HTTP, "auth": "oauth"}, "auth", f"oauth is not supported; {BEARER}"),
-    ({**HTTP, "auth": ""}, "auth.token", f"expected a non-empty string; {BEARER}"),
-    ({**HTTP, "auth": 5}, "auth", f"expected a mapping; {BEARER}"),
-    ({**HTTP, "auth": {"type": "basic", "token": "s3cret"}}, "auth.type", f"expected 'bearer'; {BEARER}"),
-    ({**HTTP, "auth": {"type": "bearer"}}, "auth.token", f"is missing; {BEARER}"),
+    ({**HTTP, "auth": ""}, "auth.token", "expected a non-empty string"),
+    (
+        {**HTTP, "auth": 5},
+        "auth",
+        f"expected oauth, a token, or a mapping with a type: {AUTH_TYPES}",
+    ),
+    ({**HTTP, "auth": {"type": "basic", "token": "s3cret"}}, "auth.type", f"expected one of {AUTH_TYPES}"),
+    ({**HTTP, "auth": {"type": "bearer"}}, "auth.token", "is missing; bearer needs token"),
     (
         {**HTTP, "auth": "s3cret", "headers": {"authorization": "x"}},
         "auth",
@@ -337,7 +340,7 @@ def test_records_made_by_hand_raise_our_error_and_not_that_of_pydantic() -> None
         (ServerConfig, {"alias": "a", "transport": "stdio", "command": "x", "nonsense": 1}),
         (ServerConfig, {}),
         (Timeouts, {"call": -1}),
-        (Auth, {"type": "bearer", "token": ""}),
+        (BearerAuth, {"type": "bearer", "token": ""}),
         (BusConfig, {"naming": "x"}),
         (BusConfig, {"servers": {"a": 5}}),
     ]

@@ -1,6 +1,5 @@
 """Hosts that have words of their own, and what only one of them does, come over as they are meant."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,6 @@ from tests.config.test_config_editors import NPX, taken_over, written
 from toolbus.config import load_config
 from toolbus.config.importing.convert import imported
 from toolbus.config.importing.editors import found_files
-
-NO_SIGN_IN = "its browser sign-in cannot be imported; set auth, or an Authorization header, to a token"
 
 CODEX = """
 model = "gpt-5"
@@ -37,7 +34,11 @@ enabled = false
 [mcp_servers.signed]
 url = "https://y.test/mcp"
 scopes = ["read"]
+oauth_resource = "https://y.test"
 startup_timeout_ms = 1500
+[mcp_servers.signed.oauth]
+client_id = "c"
+callback_url = "http://127.0.0.1:9/callback"
 [mcp_servers.none]
 command = "x"
 enabled_tools = []
@@ -64,12 +65,22 @@ def test_codex_servers_come_over(editor: str, tmp_path: Path) -> None:
             "auth": {"type": "bearer", "token": "${REMOTE_TOKEN}"},
             "enabled": False,
         },
-        "signed": {"url": "https://y.test/mcp", "timeouts": {"connect": 1.5}},
+        "signed": {
+            "url": "https://y.test/mcp",
+            "auth": {
+                "type": "oauth",
+                "client_id": "c",
+                "callback": "http://127.0.0.1:9/callback",
+                "scopes": ["read"],
+                "resource": "https://y.test",
+            },
+            "timeouts": {"connect": 1.5},
+        },
     }
     assert result.notes == (
         "server 'none' was skipped: enabled_tools: is empty, which allows no tools; list at least one",
         "server 'remote' is disabled there, so it has enabled: false here",
-        f"server 'signed': {NO_SIGN_IN}",
+        "server 'signed': sign in: toolbus login signed",
     )
     load_config({"servers": result.servers})
 
@@ -119,7 +130,11 @@ OPENCODE: dict[str, Any] = {
         "oauth": False,
         "timeout": 500,
     },
-    "signed": {"type": "remote", "url": "https://y.test/mcp", "oauth": {"clientId": "c"}},
+    "signed": {
+        "type": "remote",
+        "url": "https://y.test/mcp",
+        "oauth": {"clientId": "c", "clientSecret": "{env:SECRET}", "scope": "a b", "callbackPort": 9},
+    },
 }
 
 
@@ -141,10 +156,19 @@ def test_opencode_servers_come_over_from_both_versions(editor: str, version: int
             },
             "timeouts": {"call": 0.5},
         },
-        "signed": {"url": "https://y.test/mcp"},
+        "signed": {
+            "url": "https://y.test/mcp",
+            "auth": {
+                "type": "oauth",
+                "client_id": "c",
+                "client_secret": "${SECRET}",
+                "scopes": ["a", "b"],
+                "callback": "http://127.0.0.1:9/mcp/oauth/callback",
+            },
+        },
         "off": {"command": "x", "enabled": False},
     }
-    assert next(note for note in result.notes if "browser" in note).startswith("server 'signed': ")
+    assert "server 'signed': sign in: toolbus login signed" in result.notes
 
 
 def test_servers_of_a_project_that_claude_code_was_told_to_refuse_come_over_switched_off(
@@ -181,23 +205,3 @@ def test_inputs_of_vs_code_keep_their_defaults(tmp_path: Path) -> None:
         f"server 'a': the editor prompts for 'key'; {set_it}",
         f"server 'a': the editor prompts for 'odd'; {set_it}",
     )
-
-
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"oauth": {"clientId": "c", "callbackPort": 8080}},  # Claude Code
-        {"auth": {"CLIENT_ID": "c", "CLIENT_SECRET": "s"}},  # Cursor
-        {"auth": "oauth"},  # FastMCP
-        {"authProviderType": "google_credentials"},  # Gemini CLI
-    ],
-)
-def test_a_server_that_its_host_signs_in_to_comes_over_and_is_told_of(
-    entry: dict[str, Any], tmp_path: Path
-) -> None:
-    url = {"url": "https://x.test/mcp"}
-    with_token = {**url, "headers": {"Authorization": "Bearer ${T}"}, "oauth": {"clientId": "c"}}
-    result = taken_over(tmp_path, json.dumps({"mcpServers": {"a": {**url, **entry}, "b": with_token}}))
-
-    assert result.servers["a"] == url
-    assert result.notes == (f"server 'a': {NO_SIGN_IN}",)

@@ -120,7 +120,7 @@ async def test_a_reload_takes_the_rest_of_a_config_with_a_wrong_entry() -> None:
 
 
 def test_a_mistake_that_is_kept_holds_no_value_of_the_entry() -> None:
-    entry = {"comand": "s3cret", "env": {"A": 5}, "auth": {"type": "s3cret"}}
+    entry = {"comand": "s3cret", "env": {"A": 5}, "auth": {"type": "bearer", "tken": "s3cret"}}
     mistake = usable_config({"servers": {"good": NPX, "bad": entry}}).servers["bad"].mistake
 
     assert mistake is not None

@@ -15,6 +15,7 @@ from toolbus.config import load_config
 from toolbus.config.dialects import SETTINGS
 from toolbus.config.editing.yaml_text import TEMPLATE
 from toolbus.config.entry import IGNORED, KEYS
+from toolbus.config.host_auth import SIGN_IN
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.read import read_document
 from toolbus.config.schema import DRAFT, config_schema
@@ -60,7 +61,7 @@ def test_every_key_that_is_read_is_in_the_schema() -> None:
     schema = config_schema()
 
     assert {"servers", *SETTINGS} <= set(schema["properties"])
-    assert {*KEYS, *IGNORED} - {"server"} == set(schema["$defs"]["Entry"]["properties"])
+    assert {*KEYS, *IGNORED, *SIGN_IN} - {"server"} == set(schema["$defs"]["Entry"]["properties"])
 
 
 def documents(folder: Path) -> Iterator[tuple[str, Path]]:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from toolbus.config import (
-    Auth,
+    BearerAuth,
     BusConfig,
     Resolved,
     Secrets,
@@ -212,4 +212,4 @@ def test_what_holds_secrets_says_only_what_it_holds() -> None:
     made = resolve(load_server({"command": "npx", "args": ["-y"], "env": {"T": "v"}}))
 
     assert repr(made) == "Resolved(command=***, args=***, env=***)"
-    assert repr(Auth(type="bearer", token="s3cret")) == "Auth(type='bearer')"
+    assert repr(BearerAuth(type="bearer", token="s3cret")) == "BearerAuth(type='bearer')"

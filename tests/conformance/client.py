@@ -1,23 +1,29 @@
 """The client that the MCP conformance suite examines: a bus, used the way anyone would use it.
 
 The suite runs this with the URL of one of its servers as the last argument. Every tool is called, every
-resource read, every prompt asked for, and what the server asks is accepted. Ends with 1 if a call failed:
-some scenarios do not look whether the answer arrives.
+resource read, every prompt asked for, and what the server asks is accepted. Where it asks for a token, it is
+signed in to as the context of the scenario says. Ends with 1 if a call failed: some scenarios do not look
+whether the answer arrives.
 """
 
 import asyncio
 import json
 import os
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Awaitable, Callable
+from http.client import HTTPMessage
+from pathlib import Path
 from typing import Any
 
-from toolbus import Answer, Elicitation, Interactions, Sampling, Tool, Toolbus, ToolbusError
+from toolbus import Answer, Elicitation, Interactions, LoginRequest, Sampling, Tool, Toolbus, ToolbusError
 
-PATIENCE = 20.0
+PATIENCE = 50.0
 """Seconds for all of it."""
 VALUES: dict[str, Any] = {"string": "text", "integer": 1, "number": 1.5, "boolean": True, "array": []}
 DEFINITION = "#/$defs/"
+EXCHANGE = Path(__file__).with_name("exchange.py")
 Calls = list[tuple[str, dict[str, Any]]]
 
 
@@ -68,6 +74,60 @@ def unwritten(sampling: Sampling) -> None:
     """No model here: a no."""
 
 
+# Secrets are references, which `get_secret` looks up in the context of the scenario.
+AUTH: dict[str, dict[str, str]] = {
+    "auth/basic-cimd": {
+        "type": "oauth",
+        "client_metadata": "https://conformance-test.local/client-metadata.json",
+    },
+    "auth/pre-registration": {
+        "type": "oauth",
+        "client_id": "${client_id}",
+        "client_secret": "${client_secret}",
+        "issuer": "${issuer}",
+    },
+    "auth/client-credentials-basic": {
+        "type": "client_credentials",
+        "client_id": "${client_id}",
+        "client_secret": "${client_secret}",
+    },
+    "auth/client-credentials-jwt": {
+        "type": "client_credentials",
+        "client_id": "${client_id}",
+        "key": "${private_key_pem}",
+    },
+    "auth/enterprise-managed-authorization": {
+        "type": "identity_assertion",
+        "client_id": "${client_id}",
+        "client_secret": "${client_secret}",
+        "assertion": f"${{cmd:{sys.executable} {EXCHANGE} {{issuer}} {{resource}}}}",
+    },
+    "auth/wif-jwt-bearer": {"type": "workload", "client_id": "${client_id}", "token": "${valid_jwt}"},
+}
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        return None
+
+
+async def sign_in(request: LoginRequest) -> str | None:
+    """Nobody has to type anything: the sign-in page sends us back at once."""
+
+    def visit() -> str | None:
+        try:
+            urllib.request.build_opener(_Stay).open(request.url, timeout=PATIENCE)
+        except urllib.error.HTTPError as answer:
+            return answer.headers["location"]
+        return None
+
+    return await asyncio.to_thread(visit)
+
+
 async def use(bus: Toolbus, scenario: str, context: dict[str, Any]) -> bool:
     """Use all that the server offers; whether every call went well."""
     tools = {tool.origin.tool: tool for tool in bus.tools()}
@@ -86,10 +146,14 @@ async def main() -> int:
     """Connect to the URL and use what is there; 0 if that went well."""
     scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
     context = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
-    config = {"servers": {"suite": {"url": sys.argv[-1], "required": True}}}
+    server: dict[str, Any] = {"url": sys.argv[-1], "required": True}
+    if scenario.startswith("auth/"):
+        server["auth"] = AUTH.get(scenario, "oauth")
+    config = {"servers": {"suite": server}, "tokens": "memory"}
+    interactions = Interactions(elicit=accepted, sample=unwritten, login=sign_in, roots=["."])
     try:
-        interactions = Interactions(elicit=accepted, sample=unwritten, roots=["."])
-        async with asyncio.timeout(PATIENCE), Toolbus(config, interactions=interactions) as bus:
+        bus = Toolbus(config, interactions=interactions, get_secret=context.get)
+        async with asyncio.timeout(PATIENCE), bus:
             print(bus.servers["suite"])
             return 0 if await use(bus, scenario, context) else 1
     except ToolbusError as error:

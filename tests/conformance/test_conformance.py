@@ -1,119 +1,29 @@
-"""The MCP conformance suite with a bus as the client: every scenario of both eras that is not about OAuth.
+"""The MCP conformance suite with a bus as the client: every scenario of both eras that is not about OAuth."""
 
-For each scenario the suite starts a server, runs `client.py` against it and writes down what it saw. Which
-scenarios there are is asked from the suite, so that a newer one is not run in part.
-"""
-
-import json
-import os
-import re
-import shlex
-import signal
-import subprocess
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests import warm
-from tests.interop.servers import INTEROP, require_installed
+from tests.conformance.suite import judged, scenarios
+from tests.interop.servers import require_installed
 
 require_installed("conformance")
 
 VERSIONS = ("2025-11-25", "2026-07-28")
-CLIENT = Path(__file__).with_name("client.py")
-SUITE = INTEROP / "conformance" / "node_modules"
-PROGRAM = (str(SUITE / ".bin" / "node"), str(SUITE / "@modelcontextprotocol/conformance/dist/index.js"))
-CLIENT_PATIENCE = 25.0
-PATIENCE = 40.0
-"""Seconds for the suite, which gives the client fewer."""
-# Of any traffic at all, and says nothing about the scenario.
-ON_EVERY_WIRE = "wire-schema-valid"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
-    """What the suite found."""
-
-    passed: list[str]
-    objections: list[str]
-    """Failures, and warnings too: of what a client SHOULD do, which the suite does not let pass either."""
-    exit_code: int
-    said: str
-    """What the client printed, if it failed."""
-
-
-def suite(*arguments: str) -> tuple[int, str]:
-    """Run the suite; its exit code, and all that it printed."""
-    process = subprocess.Popen(
-        [*PROGRAM, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    with process:
-        try:
-            said, _ = process.communicate(timeout=PATIENCE)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)  # with the client, which the suite runs in a shell
-            raise
-    return process.returncode, said
-
-
-@cache
-def scenarios() -> list[tuple[str, str]]:
-    """Version and name of every scenario; those about OAuth and those of extensions are left out."""
-    code, said = suite("list", "--client")
-    found = [
-        (version, name)
-        for name, versions in re.findall(r"^ *- (\S+) \[(\S+)\]$", said, re.MULTILINE)
-        for version in versions.split(",")
-        if version in VERSIONS and not name.startswith("auth/")
-    ]
-    assert {version for version, _ in found} == set(VERSIONS), f"no list of scenarios ({code}): {said}"
-    return sorted(found)
-
-
-def judged(command: str, version: str, scenario: str, folder: Path) -> Verdict:
-    """Have the suite run a client through a scenario."""
-    code, said = suite(
-        *("client", "--command", command, "--scenario", scenario, "--spec-version", version),
-        *("--timeout", f"{CLIENT_PATIENCE * 1000:.0f}", "--output-dir", str(folder)),
-    )
-    written = list(folder.glob("*/checks.json"))
-    assert written, f"the suite wrote no checks ({code}): {said}"
-    checks: list[dict[str, Any]] = json.loads(written[0].read_text())
-    return Verdict(
-        # The exit code alone would do for a client that does nothing: 0.
-        passed=[
-            check["id"] for check in checks if check["status"] == "SUCCESS" and check["id"] != ON_EVERY_WIRE
-        ],
-        objections=[_worded(check) for check in checks if check["status"] in ("FAILURE", "WARNING")],
-        exit_code=code,
-        said=said.partition("Results saved to")[0],  # all checks follow once more
-    )
-
-
-def _worded(check: dict[str, Any]) -> str:
-    why = check.get("errorMessage") or json.dumps(check.get("details"))
-    return f"{check['status']} {check['id']}: {check['description']}: {why}"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "scenario" in metafunc.fixturenames:
-        metafunc.parametrize(("version", "scenario"), scenarios())
+        runs = [(version, name) for version, name in scenarios() if not name.startswith("auth/")]
+        metafunc.parametrize(("version", "scenario"), [run for run in runs if run[0] in VERSIONS])
 
 
 def test_a_bus_does_what_the_scenario_asks_of_a_client(version: str, scenario: str, tmp_path: Path) -> None:
-    verdict = judged(shlex.join([warm.python(), str(CLIENT)]), version, scenario, tmp_path)
+    verdict = judged(version, scenario, tmp_path)
     assert not verdict.objections, "\n".join([*verdict.objections, verdict.said])
     assert verdict.passed, f"nothing was checked: {verdict.said}"
     assert verdict.exit_code == 0, verdict.said  # the client failed, or did not end
 
 
 def test_a_client_that_does_nothing_passes_nothing(tmp_path: Path) -> None:
-    assert judged("true", "2025-11-25", "initialize", tmp_path).passed == []
+    assert judged("2025-11-25", "initialize", tmp_path, "true").passed == []

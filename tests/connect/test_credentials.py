@@ -10,8 +10,10 @@ from mcp.shared.exceptions import MCPError
 from tests.servers.recording import Recording, recording
 from toolbus.config import Secrets, load_server, resolved
 from toolbus.connect.attempt import Attempt
+from toolbus.connect.auth.credentials import Refusal
 from toolbus.connect.diagnostics import Diagnostics
 from toolbus.connect.failure import connect_failure
+from toolbus.connect.transports.http import MAX_REFUSALS
 from toolbus.connect.transports.jsonrpc import Peer
 from toolbus.connect.transports.streamable import streamable_http_peer
 from toolbus.connect.transports.wire_error import WireError
@@ -26,15 +28,18 @@ class Tokens:
     def __init__(self, *, retries: bool) -> None:
         self._retries = retries
         self._issued = 0
-        self.refusals: list[tuple[int, Mapping[str, str]]] = []
+        self.refusals: list[Refusal] = []
 
-    async def headers(self) -> Mapping[str, str]:
+    def headers(self, method: str, url: str) -> Mapping[str, str] | None:
         self._issued += 1
-        return {"Authorization": f"Bearer late-token-{self._issued}"}
+        return {"authorization": f"Bearer late-token-{self._issued}"}
 
-    async def refused(self, status: int, headers: Mapping[str, str]) -> bool:
-        self.refusals.append((status, headers))
-        return self._retries
+    async def renew(self) -> None:
+        raise AssertionError("they do not expire")
+
+    async def refused(self, refusal: Refusal) -> bool:
+        self.refusals.append(refusal)
+        return self._retries and refusal.earlier == 0
 
 
 @pytest.fixture
@@ -59,8 +64,8 @@ async def connected(url: str, tokens: Tokens) -> AsyncGenerator[tuple[Peer, Atte
 
 async def test_credentials_with_a_line_break_are_not_sent_and_not_quoted(record: Recording) -> None:
     class Injecting(Tokens):
-        async def headers(self) -> Mapping[str, str]:
-            return {"X-Key": "s3cret\r\nX-Evil: 1"}
+        def headers(self, method: str, url: str) -> Mapping[str, str] | None:
+            return {"x-key": "s3cret\r\nX-Evil: 1"}
 
     async with connected(record.url, Injecting(retries=False)) as (peer, _):
         with pytest.raises(WireError, match="a header contains a line break") as caught:
@@ -90,8 +95,36 @@ async def test_a_refused_request_is_sent_once_more_with_the_next_token(record: R
         assert await peer.send_raw_request("tools/call", LOOK) == record.results["tools/call"]
     assert sent_tokens(record) == ["late-token-1", "late-token-2"]
     assert [message["params"] for message in record.messages] == [LOOK, LOOK]
-    [(status, headers)] = tokens.refusals
-    assert (status, headers["www-authenticate"]) == (401, 'Bearer error="invalid_token"')
+    [refusal] = tokens.refusals
+    assert (refusal.status, refusal.headers["www-authenticate"]) == (401, 'Bearer error="invalid_token"')
+    assert refusal.sent == {"authorization": "Bearer late-token-1"}
+
+
+async def test_credentials_that_have_expired_are_renewed_before_a_request(record: Recording) -> None:
+    class Expired(Tokens):
+        renewed = False
+
+        def headers(self, method: str, url: str) -> Mapping[str, str] | None:
+            return super().headers(method, url) if self.renewed else None
+
+        async def renew(self) -> None:
+            self.renewed = True
+
+    async with connected(record.url, Expired(retries=False)) as (peer, _):
+        await peer.send_raw_request("tools/call", LOOK)
+    assert sent_tokens(record) == ["late-token-1"]
+
+
+async def test_a_request_is_not_sent_again_forever(record: Recording) -> None:
+    class Stubborn(Tokens):
+        async def refused(self, refusal: Refusal) -> bool:
+            return True
+
+    record.statuses["tools/call"] = 401
+    async with connected(record.url, Stubborn(retries=True)) as (peer, _):
+        with pytest.raises(WireError):
+            await peer.send_raw_request("tools/call", LOOK)
+    assert len(record.requests) == 1 + MAX_REFUSALS
 
 
 @pytest.mark.parametrize(("retries", "requests"), [(True, 2), (False, 1)])
@@ -106,7 +139,7 @@ async def test_a_second_refusal_is_an_error_and_so_is_the_first_if_a_retry_is_of
             await peer.send_raw_request("tools/call", LOOK)
     assert caught.value.status == status
     assert len(record.requests) == requests
-    assert [status for status, _ in tokens.refusals] == [status]
+    assert [refusal.status for refusal in tokens.refusals] == [status] * requests
 
 
 async def test_a_token_that_came_late_is_in_no_log_and_no_error(

@@ -9,7 +9,8 @@ import pytest
 
 from tests.conftest import plain
 from tests.servers.recording import recording
-from toolbus.config import Secrets, load_server
+from toolbus.config import load_server
+from toolbus.connect.auth.identity import Identity
 from toolbus.connect.link import Link
 from toolbus.connect.session import Session
 from toolbus.discover import Discovery
@@ -39,7 +40,7 @@ class FailingOnce(Discovery):
 
 @asynccontextmanager
 async def linked(entry: dict[str, Any], observer: Discovery):
-    link = Link(load_server(entry, alias="a"), Secrets(), observer, lambda event: None)
+    link = Link(load_server(entry, alias="a"), Identity(), observer, lambda event: None)
     try:
         async with asyncio.timeout(60):
             await link.open()

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 FOLDER = Path(__file__).parent
+ATTACKS = (FOLDER, FOLDER.parent / "auth" / "test_refusals.py")
 
 
 @dataclass
@@ -59,7 +60,7 @@ def main() -> int:
     """Run the attacks; the exit code is that of the tests."""
     attacks = Attacks()
     options = ["-p", "no:langsmith_plugin", "-p", "no:terminalreporter", "-n", "0"]
-    code = pytest.main([*options, str(FOLDER), *sys.argv[1:]], plugins=[attacks])
+    code = pytest.main([*options, *map(str, ATTACKS), *sys.argv[1:]], plugins=[attacks])
     table = Table("attack", "promise", "held", title="Attacks of hostile servers")
     for key, attack in attacks.found.items():
         table.add_row(

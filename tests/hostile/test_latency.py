@@ -44,11 +44,11 @@ def measured() -> Generator[Steps]:
             steps.longest, steps.callback = took, repr(self)
 
     asyncio.Handle._run = timed  # pyright: ignore[reportPrivateUsage]  # likewise
+    gc.collect(1)
     gc.freeze()  # a collection during a step must not search what the tests before have left
     try:
         yield steps
     finally:
-        gc.unfreeze()
         asyncio.Handle._run = run  # pyright: ignore[reportPrivateUsage]  # likewise
 
 

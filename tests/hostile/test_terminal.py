@@ -182,7 +182,7 @@ AT_HOME = {
 }
 
 
-@pytest.mark.parametrize("home", HOMES)
+@pytest.mark.parametrize("home", sampled(list(HOMES), "no home", "a home that is a file"))
 def test_a_system_without_a_usable_home(home: str, tmp_path: Path) -> None:
     """No command reports a bug in toolbus."""
     folder = tmp_path / "work"

@@ -1,4 +1,6 @@
-"""Install the MCP servers of the interop tests, and the conformance suite, below `.interop/`, all pinned.
+"""Install what others wrote for the tests below `.interop/`, all pinned.
+
+MCP servers, the conformance suite, an authorization server, and a browser to sign in with.
 
 Safe to run again: what is there already is left alone. Uses the standard library only,
 because `make` may run it with any Python. What to start is in `servers.py`, beside this file.
@@ -28,6 +30,13 @@ NPM = {
     ],
     # The suite needs Node 22; npm carries that too, so the machine's own may be older.
     "conformance": ["@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3"],
+    # An authorization server, and a browser to sign in with (for x64; elsewhere the machine's is used).
+    "oauth": [
+        "oidc-provider@9.13.3",
+        "playwright-core@1.65.0",
+        "@sparticuz/chromium@153.0.0",
+        "node@22.23.3",
+    ],
 }
 
 

@@ -202,6 +202,13 @@ SAME: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"url": "https://a.example/mcp", "auth": "abc1"},
         {"url": "https://a.example/mcp", "auth": "z2"},
     ),
+    "client secret": (
+        {
+            "url": "https://a.example/mcp",
+            "auth": {"type": "oauth", "client_id": "c", "client_secret": "abc1"},
+        },
+        {"url": "https://a.example/mcp", "auth": {"type": "oauth", "client_id": "c", "client_secret": "q9"}},
+    ),
 }
 
 
@@ -219,6 +226,14 @@ DIFFERENT: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "auth": (
         {"url": "https://a.example/mcp", "auth": "${A}"},
         {"url": "https://a.example/mcp", "auth": "${B}"},
+    ),
+    "type of auth": (
+        {"url": "https://a.example/mcp", "auth": "oauth"},
+        {"url": "https://a.example/mcp", "auth": {"type": "workload", "token": "${A}"}},
+    ),
+    "issuer": (
+        {"url": "https://a.example/mcp", "auth": {"type": "oauth", "issuer": "https://a.example"}},
+        {"url": "https://a.example/mcp", "auth": {"type": "oauth", "issuer": "https://b.example"}},
     ),
     "url": ({"url": "https://a.example/mcp"}, {"url": "https://b.example/mcp"}),
     "verify": ({"url": "https://a.example/mcp"}, {"url": "https://a.example/mcp", "verify": False}),

@@ -11,11 +11,13 @@ import os
 import socket
 import sys
 from pathlib import Path
+from typing import Any
 
 import mcp_types as types
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
+from starlette.types import ASGIApp
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -194,13 +196,27 @@ async def _announced(ctx: Context) -> None:
 
 def serve_http(server: MCPServer, kind: str, port_file: str, port: int = 0) -> None:
     """Serve on a port of loopback, a free one if none is given, and write it to a file, once it listens."""
-    app = server.sse_app() if kind == "sse" else server.streamable_http_app()
+    serve_app(server.sse_app() if kind == "sse" else server.streamable_http_app(), port_file, port)
+
+
+def serve_app(app: Any, port_file: str, port: int = 0) -> None:
+    """As `serve_http`, for an ASGI application."""
+    run_app(app, listening_socket(port), port_file)
+
+
+def listening_socket(port: int = 0) -> socket.socket:
+    """A socket that listens on a port of loopback."""
     # The protocol is named, because asyncio sets TCP_NODELAY only on sockets that do; without it
     # every answer would wait 40 ms for an acknowledgement.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listening.bind(("127.0.0.1", port))
     listening.listen()
+    return listening
+
+
+def run_app(app: ASGIApp, listening: socket.socket, port_file: str) -> None:
+    """Serve on a socket that listens already, and write its port to a file."""
     partial = Path(port_file + ".partial")
     partial.write_text(str(listening.getsockname()[1]))
     partial.rename(port_file)

@@ -1,21 +1,23 @@
-"""Assembles the parts of a bus: servers, catalog, call path, lifecycle."""
+"""The parts of a bus that its views use: servers, catalog, results, call path."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-from toolbus.bus.lifecycle import Lifecycle
 from toolbus.bus.live_catalog import LiveCatalog
-from toolbus.bus.lock import BusLock
+from toolbus.bus.lock import Approvals, BusLock
 from toolbus.bus.scope import Scope
 from toolbus.bus.servers import Servers
 from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
+from toolbus.call.result_store import ResultStore
 from toolbus.config import BusConfig, GetSecret
 from toolbus.core.errors import CallRefused, ToolNotFound
-from toolbus.core.events import Hub, Reason
+from toolbus.core.events import Event, Hub, LoginNeeded, Reason, StateChanged
 from toolbus.core.interactions import Interactions
+from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation import Guard, Observer, Operation
+from toolbus.core.text import cleaned
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -33,18 +35,73 @@ class Extensions:
     interactions: Interactions
 
 
-class Engine:
-    """The parts of one bus, shared by all its views."""
+class Access(Protocol):
+    """The way to the loop of a bus, and to the servers there."""
 
-    def __init__(self, config: BusConfig, extensions: Extensions) -> None:
+    @property
+    def config(self) -> BusConfig:
+        """The config in use."""
+        ...
+
+    @property
+    def installed(self) -> bool:
+        """Whether the links exist, so that requests have a way."""
+        ...
+
+    @property
+    def running(self) -> bool:
+        """Whether calls can be made."""
+        ...
+
+    @property
+    def loop(self) -> OwnerLoop:
+        """The loop of the bus; `BusClosed` if the bus is not running."""
+        ...
+
+    def check_process(self) -> None:
+        """Raise `BusClosed` if the bus was started before this process was forked."""
+        ...
+
+    def check_running(self) -> None:
+        """Raise `BusClosed` if the bus is not running."""
+        ...
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop of the bus, from any task, thread or loop."""
+        ...
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine from a thread without a loop; RuntimeError if it would never return."""
+        ...
+
+
+class Engine:
+    """The parts that all views of one user share; a bus without users has one engine."""
+
+    def __init__(
+        self,
+        config: BusConfig,
+        extensions: Extensions,
+        approvals: Approvals,
+        *,
+        user: str = "",
+        store: ResultStore | None = None,
+        observers: Sequence[Observer] = (),
+    ) -> None:
+        """`observers` come before those of the extensions."""
+        self.user = user
+        self._logins: set[str] = set()
+        """The servers for which it was reported that the user has to sign in."""
         self.hub = Hub(config.limits.backlog)
-        self.lock = BusLock(config, lambda: self.servers.inventories, self.hub.emit)
-        self.catalog = LiveCatalog(config, extensions.shapers, lambda: self.lock.inventories, self.hub)
-        self.results = Results(self.catalog.warn, self.catalog.offer_kept_results)
+        self.lock = BusLock(approvals, lambda: self.servers.inventories, self.hub.emit, self._reports)
+        self.catalog = LiveCatalog(
+            config, extensions.shapers, lambda: self.lock.inventories, self.hub, self._reports
+        )
+        self.results = Results(self.catalog.warn, self.catalog.offer_kept_results, store=store, user=user)
         self.servers = Servers(
             config,
-            self.catalog.rebuild,
-            self.hub.emit,
+            self.catalog_changed,
+            self.emit_of_link,
             extensions.interactions,
             self._admit,
             self.lock,
@@ -57,16 +114,46 @@ class Engine:
         self.path = CallPath(
             routes,
             repairing=self.servers.repairing,
-            observers=[EventObserver(self.hub), *extensions.observers],
+            observers=[*observers, EventObserver(self.hub), *extensions.observers],
             hooks=extensions.hooks,
             guards=extensions.guards,
             warn=self.catalog.warn,
         )
-        self.lifecycle = Lifecycle(
-            config, self.servers, self.catalog, self.lock, self.hub, extensions.get_secret
-        )
-        if self.lock.approvals.file is not None:
-            self.catalog.rebuild()
+
+    @property
+    def access(self) -> Access:
+        """The way to the loop of the bus."""
+        raise NotImplementedError
+
+    def catalog_changed(self) -> None:
+        """A server of this engine offers something else now."""
+        self.catalog.rebuild()
+
+    def emit_of_link(self, event: Event) -> None:
+        """Emit an event of a link of this engine, and that somebody has to sign in because of it."""
+        if isinstance(event, LoginNeeded):
+            self.emit_login(event)
+            return
+        self.hub.emit(event)
+        if isinstance(event, StateChanged):
+            self._report_login(event)
+
+    def _report_login(self, event: StateChanged) -> None:
+        if event.state == "ready":
+            self._logins.discard(event.server)
+        error = self.servers.login_required(event.server) if event.state == "auth_required" else None
+        # Once, until the server can be used again: every call on demand tries again.
+        if error is not None and event.server not in self._logins:
+            self._logins.add(event.server)
+            self.emit_login(LoginNeeded(server=event.server, user=self.user, reason=cleaned(error.reason)))
+
+    def emit_login(self, event: LoginNeeded) -> None:
+        """Emit that the user of this engine has to sign in."""
+        self.hub.emit(event)
+
+    def _reports(self, server: str) -> bool:
+        """Whether problems of a server are reported here; the bus reports those of shared servers."""
+        return server not in self.servers.borrowed
 
     async def _admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
         return await self.path.admit(operation, answer)

@@ -4,22 +4,36 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
 from toolbus.bus.servers import Servers
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
+from toolbus.connect.auth.identity import Identity
 from toolbus.core.errors import FORKED, BusClosed
 from toolbus.core.events import Hub
 from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
+from toolbus.state.tokens.tokens import Tokens, open_tokens
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
 
 LINGER = 0.1
 """Seconds before the servers of a locked bus are started: programs that only list tools end before that."""
+
+
+class Followers(Protocol):
+    """Those who use the servers of a bus as well: its users."""
+
+    async def follow(self) -> None:
+        """The bus has other servers or another config now; never raises."""
+        ...
+
+    async def close(self) -> None:
+        """The bus ends."""
+        ...
 
 
 class Lifecycle:
@@ -33,12 +47,16 @@ class Lifecycle:
         lock: BusLock,
         hub: Hub,
         get_secret: GetSecret | None,
+        followers: Followers,
     ) -> None:
         self.config = config
+        self._followers = followers
         self._servers = servers
         self._catalog = catalog
         self._hub = hub
         self._get_secret = get_secret
+        self._tokens: tuple[object, Tokens] | None = None
+        """The setting in the config, and the tokens."""
         self._loop: OwnerLoop | None = None
         self.closed = False
         self._mutex = asyncio.Lock()
@@ -61,43 +79,44 @@ class Lifecycle:
                 return
             self._loop = OwnerLoop()
             try:
-                await self._begin(self._secrets(self.config))
+                await self._begin(self.identity(self.config))
                 if self._catalog.failed is not None:
                     raise self._catalog.failed
             except BaseException:
                 await self.stop()
                 raise
 
-    async def _begin(self, secrets: Secrets) -> None:
+    async def _begin(self, identity: Identity) -> None:
         """Connect to the servers, or, if the catalog is known from the lock, only to the required ones."""
         at_once = self._lock.approvals.file is not None
         if at_once and not any(server.required for server in self.config.servers.values()):
-            self._connecting = asyncio.create_task(self._connect_later(secrets), name="toolbus start")
+            self._connecting = asyncio.create_task(self._connect_later(identity), name="toolbus start")
         else:
-            await self._connect(secrets, only_required=at_once)
+            await self._connect(identity, only_required=at_once)
 
-    async def _connect_later(self, secrets: Secrets) -> None:
+    async def _connect_later(self, identity: Identity) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER):
                 await self._needed.wait()
         try:
-            await self._connect(secrets, only_required=True)
+            await self._connect(identity, only_required=True)
         except Exception:  # a task's edge: whoever needs the servers gets it as well
             logger.exception("the servers could not be started")
             self._installed.set()
             raise
 
-    async def _connect(self, secrets: Secrets, *, only_required: bool) -> None:
-        config = self._lock.approvals.servers_to_use(self.config)
+    async def _connect(self, identity: Identity, *, only_required: bool) -> None:
+        config = self.usable_config
         self._lock.report_launches()
         try:
-            await self._servers.start_early(config, secrets)
-            self._servers.install(self._servers.build(config, secrets), config)
+            await self._servers.start_early(config, identity)
+            self._servers.install(self._servers.build(config, identity), config)
             if self.closed:  # in the meantime, when there were no links to close
                 await self._servers.close()
                 return
             self._servers.begin()
             await asyncio.sleep(0)  # the links' tasks take their first step, so that none looks idle
+            await self._followers.follow()
             self.installed = True
             self._installed.set()
             await self._servers.open(only_required=only_required)
@@ -126,7 +145,7 @@ class Lifecycle:
             self._connecting.cancel()
             self._installed.set()  # nobody waits any longer
             await asyncio.gather(self._connecting, return_exceptions=True)
-        await self._servers.close()
+        await asyncio.gather(self._servers.close(), self._followers.close())
         self._hub.end()
 
     async def apply(
@@ -143,7 +162,7 @@ class Lifecycle:
             new = (config or self.config).model_copy(update={"servers": servers})
             approvals = Approvals(new)
             usable = approvals.servers_to_use(new)
-            fresh = await self._servers.open_new(usable, self._secrets(new))
+            fresh = await self._servers.open_new(usable, self.identity(new))
             if self.closed:  # in the meantime, so they are closed here
                 await self._servers.close_servers(fresh)
                 raise BusClosed()
@@ -152,11 +171,24 @@ class Lifecycle:
             self._lock.report_launches()
             gone = self._servers.install(fresh, usable)
             self._catalog.use(new)
+            self._catalog.rebuild()
+            await self._followers.follow()
             await self._servers.close_servers(gone)
             await self._servers.notify_roots_changed()
 
-    def _secrets(self, config: BusConfig) -> Secrets:
-        return Secrets(self._get_secret, config.folder, config.reviewed)
+    def identity(self, config: BusConfig, user: str = "") -> Identity:
+        """The secrets and tokens of a user, or of the bus itself."""
+        setting, tokens = self._tokens or (None, None)
+        if tokens is None or setting != config.tokens:
+            tokens = open_tokens(config.tokens)
+            self._tokens = config.tokens, tokens
+        secrets = Secrets(self._get_secret, config.folder, config.reviewed, user)
+        return Identity(secrets=secrets, tokens=tokens, user=user)
+
+    @property
+    def usable_config(self) -> BusConfig:
+        """The config with a mistake for each server that the lock holds."""
+        return self._lock.approvals.servers_to_use(self.config)
 
     @property
     def running(self) -> bool:
@@ -184,11 +216,11 @@ class Lifecycle:
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the loop of the bus, from any task, thread or loop."""
-        return await self._loop_for(work).run(self._routed(work))
+        return await self.loop_for(work).run(self._routed(work))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine from a thread without a loop; RuntimeError if it would never return."""
-        return self._loop_for(work).wait(self._routed(work))
+        return self.loop_for(work).wait(self._routed(work))
 
     def _routed(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         """The work, once the links exist."""
@@ -202,7 +234,8 @@ class Lifecycle:
             raise
         return await work
 
-    def _loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:
+    def loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:
+        """The loop of the bus; if there is none, the work is closed and `BusClosed` is raised."""
         try:
             return self.loop
         except BusClosed:

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import RLock
 
 from toolbus.bus.registry import Registrations
 from toolbus.bus.shaping import Shaping
@@ -30,7 +31,10 @@ class LiveCatalog:
         shapers: Sequence[Shaper],
         inventories: Callable[[], Mapping[str, Inventory]],
         hub: Hub,
+        reports: Callable[[str], bool],
     ) -> None:
+        """`reports` tells whether problems with the tools of a server are reported here."""
+        self._reports = reports
         self._own_shapers = tuple(shapers)
         self._inventories = inventories
         self._hub = hub
@@ -41,7 +45,16 @@ class LiveCatalog:
         self.failed: ShaperFailed | None = None
         """Why the last rebuild failed."""
         self.shaping = Shaping(config, self._own_shapers)
-        self.now = Catalog(own=self.shaping.own)
+        self._now = Catalog(own=self.shaping.own)
+        self._is_outdated = False
+        self._updating = RLock()
+
+    @property
+    def now(self) -> Catalog:
+        """The current catalog: an immutable snapshot."""
+        if self._is_outdated:
+            self._update()
+        return self._now
 
     @property
     def instructions(self) -> dict[str, str]:
@@ -49,9 +62,20 @@ class LiveCatalog:
         return self.shaping.instructions(self._inventories())
 
     def use(self, config: BusConfig) -> None:
-        """Use another config from now on."""
+        """Use another config from the next rebuild on."""
         self.shaping = Shaping(config, self._own_shapers)
-        self.rebuild()
+
+    def outdate(self) -> None:
+        """Rebuild the catalog when it is next needed; now if somebody follows it."""
+        self._is_outdated = True
+        if self._hub.has_listeners or self.registrations.active:
+            self._update()
+
+    def _update(self) -> None:
+        with self._updating:  # it may be needed in several threads
+            if self._is_outdated:
+                self._is_outdated = False  # first: the next change may come meanwhile
+                self.rebuild()
 
     def offer_kept_results(self) -> None:
         """Add `read_result` to the catalog."""
@@ -71,7 +95,7 @@ class LiveCatalog:
             logger.error("%s", failed)
             self._hub.emit(Warned(server=READ_RESULT.origin.server, message=str(failed)))
             return
-        before, self.now, self.failed = self.now, fresh, None
+        before, self._now, self.failed = self._now, fresh, None
         self._warn_new(self.shaping.warnings(inventories, fresh.specs))
         if difference := fresh.changes_since(before):
             self.registrations.sync(fresh.specs)
@@ -80,7 +104,7 @@ class LiveCatalog:
 
     def _warn_new(self, warnings: Iterable[tuple[str, str | None, str]]) -> None:
         """Emit the warnings that are new; of one server, up to a limit."""
-        new = [warning for warning in warnings if warning not in self._warned]
+        new = [warning for warning in warnings if warning not in self._warned and self._reports(warning[0])]
         counts: Counter[str] = Counter()
         for server, tool, message in new:
             counts[server] += 1

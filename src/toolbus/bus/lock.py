@@ -78,15 +78,22 @@ class Approvals:
 class BusLock:
     """Holds back what differs from the lockfile."""
 
-    def __init__(self, config: BusConfig, listed: Callable[[], Mapping[str, Inventory]], emit: Emit) -> None:
-        """Read the lockfile next to the config; `LockError` if it cannot be used."""
+    def __init__(
+        self,
+        approvals: Approvals,
+        listed: Callable[[], Mapping[str, Inventory]],
+        emit: Emit,
+        reports: Callable[[str], bool],
+    ) -> None:
+        """`reports` tells whether what is held of a server is reported here."""
+        self._reports = reports
         self._listed = listed
         self._emit = emit
         self._reviews: dict[str, tuple[Inventory, Review]] = {}
         """The last inventory of each server, and its review."""
         self._reported: dict[str, tuple[Held, ...]] = {}
         """What was held at the last review of each server."""
-        self.approvals = Approvals(config)
+        self.approvals = approvals
 
     def use(self, approvals: Approvals) -> None:
         """Use another lockfile from now on."""
@@ -173,7 +180,7 @@ class BusLock:
         """Emit what was not held before; in mode `warn`, only warn of it."""
         before, self._reported[key] = self._reported.get(key, ()), held
         for one in held:
-            if one in before:
+            if one in before or not self._reports(one.server):
                 continue
             if self.approvals.mode(one.server) == "warn":
                 tool = one.name if one.kind == "tool" else None

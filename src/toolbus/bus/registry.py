@@ -127,6 +127,11 @@ class Registrations:
         if known is None:
             self._all.append(registration)
 
+    @property
+    def active(self) -> bool:
+        """Whether there are any."""
+        return bool(self._all)
+
     def sync(self, specs: Sequence[ToolSpec]) -> None:
         """Update all registries; without specs, empty them."""
         for registration in self._all:

@@ -78,3 +78,8 @@ class Scope:
             return event if not server or server == OWN or self.has_server(server) else None
 
         return filtered
+
+
+def is_own_resource(spec: ToolSpec) -> bool:
+    """Whether it reads the resources of all servers, so it belongs to none."""
+    return spec.route in ("toolbus/list_resources", "resources/read") and spec.origin.server == OWN

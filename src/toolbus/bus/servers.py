@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Literal
 from toolbus.bus.lock import BusLock
 from toolbus.bus.sdk_import import import_stages
 from toolbus.call import ServerRequests
-from toolbus.config import BusConfig, Secrets
-from toolbus.core.errors import ServerDown, ServerNotFound, ToolbusError, problem_of
+from toolbus.config import BusConfig
+from toolbus.connect.auth.identity import Identity
+from toolbus.core.errors import LoginRequired, ServerDown, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.events import Emit
 from toolbus.core.interactions import Interactions, with_roots
 from toolbus.core.operation import Admit, Operation, Route
@@ -43,7 +44,10 @@ class Server:
 
 
 class Servers:
-    """The servers by alias, in the order of the config. They are built when the bus starts."""
+    """The servers by alias, in the order of the config. They are built when the bus starts.
+
+    Those of a user may be `borrowed` from the bus, which connects and closes them.
+    """
 
     def __init__(
         self,
@@ -63,7 +67,10 @@ class Servers:
         """With the roots of the current config."""
         self._aliases = list(config.servers)
         self._since = time.time()
-        self._servers: dict[str, Server] = {}
+        self.by_alias: dict[str, Server] = {}
+        self.borrowed: frozenset[str] = frozenset()
+        self.on_demand: frozenset[str] = frozenset()
+        """The servers that are not lazy, but nobody connects to when they are installed."""
         self.links: dict[str, Link] = {}
         self.requests: dict[str, ServerRequests] = {}
         self.repairing: set[str] = set()
@@ -87,6 +94,12 @@ class Servers:
             raise ServerNotFound(alias, known)
         return alias
 
+    def login_required(self, alias: str) -> LoginRequired | None:
+        """Why somebody has to sign in to that server; None if that is not what it waits for."""
+        links = (link for link in (*self.links.values(), *self._opening) if link.config.alias == alias)
+        errors = (link.error for link in links)
+        return next((error for error in errors if isinstance(error, LoginRequired)), None)
+
     @property
     def routes(self) -> dict[str, Route]:
         """The routes that need more than a link."""
@@ -102,23 +115,25 @@ class Servers:
         self, operation: Operation, change: Literal["add", "remove"]
     ) -> ToolResult:
         link, uri = self[operation.server], operation.spec.name
-        subscriptions = self._servers[operation.server].discovery.subscriptions
+        subscriptions = self.by_alias[operation.server].discovery.subscriptions
         work = subscriptions.add if change == "add" else subscriptions.remove
         await link.request(
-            lambda session, timeout: work(session, uri, timeout), link.config.timeouts.call, repeatable=True
+            lambda session, timeout: work(session, uri, timeout, self._emit),
+            link.config.timeouts.call,
+            repeatable=True,
         )
         return ToolResult()
 
     async def connect(self, alias: str) -> None:
         """Connect to a server now."""
-        await self._servers[self.check(alias)].requests.connect()
+        await self.by_alias[self.check(alias)].requests.connect()
 
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers; for a disconnected one, what it offered last."""
         none = Inventory()
         return {
-            alias: self._servers[alias].discovery.inventory if alias in self._servers else none
+            alias: self.by_alias[alias].discovery.inventory if alias in self.by_alias else none
             for alias in self._aliases
         }
 
@@ -149,12 +164,12 @@ class Servers:
             for alias in self._aliases
         }
 
-    async def start_early(self, config: BusConfig, secrets: Secrets) -> None:
+    async def start_early(self, config: BusConfig, identity: Identity) -> None:
         """Start the processes of servers that will be connected, and meanwhile import the SDK."""
         from toolbus.connect.early import EarlyStart
 
         self._early = {
-            alias: EarlyStart(server, secrets)
+            alias: EarlyStart(server, identity.secrets)
             for alias, server in config.servers.items()
             if server.transport == "stdio" and not server.lazy
         }
@@ -168,7 +183,7 @@ class Servers:
         await asyncio.gather(*(early.close() for early in self._early.values() if not early.taken))
         self._early = {}
 
-    def build(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
+    def build(self, config: BusConfig, identity: Identity) -> dict[str, Server]:
         """Build the servers of a config that are new or changed, not installed or connected yet."""
         from toolbus.connect.link import Link
         from toolbus.connect.requests import LinkRequests
@@ -179,31 +194,46 @@ class Servers:
         redeclared = (interactions.roots is None) is not (self._interactions.roots is None)
         servers: dict[str, Server] = {}
         for alias, server in config.servers.items():
-            if redeclared or alias not in self.links or self.links[alias].config != server:
+            known = None if alias in self.borrowed else self.links.get(alias)
+            if redeclared or known is None or known.config != server:
                 discovery = Discovery(alias, self._changed, self._emit)
                 early = self._early.get(alias)
-                link = Link(server, secrets, discovery, self._emit, interactions, self._admit, early)
+                link = Link(server, identity, discovery, self._emit, interactions, self._admit, early)
                 servers[alias] = Server(link, discovery, LinkRequests(link))
         return servers
 
-    def install(self, fresh: Mapping[str, Server], config: BusConfig) -> dict[str, Server]:
-        """Install servers, and keep only those of the config; returns the removed ones."""
-        gone = {a: server for a, server in self._servers.items() if a not in config.servers or a in fresh}
-        now = self._servers | dict(fresh)
-        self._aliases = list(config.servers)
-        self._servers = {alias: now[alias] for alias in config.servers}
+    def install(
+        self,
+        fresh: Mapping[str, Server],
+        config: BusConfig,
+        *,
+        borrowed: frozenset[str] = frozenset(),
+        without: Collection[str] = (),
+    ) -> dict[str, Server]:
+        """Install servers, and keep only those of the config; returns the removed ones, but for borrowed."""
+        usable = config.servers.keys() - set(without)
+        kept = {alias: server for alias, server in self.by_alias.items() if alias in usable}
+        gone = {a: server for a, server in self.by_alias.items() if a not in kept or a in fresh}
+        now = kept | dict(fresh)
+        for alias in self.borrowed & gone.keys():
+            if gone[alias] is not now.get(alias):
+                gone[alias].discovery.subscriptions.forget(self._emit)
+        gone = {alias: server for alias, server in gone.items() if alias not in self.borrowed}
+        self._aliases, self.borrowed = list(config.servers), borrowed
+        self.by_alias = {alias: now[alias] for alias in config.servers if alias in now}
+        own = {alias: server for alias, server in self.by_alias.items() if alias not in borrowed}
         # Changed in place: the routes hold this dict.
         self.requests.clear()
-        self.requests.update({alias: server.requests for alias, server in self._servers.items()})
-        for alias, server in self._servers.items():
+        self.requests.update({alias: server.requests for alias, server in self.by_alias.items()})
+        for alias, server in own.items():
             server.requests.check = self._lock.check if alias in self._lock.approvals.reviewers else None
         self.repairing.clear()
         self.repairing.update(alias for alias, server in config.servers.items() if server.repair)
-        self.links = {alias: server.link for alias, server in self._servers.items()}
+        self.links = {alias: server.link for alias, server in self.by_alias.items()}
         before = self._interactions.roots
         self._interactions = with_roots(self._own_interactions, config.root_folders)
         if self._interactions.roots != before:
-            self._outdated_roots = [s for alias, s in self._servers.items() if alias not in fresh]
+            self._outdated_roots = [server for alias, server in own.items() if alias not in fresh]
             for server in self._outdated_roots:
                 server.link.handler.change_roots(self._interactions.roots)
         return gone
@@ -230,9 +260,9 @@ class Servers:
         links = self.links.values()
         await open_links(link for link in links if link.config.required or not only_required)
 
-    async def open_new(self, config: BusConfig, secrets: Secrets) -> dict[str, Server]:
+    async def open_new(self, config: BusConfig, identity: Identity) -> dict[str, Server]:
         """As `build`, and connect; none is left open if that fails."""
-        fresh = self.build(config, secrets)
+        fresh = self.build(config, identity)
         links = [server.link for server in fresh.values()]
         self._opening.update(links)
         try:
@@ -249,8 +279,14 @@ class Servers:
         await close_links([server.link for server in servers.values()])
 
     async def close(self) -> None:
-        """Disconnect from all servers, including those that are being connected."""
-        await asyncio.gather(self.close_early(), close_links([*self.links.values(), *self._opening]))
+        """Disconnect from all servers that are not borrowed, including those that are being connected."""
+        own = [link for alias, link in self.links.items() if alias not in self.borrowed]
+        await asyncio.gather(self.close_early(), close_links([*own, *self._opening]))
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """Whether there are subscriptions to resources, not counting those of others to shared servers."""
+        return any(server.discovery.subscriptions.has(self._emit) for server in self.by_alias.values())
 
     async def health(self, aliases: Collection[str] | None) -> dict[str, Health]:
         """Probe the links of all servers, or of some."""
@@ -263,7 +299,7 @@ class Servers:
         links = [
             link
             for alias, link in self.links.items()
-            if (link.state != "idle" if aliases is None else alias in aliases)
+            if (link.state != "idle" or alias in self.on_demand if aliases is None else alias in aliases)
         ]
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):

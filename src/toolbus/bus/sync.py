@@ -342,6 +342,10 @@ class SyncToolbus(SyncView):
         """Disconnect and end the thread; any number of times."""
         self._portal.close()
 
+    def as_user(self, user: str) -> SyncView:
+        """As `Toolbus.as_user`."""
+        return SyncView(self.bus.as_user(user), self._portal)
+
     def add_server(self, alias: str, config: Any) -> None:
         """As `Toolbus.add_server`."""
         self.run(self.bus.add_server(alias, config))

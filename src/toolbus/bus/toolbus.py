@@ -10,7 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from toolbus.bus.engine import Engine, Extensions
+from toolbus.bus.bus_engine import BusEngine
+from toolbus.bus.engine import Extensions
 from toolbus.bus.scope import Scope
 from toolbus.bus.view import View
 from toolbus.call import Hook
@@ -19,7 +20,7 @@ from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError
 from toolbus.core.events import Emit
 from toolbus.core.interactions import NO_HANDLERS, Interactions
-from toolbus.core.operation import Guard, Observer
+from toolbus.core.operation import Caller, Guard, Observer
 from toolbus.lock.file import Lockfile
 from toolbus.shape import Shaper
 
@@ -50,14 +51,15 @@ class Toolbus(View):
             get_secret=get_secret,
             interactions=interactions,
         )
-        super().__init__(Engine(bus_config(config), extensions), Scope())
+        self._bus = BusEngine(bus_config(config), extensions)
+        super().__init__(self._bus, Scope())
         if on_event is not None:
             self.on_event(on_event)
 
     def __repr__(self) -> str:
         servers = counted(len(self.config.servers), "server")
         if not self.running:
-            return f"<Toolbus {servers}, {'closed' if self._engine.lifecycle.closed else 'not started'}>"
+            return f"<Toolbus {servers}, {'closed' if self._bus.lifecycle.closed else 'not started'}>"
         states = Counter(status.state for status in self.servers.values())
         counts = ", ".join(f"{number} {state}" for state, number in states.items())
         return f"<Toolbus {servers}{counts and f': {counts}'}; {counted(len(self.catalog), 'tool')}>"
@@ -70,6 +72,18 @@ class Toolbus(View):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.stop()
+
+    def as_user(self, user: str) -> View:
+        """The bus for one of several users: the same API, with the secrets and logins of this user.
+
+        Connects to nothing until it is used; a server for which nothing differs is shared with the bus.
+        What one user lists, calls, keeps and subscribes to is invisible to the others.
+        """
+        if not isinstance(user, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
+            raise TypeError(f"the name of a user must be a string, not {type(user).__name__}")
+        if not user.strip():
+            raise ValueError("the name of a user must not be empty; without a user, use the bus itself")
+        return View(self._bus.users[user], Scope(caller=Caller(user=user)))
 
     @property
     def lock(self) -> Lockfile | None:
@@ -87,24 +101,24 @@ class Toolbus(View):
         Does not wait for an inactive server once others can be used; its tools join the catalog later.
         With a lockfile the catalog is known, so it waits only for `required` servers; see `wait_ready`.
         """
-        await self._engine.lifecycle.start()
+        await self._bus.lifecycle.start()
 
     async def stop(self) -> None:
         """Disconnect from all servers; calls in flight fail. Any number of times, from anywhere."""
-        await self._engine.lifecycle.stop()
+        await self._bus.lifecycle.stop()
 
     async def add_server(self, alias: str, config: Any) -> None:
         """Connect to one more server; its tools join the catalog. Fails as `start` does."""
         added = load_server(config, alias=alias, bus=self.config)
         if alias in self.config.servers:
             raise ConfigError("a server with that alias already exists", server=alias)
-        lifecycle = self._engine.lifecycle
+        lifecycle = self._bus.lifecycle
         await lifecycle.run(lifecycle.apply(lambda servers: {**servers, alias: added}))
 
     async def remove_server(self, alias: str) -> None:
         """Disconnect from a server; its tools leave the catalog."""
         self._check(alias)
-        lifecycle = self._engine.lifecycle
+        lifecycle = self._bus.lifecycle
         await lifecycle.run(lifecycle.apply(lambda old: {a: s for a, s in old.items() if a != alias}))
 
     async def reload(self, config: ConfigSource) -> None:
@@ -113,5 +127,5 @@ class Toolbus(View):
         If a required server cannot be connected, or no entry is valid, it raises and nothing changes.
         """
         new = bus_config(config)
-        lifecycle = self._engine.lifecycle
+        lifecycle = self._bus.lifecycle
         await lifecycle.run(lifecycle.apply(lambda _: new.servers, new))

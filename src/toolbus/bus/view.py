@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from toolbus.bus.engine import Engine, reason_of
 from toolbus.bus.registry import Registry, Selection
 from toolbus.bus.resources import Resources
-from toolbus.bus.scope import Names, Scope
+from toolbus.bus.scope import Names, Scope, is_own_resource
 from toolbus.bus.tasks import TaskHandle, Tasks, check_call
 from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
@@ -19,7 +20,6 @@ from toolbus.core.events import Emit, EventStream, Filter, OnLog, Reason
 from toolbus.core.operation import Caller, Failure, request_spec
 from toolbus.core.records import (
     JSON,
-    OWN,
     Completion,
     Embedded,
     Health,
@@ -46,6 +46,8 @@ class View:
     def __init__(self, engine: Engine, scope: Scope) -> None:
         self._engine = engine
         self._scope = scope
+        self._access = engine.access
+        self._live = engine.catalog
         self._hub = engine.hub
         self._servers = engine.servers
         self._shown: tuple[Catalog, Catalog] | None = None
@@ -60,6 +62,8 @@ class View:
         Anything outside the view can neither be called nor read through it. A view ends with its bus.
         """
         known = None if servers is None else self._known(servers)
+        if caller is not None and (user := self._engine.user):
+            caller = replace(caller, user=user)  # nobody calls for another user
         return View(self._engine, self._scope.narrowed(known, include, caller))
 
     @property
@@ -72,7 +76,7 @@ class View:
     @property
     def catalog(self) -> Catalog:
         """The tools that can be called now: an immutable snapshot."""
-        whole = self._engine.catalog.now
+        whole = self._live.now
         if self._shown is None or self._shown[0] is not whole:
             self._shown = whole, self._scope.catalog(whole)
         return self._shown[1]
@@ -80,7 +84,7 @@ class View:
     def tools(self, servers: Names = None) -> list[Tool]:
         """The tools, ready for an agent: of all servers, or of the given ones."""
         shown = self if servers is None else self.view(servers=servers)
-        return [Tool(spec, self) for spec in shown.catalog if servers is None or not _is_own_resource(spec)]
+        return [Tool(spec, self) for spec in shown.catalog if servers is None or not is_own_resource(spec)]
 
     def register_into(
         self,
@@ -102,8 +106,7 @@ class View:
             shapers=() if transform is None else (each(transform),),
             shows=self._scope.has,
         )
-        live = self._engine.catalog
-        live.registrations.add(registry, selection, live.now.specs, self)
+        self._live.registrations.add(registry, selection, self._live.now.specs, self)
 
     def _known(self, servers: Sequence[str] | str) -> frozenset[str]:
         wanted = [servers] if isinstance(servers, str) else servers
@@ -114,7 +117,7 @@ class View:
 
     def warn(self, server: str, tool: str | None, message: str) -> None:
         """Log a warning and emit it as an event, once."""
-        self._engine.catalog.warn(server, tool, message)
+        self._live.warn(server, tool, message)
 
     # Calls
 
@@ -138,7 +141,7 @@ class View:
         With `on_input="suspend"`, a question of the server suspends the call; pass the `pending` of the
         result to `resume`.
         """
-        loop = self._engine.lifecycle.loop
+        loop = self._access.loop
         if timeout is not None or longest is not None or recover is not None or on_input != "ask":
             check_call(on_input, timeout=timeout, longest=longest, recover=recover)
         # Not by `_operation`: every call is here, and passing keywords on costs.
@@ -154,9 +157,9 @@ class View:
             caller=self._scope.caller,
             servers=self._scope.servers,
         )
-        if loop.is_current and self._engine.lifecycle.installed:
+        if loop.is_current and self._access.installed:
             return await self._engine.path.run(operation)
-        return await self._engine.lifecycle.run(self._engine.path.run(operation))
+        return await self._access.run(self._engine.path.run(operation))
 
     async def run(
         self,
@@ -170,17 +173,17 @@ class View:
 
         The result is clean and within the tool's budget; with `keep`, `read_result` can read the rest.
         """
-        self._engine.lifecycle.check_running()
+        self._access.check_running()
         if str(spec.origin) not in self.catalog:
             missing = self._engine.missing(str(spec.origin), self._scope)
             self.report_unsent(spec.name, reason_of(missing), str(missing), spec.origin)
             raise missing
         operation = self._operation(spec, arguments=arguments, on_progress=on_progress)
-        return await self._engine.lifecycle.run(self._for_model(operation, keep))
+        return await self._access.run(self._for_model(operation, keep))
 
     async def _for_model(self, operation: Operation, keep: bool) -> ToolResult:
         result = await self._engine.path.run(operation)
-        budget = self._engine.catalog.shaping.budget(operation.spec.origin)
+        budget = self._live.shaping.budget(operation.spec.origin)
         return await self._engine.results.for_model(result, operation, budget, keep=keep)
 
     async def find(self, name: str) -> ToolSpec:
@@ -191,7 +194,7 @@ class View:
                 f"the name of a tool must be a string, its public name or 'server/tool', not {kind}"
             )
         if (spec := self.catalog.get(name)) is None:
-            await self._engine.lifecycle.run(self._engine.connect_likely(name, self._scope))
+            await self._access.run(self._engine.connect_likely(name, self._scope))
             spec = self.catalog.get(name)
         if spec is None:
             raise self._engine.missing(name, self._scope)
@@ -209,7 +212,7 @@ class View:
         """Report a call that was not made to the observers: of a tool, or of an unknown name."""
         operation = self._operation(ToolSpec(name=name, origin=origin or Origin("", name)), arguments={})
         failure = Failure(reason, error)
-        self._engine.lifecycle.loop.call_soon(lambda: self._engine.path.report(operation, failure))
+        self._access.loop.call_soon(lambda: self._engine.path.report(operation, failure))
 
     def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
         """The error for a name that is not among the known ones: held, or unknown."""
@@ -220,10 +223,10 @@ class View:
         return Operation(spec=spec, caller=self._scope.caller, servers=self._scope.servers, **fields)
 
     async def _run(self, spec: ToolSpec, **fields: Any) -> ToolResult:
-        return await self._engine.lifecycle.run(self._engine.path.run(self._operation(spec, **fields)))
+        return await self._access.run(self._engine.path.run(self._operation(spec, **fields)))
 
     async def _request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
-        self._engine.lifecycle.check_running()
+        self._access.check_running()
         spec = request_spec(route, self._check(server), name)
         return (await self._run(spec, arguments=arguments)).raise_for_error()
 
@@ -259,7 +262,7 @@ class View:
     @property
     def instructions(self) -> dict[str, str]:
         """The instructions of the servers that have some, by alias."""
-        return self._scope.visible(self._engine.catalog.instructions)
+        return self._scope.visible(self._live.instructions)
 
     def resources(self, server: str | None = None) -> list[Resource]:
         """The resources of all servers, or of one; two servers may share a URI."""
@@ -324,7 +327,7 @@ class View:
     @property
     def running(self) -> bool:
         """Whether calls can be made."""
-        return self._engine.lifecycle.running
+        return self._access.running
 
     @property
     def servers(self) -> dict[str, ServerStatus]:
@@ -340,13 +343,13 @@ class View:
     @property
     def config(self) -> BusConfig:
         """The config in use."""
-        config = self._engine.lifecycle.config
+        config = self._access.config
         return config.model_copy(update={"servers": self._scope.visible(config.servers)})
 
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers, before anything is left out or renamed."""
-        shaping = self._engine.catalog.shaping
+        shaping = self._live.shaping
         return self._scope.visible(shaping.with_quarantined(self._engine.lock.inventories))
 
     def _inventories(self, server: str | None) -> list[Inventory]:
@@ -355,7 +358,7 @@ class View:
 
     async def health(self) -> dict[str, Health]:
         """Probe every live link; no new connection is made."""
-        return await self._engine.lifecycle.run(self._servers.health(self._scope.servers))
+        return await self._access.run(self._servers.health(self._scope.servers))
 
     async def wait_ready(
         self, servers: Names = None, timeout: float | None = None
@@ -364,20 +367,20 @@ class View:
 
         Does not raise after `timeout` seconds, by default `timeouts.connect`.
         """
-        self._engine.lifecycle.check_running()
+        self._access.check_running()
         wanted = self._scope.servers if servers is None else self._known(servers)
-        longest = self._engine.lifecycle.config.timeouts.connect if timeout is None else timeout
-        await self._engine.lifecycle.run(self._servers.wait_ready(wanted, longest))
+        longest = self._access.config.timeouts.connect if timeout is None else timeout
+        await self._access.run(self._servers.wait_ready(wanted, longest))
         return {alias: status for alias, status in self.servers.items() if wanted is None or alias in wanted}
 
     async def connect(self, alias: str) -> None:
         """Connect to a server now: a lazy, idle or lost one. `ServerDown` has the reason if that fails."""
-        self._engine.lifecycle.check_running()
-        await self._engine.lifecycle.run(self._servers.connect(self._check(alias)))
+        self._access.check_running()
+        await self._access.run(self._servers.connect(self._check(alias)))
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the bus from a thread without a loop; RuntimeError if it would never return."""
-        return self._engine.lifecycle.wait(work)
+        return self._access.wait(work)
 
     # Events
 
@@ -387,14 +390,10 @@ class View:
 
     def events(self) -> EventStream:
         """The events from now on, for `async for`; ends when the bus stops."""
-        self._engine.lifecycle.check_process()
+        self._access.check_process()
         return self._hub.listen(self._filter)
 
     @property
     def _filter(self) -> Filter | None:
+        _ = self._live.now  # what changed before is not an event
         return None if self._scope.is_whole else self._scope.filter(lambda: self.catalog)
-
-
-def _is_own_resource(spec: ToolSpec) -> bool:
-    """Whether it reads the resources of all servers, so it belongs to none."""
-    return spec.route in ("toolbus/list_resources", "resources/read") and spec.origin.server == OWN

@@ -34,9 +34,16 @@ class Results:
         warn: Warn | None = None,
         on_first_kept: Callable[[], None] | None = None,
         capacity: int = CAPACITY,
+        *,
+        store: ResultStore | None = None,
+        user: str = "",
     ) -> None:
-        """`warn` reports a result that was cleaned; `on_first_kept` is called once one is stored."""
-        self._store = ResultStore(capacity)
+        """`warn` reports a result that was cleaned; `on_first_kept` is called once one is stored.
+
+        Several users may share a `store`: each reads only the results of this `user`.
+        """
+        self.store = ResultStore(capacity) if store is None else store
+        self._user = user
         self._warn = warn
         self._on_first_kept = on_first_kept
         self.has_kept = False
@@ -64,7 +71,7 @@ class Results:
     ) -> tuple[ToolResult, bool]:
         """The result for the model, and whether it had no hidden characters."""
         clean = without_hidden(result)
-        fitting = self.fitted(clean, budget, keep=keep, owner=_owner(operation))
+        fitting = self.fitted(clean, budget, keep=keep, owner=self._owner(operation))
         return described_text(fitting), clean is result
 
     def fitted(
@@ -82,7 +89,7 @@ class Results:
             if character_limit(budget, result.text) is None:
                 return result
             text = result.text  # it has base64, which is described here and can be read
-        name = self._store.keep(text, owner) if keep else None
+        name = self.store.keep(text, owner) if keep else None
         self.has_kept = self.has_kept or name is not None
         cut = replace(result, content=(*fitted_blocks(blocks, budget, name), *files))
         return (
@@ -94,14 +101,14 @@ class Results:
     async def read(self, operation: Operation) -> ToolResult:
         """The route of `read_result`."""
         try:
-            text = self._store.read(**operation.arguments, owner=_owner(operation))
+            text = self.store.read(**operation.arguments, owner=self._owner(operation))
             return ToolResult(content=(Text(text=text),))
         except (ValueError, TypeError) as error:  # the arguments come from a model
             return ToolResult.failure(f"{READ_RESULT.name}: {error}")
 
-
-def _owner(operation: Operation) -> Owner:
-    return operation.caller.user, operation.caller.session
+    def _owner(self, operation: Operation) -> Owner:
+        # Not the caller alone, whom a program may name as it likes.
+        return self._user, operation.caller.user, operation.caller.session
 
 
 def _binary_resources(result: ToolResult) -> tuple[Embedded, ...]:

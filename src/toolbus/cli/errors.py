@@ -12,6 +12,7 @@ from toolbus.core.errors import (
     ConfigError,
     InputNeeded,
     ServerNotFound,
+    SignInFailed,
     ToolbusError,
     ToolNotFound,
 )
@@ -27,13 +28,21 @@ class Usage(Exception):
         super().__init__(message)
 
 
+class NoSignIn(ToolbusError):
+    """Nobody can sign in to a server as it is configured; `details` are lines to print below the message."""
+
+    def __init__(self, message: str, details: tuple[str, ...] = ()) -> None:
+        self.details = details
+        super().__init__(message)
+
+
 def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
     """Print the error to stderr, with `as_json` also as JSON to stdout; return the exit code.
 
     With `debug`, a traceback comes first. A stream that cannot be written to is ignored.
     """
     message, code = _message_and_code(error)
-    headline, details = message, error.details if isinstance(error, Usage) else ()
+    headline, details = message, error.details if isinstance(error, Usage | NoSignIn) else ()
     if isinstance(error, ConfigError) and len(error.mistakes) > 1:
         headline, details = f"{len(error.mistakes)} errors in the config:", tuple(map(str, error.mistakes))
     with suppress(OSError):
@@ -64,6 +73,9 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
         case ToolNotFound(close_matches=[], likely=None):
             reasons = " and see why a server is down" if error.down else ""
             return f"{error}; run 'toolbus tools' to list them{reasons}", FAILED
+        case SignInFailed(hint=""):
+            step = "run it again" if error.step == "sign-in" else f"run 'toolbus check {error.server}'"
+            return f"{error}; {step}", FAILED
         case ToolbusError():
             return str(error), FAILED
         case typer.TyperException():

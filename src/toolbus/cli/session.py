@@ -21,6 +21,7 @@ from toolbus.core.interactions import Interactions
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
     from toolbus.cli.output.spinner import Spinner
+    from toolbus.state.tokens.tokens import Tokens
 
 P = ParamSpec("P")
 STARTING_STATES = ("idle", "connecting")
@@ -126,6 +127,7 @@ async def open_bus(
     on_event: Callable[[Event], None] | None = None,
     interactions: Interactions = UNATTENDED,
     wait: float = 0,
+    tokens: "Tokens | None" = None,
 ) -> "AsyncGenerator[Toolbus]":
     """Open a bus and start these servers, waiting up to `wait` seconds for those that are down.
 
@@ -137,7 +139,8 @@ async def open_bus(
         from toolbus.bus.toolbus import Toolbus
 
         starting = _StartupMonitor(config, spinner, on_event)
-        bus = Toolbus(starting_only(config, servers), on_event=starting.handle, interactions=interactions)
+        own = starting_only(config, servers, tokens)
+        bus = Toolbus(own, on_event=starting.handle, interactions=interactions)
         try:
             await bus.start()
             if bus.lock is not None:  # then it has not started them yet
@@ -165,13 +168,14 @@ async def start_idle_servers(screen: Screen, bus: "Toolbus", config: BusConfig) 
         await bus.reload(starting_only(config, config.servers))
 
 
-def starting_only(config: BusConfig, servers: Collection[str]) -> BusConfig:
-    """The config with all other servers lazy, and none required."""
+def starting_only(config: BusConfig, servers: Collection[str], tokens: "Tokens | None" = None) -> BusConfig:
+    """The config with all other servers lazy, none required, and the token store, if it is open already."""
     changed = {
         alias: server.model_copy(update={"lazy": alias not in servers, "required": False})
         for alias, server in config.servers.items()
     }
-    return config.model_copy(update={"servers": changed})
+    store = config.tokens if tokens is None else tokens
+    return config.model_copy(update={"servers": changed, "tokens": store})
 
 
 def _log_server_message(event: Logged) -> None:

@@ -1,24 +1,30 @@
 """Servers and settings from a config in any dialect; secrets are filled in when a server connects."""
 
+from toolbus.config.auth import Auth, BearerAuth, ClientCredentials, IdentityAssertion, OAuth, Workload
 from toolbus.config.context import ContextSource
 from toolbus.config.find import find_config
 from toolbus.config.load import load_config, load_server, usable_config
-from toolbus.config.model import Auth, BusConfig, LockMode, ServerConfig, Timeouts, Transport
+from toolbus.config.model import BusConfig, LockMode, ServerConfig, Timeouts, Transport
 from toolbus.config.secrets.expand import Resolved, Secrets, resolved
 from toolbus.config.secrets.lookup import GetSecret
 from toolbus.config.trust import bus_config, found_config
 
 __all__ = [
     "Auth",
+    "BearerAuth",
     "BusConfig",
+    "ClientCredentials",
     "ContextSource",
     "GetSecret",
+    "IdentityAssertion",
     "LockMode",
+    "OAuth",
     "Resolved",
     "Secrets",
     "ServerConfig",
     "Timeouts",
     "Transport",
+    "Workload",
     "bus_config",
     "find_config",
     "found_config",

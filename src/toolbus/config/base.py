@@ -21,6 +21,9 @@ _EXPECTED_FOR_FIELD = {
     "options": "expected a mapping by provider, such as {openai: {strict: true}}",
     "include": "expected a list of patterns, or of annotations such as {readOnlyHint: true}",
     "exclude": "expected a list of patterns, or of annotations such as {readOnlyHint: true}",
+    "tokens": "expected auto, keyring, memory, file:DIR, or an object that keeps tokens",
+    "scopes": "expected a list of scopes",
+    "resource": "expected true, false, or the URI of the server",
 }
 _EXPECTED = {
     "string_type": "expected a string; put it in quotes",

@@ -15,9 +15,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, BaseModel, SecretStr
 
+from toolbus.config.auth import auth_warnings, read_auth
+from toolbus.config.host_auth import with_auth
 from toolbus.config.limits import Limits
-from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
-from toolbus.config.model import Auth, ServerConfig, Timeouts, Transport, check_alias
+from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
+from toolbus.config.model import ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
 from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
 from toolbus.config.secrets.reference import masked
@@ -62,7 +64,7 @@ IGNORED = frozenset(
         *("version", "gallery", "metadata", "tags"),  # for marketplaces
         *("autoApprove", "alwaysAllow", "alwaysLoad"),  # approval belongs to the host
         *("dev", "sandbox", "sandboxEnabled", "watchPaths", "keep_alive", "extension", "extensionName"),
-        *("authentication", "oauth", "authProviderType", "targetAudience", "targetServiceAccount"),
+        *("targetAudience", "targetServiceAccount"),
         *("sse_read_timeout", "headersHelper", "include_tags", "exclude_tags"),
     }
 )
@@ -160,14 +162,15 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
         "redact": defaults.redact,
         "budget": defaults.budget,
         **draft.fields,
-        "warnings": (*defaults.warnings, *draft.warnings),
     }
     mistakes = draft.mistakes
     # Each field is removed first, so that an invalid one is not reported twice.
-    for name, settled in (("budget", budget), ("override", tool_overrides), ("auth", _auth)):
+    for name, settled in (("budget", budget), ("override", tool_overrides), ("auth", read_auth)):
         if name in fields:
             with mistakes.collected():
                 fields[name] = settled(fields.pop(name), location)
+    own_warnings = auth_warnings(fields["auth"]) if fields.get("auth") is not None else ()
+    fields["warnings"] = (*defaults.warnings, *draft.warnings, *own_warnings)
     with mistakes.collected():
         _normalize_command(fields, location)
     with mistakes.collected():
@@ -272,7 +275,8 @@ def long_form(entry: JSON, location: Location) -> Mapping[JSON, JSON]:
 
 def _draft(entry: Mapping[JSON, JSON], location: Location, *, foreign: bool) -> _Draft:
     """The entry with every key translated; null counts as not set."""
-    draft = _Draft()
+    entry, warnings = with_auth(entry, location, foreign=foreign)
+    draft = _Draft(warnings=warnings)
     for key, value in entry.items():
         is_ignored = key in IGNORED or (key == "trust" and (foreign or "serverName" in entry))
         if is_ignored or value is None:
@@ -368,26 +372,6 @@ def _merged(base: Settings, own: JSON, location: Location, name: str) -> Setting
         return type(base)(**{**base.model_dump(), **given})
     except ConfigError as error:
         raise location.relocated(error, lambda key: f"{name}.{key}") from None
-
-
-def _auth(value: JSON, location: Location) -> Auth:
-    allowed = "use {type: bearer, token: ...} or the token itself"
-    if isinstance(value, str):
-        if value.lower() == "oauth":
-            raise location.error(f"oauth is not supported; {allowed}", "auth")
-        value = {"type": "bearer", "token": value}
-    if isinstance(value, Auth):
-        return value
-    if not is_mapping(value):
-        raise location.error(f"expected a mapping; {allowed}", "auth")
-    try:
-        return Auth(**{str(key): inner for key, inner in value.items()})
-    except ConfigError as error:
-        wrong = [
-            location.error(f"{mistake.problem}; {allowed}", f"auth.{mistake.key}")
-            for mistake in error.mistakes
-        ]
-        raise joined(wrong) from None
 
 
 def _as_written(key: str | None, written: Mapping[str, str]) -> str | None:

@@ -28,6 +28,7 @@ from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joi
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
 from toolbus.config.read import read_document
+from toolbus.config.tokens import read_tokens
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -141,6 +142,9 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
         wanted = _wanted(settings.pop("enabled_servers", None), aliases, location)
     with mistakes.collected():
         context = context_sources(settings.pop("context", ()), location, aliases)
+    with mistakes.collected():
+        if "tokens" in settings:
+            settings["tokens"] = read_tokens(settings.pop("tokens"), location, folder)
     bus = _bus_settings(settings, mistakes, location).model_copy(
         update={"file": location.file, "folder": folder}
     )

@@ -25,7 +25,8 @@ def is_list(value: object) -> TypeGuard[Sequence[JSON]]:
 
 def near_miss(word: object, known: Iterable[str]) -> str:
     """The end of an error message that suggests the closest known word, or nothing."""
-    close = get_close_matches(str(word), list(known), n=1)
+    names = list(known)
+    close = get_close_matches(str(word), names, n=1) or get_close_matches(str(word).lower(), names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

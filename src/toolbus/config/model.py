@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, Strict
 
+from toolbus.config.auth import Auth
 from toolbus.config.base import ConfigModel
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
 from toolbus.config.limits import Limits
@@ -21,6 +22,7 @@ from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
+from toolbus.config.tokens import TokenSetting, tokens_problem
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
 
@@ -63,15 +65,6 @@ class Timeouts(ConfigModel):
     """The total limit of a call whose progress messages each extend its time by `call` seconds."""
 
 
-class Auth(ConfigModel):
-    """A credential sent with every HTTP request."""
-
-    type: Literal["bearer"]
-    """How the credential is sent: as a bearer token."""
-    token: str = Field(repr=False, min_length=1)
-    """The token, preferably a reference such as `${TOKEN}`."""
-
-
 class ServerConfig(ConfigModel):
     """One server: how to reach it and which tools to use."""
 
@@ -96,7 +89,7 @@ class ServerConfig(ConfigModel):
     headers: dict[str, str] = {}
     """Headers sent with every HTTP request."""
     auth: Auth | None = None
-    """A credential sent with every HTTP request; in a file, also the token itself."""
+    """How HTTP requests are authorized; in a file, also `oauth`, or a bearer token itself."""
     verify: bool | str = True
     """Whether to verify the server's certificate, or the path of a CA bundle to verify it with."""
     redact: bool = True
@@ -159,9 +152,9 @@ class ServerConfig(ConfigModel):
             ("cwd", self.cwd),
             ("url", self.url),
             ("env_file", self.env_file),
-            ("auth.token", self.auth and self.auth.token),
         )
         yield from ((field, text) for field, text in single if text is not None)
+        yield from ((f"auth.{key}", text) for key, text in (self.auth.texts() if self.auth else ()))
         yield from ((f"args[{index}]", text) for index, text in enumerate(self.args))
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
@@ -176,6 +169,8 @@ class ServerConfig(ConfigModel):
         location = Location(server=self.alias)
         if self.url is not None and not re.match(r"https?://.|http\+unix://.|\$\{", self.url, re.IGNORECASE):
             raise location.error("expected a URL that starts with http:// or https://", "url")
+        if self.auth is not None and self.url is None:
+            raise location.error("is for servers with a url; give a program its secrets in env", "auth")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
         for field, text in self.texts():
@@ -243,6 +238,8 @@ class BusConfig(ConfigModel):
     """The maximum number of tokens for the whole context."""
     lock: Annotated[LockMode | None, _Off] = None
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
+    tokens: TokenSetting = "auto"
+    """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The aliases of the disabled servers."""
     file: str | None = None
@@ -262,6 +259,8 @@ class BusConfig(ConfigModel):
             check_alias(alias)
         if self.naming != "auto":
             _check_template(self.naming)
+        if problem := tokens_problem(self.tokens):
+            raise Location().error(problem, "tokens")
         _check_hints(self.include, self.exclude, Location())
 
 

@@ -13,16 +13,22 @@ from typing import get_args
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from toolbus.config.auth import AUTH_TYPES
+from toolbus.config.base import ConfigModel
 from toolbus.config.context import SMALLEST, ContextSource
 from toolbus.config.dialects import BESIDE_SERVERS, SETTINGS
 from toolbus.config.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
+from toolbus.config.host_auth import SIGN_IN
 from toolbus.config.limits import Limits
-from toolbus.config.model import HINTS, Auth, BusConfig, LockMode, ServerConfig, Timeouts
+from toolbus.config.model import HINTS, BusConfig, LockMode, ServerConfig, Timeouts
 from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.core.records import JSON, Budget, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_MODELS = (BusConfig, ServerConfig, Timeouts, Limits, Auth, ContextSource, ToolOverride, ArgumentOverride)
+_MODELS = (
+    *(BusConfig, ServerConfig, Timeouts, Limits, ContextSource, ToolOverride, ArgumentOverride),
+    *AUTH_TYPES.values(),
+)
 _NAMES = {"type": "array", "items": {"type": "string"}}
 _LENGTH = {"type": "integer", "minimum": Budget.SMALLEST}
 _BUDGET = {
@@ -46,7 +52,14 @@ _LOCK: dict[str, JSON] = {"anyOf": [{"enum": [*get_args(LockMode), False]}]}
 _ENTRY_KEYS: dict[str, dict[str, JSON]] = {
     "command": {"anyOf": [{"type": "string"}, _NAMES]},
     "transport": {"enum": list(TRANSPORTS)},
-    "auth": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Auth"}]},
+    "auth": {
+        "anyOf": [
+            {"const": "oauth"},
+            {"type": "string", "minLength": 1},
+            *({"$ref": f"#/$defs/{kind.__name__}"} for kind in AUTH_TYPES.values()),
+            {"type": "object", "required": ["CLIENT_ID"], "doNotSuggest": True},  # Cursor
+        ]
+    },
     "disabled": {"type": "boolean", "description": "The opposite of `enabled`."},
     "timeout": {
         "type": "number",
@@ -67,6 +80,7 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
         "description": "The tools to include, by alias.",
     },
     "context_budget": {"minimum": SMALLEST},
+    "tokens": {"anyOf": [{"enum": ["auto", "keyring", "memory"]}, {"type": "string", "pattern": "^file:."}]},
     "lock": _LOCK,
 }
 # A disabled entry is not checked.
@@ -92,9 +106,10 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    for name in ("Timeouts", "Limits"):
-        settings = defined[name]["properties"]
-        settings.update({key: _or_null(value) for key, value in settings.items()})
+    for name in ("Timeouts", "Limits", *(kind.__name__ for kind in AUTH_TYPES.values())):
+        settings, needed = defined[name]["properties"], defined[name].get("required", ())
+        settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
+    defined["ClientCredentials"]["anyOf"] = [{"required": [key]} for key in ("client_secret", "key")]
     return {
         "$schema": DRAFT,
         "title": "toolbus.yaml",
@@ -132,6 +147,7 @@ def _entry(fields: Mapping[str, JSON]) -> dict[str, JSON]:
         said = {**_NAMES, "minItems": 1} if word in ALLOWLISTS else own[name]
         own[word] = {**said, **_foreign(f"Another host's name for `{name}`.")}
     unused = {key: _foreign("A key of another host; ignored.") for key in sorted(IGNORED)}
+    unused |= {key: _foreign("Another host's settings for `auth`.") for key in SIGN_IN}
     return {
         "description": "One server: how to reach it and which tools to use.",
         "properties": {**{key: _or_null(value) for key, value in own.items()}, **unused},
@@ -174,6 +190,12 @@ def _describe(schema: Mapping[str, JSON], model: type[BaseModel]) -> None:
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:
     """The docstring of each field: the string that follows it."""
+    base = model.__base__
+    inherited = _docstrings(base) if base is not None and issubclass(base, ConfigModel) else {}
+    return {**inherited, **_own_docstrings(model)}
+
+
+def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
     (defined,) = ast.parse(dedent(inspect.getsource(model))).body
     assert isinstance(defined, ast.ClassDef)
     found: dict[str, str] = {}

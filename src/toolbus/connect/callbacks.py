@@ -9,7 +9,7 @@ from mcp.client import IncomingMessage
 
 from toolbus.config import ServerConfig
 from toolbus.connect.session import Session
-from toolbus.core.events import Emit, Logged, warn
+from toolbus.core.events import Emit, Logged, LoginNeeded, warn
 from toolbus.core.operation import CallInFlight
 
 
@@ -52,6 +52,10 @@ class Callbacks:
     def warn(self, message: str, tool: str | None) -> None:
         """Warn about the server, or about one of its tools."""
         warn(self._emit, self._config.alias, message, tool)
+
+    def need_login(self, user: str, reason: str) -> None:
+        """Report that somebody has to sign in, although the link is up."""
+        self._emit(LoginNeeded(server=self._config.alias, user=user, reason=reason))
 
     async def on_message(self, message: IncomingMessage) -> None:
         """Report to the observer that a list or a resource changed."""

@@ -10,7 +10,8 @@ from typing import Self
 from toolbus.config import Resolved, Secrets, ServerConfig, resolved
 from toolbus.connect.diagnostics import Diagnostics
 from toolbus.connect.transports.process import ServerProcess
-from toolbus.core.errors import ConnectFailed, in_seconds
+from toolbus.core.errors import ConnectFailed
+from toolbus.core.quantities import in_seconds
 
 CANCEL_TIMEOUT = 1.0
 

@@ -6,21 +6,24 @@ an SSE server. A 401 leads to neither.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import mcp_types as types
 from mcp import Client
 from mcp.client.session import LoggingFnT
 from pydantic_core import from_json, to_json
 
-from toolbus.config import Resolved, Secrets, ServerConfig, Transport
+from toolbus.config import Resolved, ServerConfig, Transport
 from toolbus.connect.attempt import Attempt
-from toolbus.connect.auth.static import config_credentials
+from toolbus.connect.auth.credentials import Credentials
+from toolbus.connect.auth.identity import Identity
+from toolbus.connect.auth.static import StaticHeaders, static_headers
 from toolbus.connect.callbacks import Callbacks
 from toolbus.connect.cause import redacted_cause
 from toolbus.connect.diagnostics import Diagnostics
@@ -33,8 +36,20 @@ from toolbus.connect.session import Session
 from toolbus.connect.transports.table import connector
 from toolbus.core.errors import ConnectFailed, ToolbusError
 
+if TYPE_CHECKING:
+    from toolbus.connect.auth.oauth_credentials import OAuthCredentials
+
+# The SDK warns on its own loggers; without this, Python prints that to the terminal if logging is not set
+# up. If it is, nothing is lost.
+for _name in ("mcp", "client", "httpx2", "toolbus"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
 NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
 """The statuses with which an SSE server may refuse a streamable HTTP request."""
+
+
+def _nothing() -> None:
+    pass
 
 
 @dataclass(slots=True)
@@ -50,12 +65,21 @@ class ConnectHints:
     """What was started before the first attempt."""
     redacted: Callable[[str], str] = str
     """Hides the secrets of the current attempt in a text."""
+    retry: Callable[[], None] = _nothing
+    """Starts a new attempt."""
+    tokens: "OAuthCredentials | None" = None
+    """The OAuth tokens, if the server wants them."""
+
+    def close(self) -> None:
+        """Stop what goes on between attempts."""
+        if self.tokens is not None:
+            self.tokens.close()
 
 
 async def open_session(
     stack: AsyncExitStack,
     config: ServerConfig,
-    secrets: Secrets,
+    identity: Identity,
     callbacks: Callbacks,
     handler: RequestHandler,
     hints: ConnectHints,
@@ -63,7 +87,7 @@ async def open_session(
     """A live session that the stack closes; raises `ToolbusError` with the phase that failed."""
     _report_warnings(config, callbacks, hints)
     early = _take_early(stack, hints)
-    values = await (early.values() if early else resolve(config, secrets))
+    values = await (early.values() if early else resolve(config, identity.secrets))
     hints.redacted = values.redacted
     diagnostics, process = (early.diagnostics, early.process) if early else (Diagnostics(), None)
     transport = hints.transport or config.transport
@@ -72,6 +96,7 @@ async def open_session(
     hinted = hints.mode is not None
     hints.transport = hints.mode = None
     first: ConnectFailed | None = None
+    credentials = _credentials(config, identity, values, callbacks, handler, hints)
     while True:
         hints.diagnostics = diagnostics
         attempt = Attempt(
@@ -79,7 +104,7 @@ async def open_session(
             if transport == config.transport
             else config.model_copy(update={"transport": transport}),
             values=values,
-            credentials=config_credentials(values),
+            credentials=credentials,
             diagnostics=diagnostics,
             warn=lambda message: callbacks.warn(values.redacted(message), None),
             process=process,
@@ -103,6 +128,31 @@ async def open_session(
             return session
 
 
+def _credentials(
+    config: ServerConfig,
+    identity: Identity,
+    values: Resolved,
+    callbacks: Callbacks,
+    handler: RequestHandler,
+    hints: ConnectHints,
+) -> Credentials:
+    """What authorizes the requests; tokens are kept from one attempt to the next."""
+    if config.auth is None or config.auth.type == "bearer":
+        return StaticHeaders(static_headers(values))
+    if hints.tokens is None:
+        from toolbus.connect.auth.oauth_credentials import OAuthCredentials
+
+        hints.tokens = OAuthCredentials(config, identity)
+        hints.tokens.signed_in = hints.retry
+    tokens = hints.tokens
+    tokens.handler, tokens.answer_within = handler.interactions.login, handler.interactions.answer_within
+    tokens.paused = handler.paused
+    tokens.warn = lambda message: callbacks.warn(values.redacted(message), None)
+    tokens.more_needed = lambda reason: callbacks.need_login(identity.user, values.redacted(reason))
+    tokens.use(values)
+    return tokens
+
+
 def _report_warnings(config: ServerConfig, callbacks: Callbacks, hints: ConnectHints) -> None:
     if not hints.warned:
         hints.warned = True
@@ -123,7 +173,7 @@ async def _connect(
 ) -> Session:
     config, values = attempt.config, attempt.values
     try:
-        async with asyncio.timeout(config.timeouts.connect):
+        with handler.connecting(config.timeouts.connect):
             client, result_filter = await stack.enter_async_context(
                 connected_client(
                     connector(attempt),

@@ -4,7 +4,8 @@ from toolbus.connect.attempt import Attempt
 from toolbus.connect.process_hints import exit_hint
 from toolbus.connect.transports.http import AUTH_STATUSES, status_text
 from toolbus.connect.transports.wire_error import WireError
-from toolbus.core.errors import AuthRequired, ConnectFailed, in_seconds
+from toolbus.core.errors import AuthRequired, ConnectFailed
+from toolbus.core.quantities import in_seconds
 
 _PATH = "check the path of the URL (many servers are at /mcp or /sse)"
 _STATUS_HINTS = {
@@ -49,6 +50,8 @@ def timeout_failure(attempt: Attempt) -> ConnectFailed:
 def connect_failure(error: BaseException, attempt: Attempt) -> ConnectFailed:
     """The error of an attempt that failed with this exception."""
     config, values, diagnostics = attempt.config, attempt.values, attempt.diagnostics
+    if isinstance(error, WireError) and isinstance(error.reported, ConnectFailed):
+        return error.reported
     lines = values.redacted(str(error)).splitlines()
     cause = lines[0] if lines else type(error).__name__
     if isinstance(error, WireError) and error.status is not None:

@@ -10,7 +10,7 @@ import inspect
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
@@ -20,7 +20,7 @@ from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from toolbus.connect.deadlines import Deadlines
+from toolbus.connect.deadlines import Deadline, Deadlines
 from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.input_required import request_text
@@ -28,7 +28,7 @@ from toolbus.core.elicitation import ELICITATION, Answer, Elicitation
 from toolbus.core.errors import CallRefused, CallRejected, InputNeeded
 from toolbus.core.events import Emit, InputAnswered, InputAsked, warn
 from toolbus.core.interactions import Interactions, Sampled, Sampling
-from toolbus.core.operation import PROGRAM, Admit, Operation, admit_all, request_spec
+from toolbus.core.operation import PROGRAM, Admit, Caller, Operation, admit_all, request_spec
 from toolbus.core.records import Audio, Image, JSONObject, PromptMessage, Text
 
 T = TypeVar("T")
@@ -56,6 +56,20 @@ class RequestHandler:
         self._emit = emit
         self._calls_in_flight = CallsInFlight()
         self._deadlines = Deadlines()
+
+    @property
+    def interactions(self) -> Interactions:
+        """The handlers of the host."""
+        return self._interactions
+
+    def paused(self) -> AbstractContextManager[None]:
+        """Pause the deadlines of the requests to the server while a person does something."""
+        return self._deadlines.paused()
+
+    def connecting(self, seconds: float) -> Deadline:
+        """The time limit of an attempt to connect."""
+        self._deadlines = Deadlines()
+        return self._deadlines.limit(seconds)
 
     def serve(self, session: ClientSession, calls_in_flight: CallsInFlight, deadlines: Deadlines) -> None:
         """Serve a new connection, with its calls in flight and deadlines."""
@@ -156,6 +170,7 @@ class RequestHandler:
         if problem is not None:
             return self._refuse(problem)
         assert self._interactions.elicit is not None, "no handler, no callback"
+        question = replace(question, user=self._caller.user)
         answer = await self._ask("elicitation", question.message, params, self._interactions.elicit, question)
         answer = self._checked(question, answer)
         self._emit_answered("elicitation", answer.action)
@@ -201,6 +216,7 @@ class RequestHandler:
         return Sampling(
             server=self._server,
             tool=self._tool,
+            user=self._caller.user,
             messages=messages,
             max_tokens=params.max_tokens,
             system=params.system_prompt,
@@ -273,12 +289,11 @@ class RequestHandler:
         self, kind: Kind, params: types.ElicitRequestParams | types.CreateMessageRequestParams | None
     ) -> Operation:
         """The server's request, as observers and guards see it."""
-        in_flight = self._calls_in_flight.current
         sent = params.model_dump(by_alias=True, mode="json", exclude_none=True) if params else {}
         return Operation(
             spec=request_spec(METHODS[kind], self._server, self._tool or ""),
             arguments=sent,
-            caller=in_flight.caller if in_flight else PROGRAM,
+            caller=self._caller,
         )
 
     def _too_many(self) -> str | None:
@@ -297,6 +312,11 @@ class RequestHandler:
     def _tool(self) -> str | None:
         in_flight = self._calls_in_flight.current
         return in_flight.tool if in_flight is not None else None
+
+    @property
+    def _caller(self) -> Caller:
+        in_flight = self._calls_in_flight.current
+        return PROGRAM if in_flight is None else in_flight.caller
 
     @property
     def _about(self) -> dict[str, Any]:

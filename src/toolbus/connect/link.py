@@ -24,7 +24,8 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import TypeVar
 
-from toolbus.config import Secrets, ServerConfig
+from toolbus.config import ServerConfig
+from toolbus.connect.auth.identity import Identity
 from toolbus.connect.backoff import Backoff
 from toolbus.connect.callbacks import Callbacks, SessionObserver
 from toolbus.connect.early import EarlyStart
@@ -51,10 +52,6 @@ from toolbus.core.records import Era, State
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
-# The SDK warns on its own loggers; without this, Python prints that to the terminal if logging is not set
-# up. If it is, nothing is lost.
-for _name in ("mcp", "client", "httpx2", "toolbus"):
-    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 ON_DEMAND_EVERY = 1.0
 """Seconds between attempts on demand; also limits how often a process is started."""
@@ -70,7 +67,7 @@ class Link:
     def __init__(
         self,
         config: ServerConfig,
-        secrets: Secrets,
+        identity: Identity,
         observer: SessionObserver,
         emit: Emit,
         interactions: Interactions = NO_HANDLERS,
@@ -80,7 +77,7 @@ class Link:
         self.config = config
         self.handler = RequestHandler(config.alias, interactions, emit, admit)
         self._callbacks = Callbacks(config, emit, observer, self._current_call)
-        self._secrets = secrets
+        self._identity = identity
         self._observer = observer
         self._emit = emit
         self._state: State = "idle"
@@ -101,7 +98,7 @@ class Link:
         self._lost_at: float | None = None
         """When the link was lost; None while it is up, or if it never was."""
         self._backoff = Backoff()
-        self._hints = ConnectHints(early=early)
+        self._hints = ConnectHints(early=early, retry=self.begin)
         self._demanded = Flag()
         self._changed = Flag()
         """Set, and replaced, at every change of state and end of an attempt."""
@@ -167,6 +164,7 @@ class Link:
             if not self._owner.done():  # something that it waits for ignores that it was cancelled
                 logger.warning("server %r did not close in time and is abandoned", self.config.alias)
                 self._owner.cancel()
+        self._hints.close()
         # An owner that was cancelled before its first step did not do this itself.
         self._enter("closed")
 
@@ -327,7 +325,7 @@ class Link:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
                 try:
                     session = await open_session(
-                        stack, self.config, self._secrets, self._callbacks, self.handler, self._hints
+                        stack, self.config, self._identity, self._callbacks, self.handler, self._hints
                     )
                     idle = await self._serve(session)
                 except ToolbusError as failure:

@@ -233,12 +233,17 @@ class Session:
         lines = self._redacted(error.message).splitlines()
         text = lines[0] if lines else "no reason given"
         if isinstance(error, WireError):
+            if isinstance(error.reported, AuthRequired) and error.status == 403:
+                return error.reported  # only this request needs more
             if error.status in AUTH_STATUSES:
-                self.refused = AuthRequired(self.server, "call", error.status)
+                known = error.reported if isinstance(error.reported, AuthRequired) else None
+                self.refused = known or AuthRequired(self.server, "call", error.status)
             if error.lost or self.refused is not None:
                 self.end(text)
             if error.lost or error.status is None:
                 return LinkLost(self.server, what, text, sent=error.sent)
+            if self.refused is not None and self.refused is error.reported:
+                return self.refused
         if needed := missing_input(error):
             return InputNeeded(self.server, what, needed)
         status = error.status if isinstance(error, WireError) else None

@@ -35,6 +35,8 @@ class Elicitation:
     url: str | None = None
     tool: str | None = None
     """The tool whose call caused the question, if known."""
+    user: str = ""
+    """The user whose call caused it (`bus.as_user`), if known; ask nobody else."""
 
     @classmethod
     def asked(

@@ -10,12 +10,13 @@
     ├── CallRefused            a guard refused the operation; nothing was sent
     ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
     ├── ShaperFailed           a shaper raised; the catalog is unchanged
+    ├── TokenStoreError        stored tokens cannot be read or written; they were left as they are
     ├── ExtraMissing           a part of toolbus needs packages that are not installed (also an ImportError)
     └── ServerError            an error about one server, named by `server`
         ├── ServerNotFound     the bus has no server with that alias (also a LookupError)
         ├── SecretMissing      a `${NAME}` in its config has no value
         ├── ConnectFailed      connecting failed in the given `phase`
-        │   └── AuthRequired   the server responded with 401 or 403
+        │   └── AuthRequired   the server responded with 401 or 403, or somebody has to sign in
         ├── ServerDown         the server is not connected
         ├── CallTimeout        no response in time (also a TimeoutError)
         ├── CallRejected       the server responded with a protocol error instead of a result
@@ -34,24 +35,17 @@ from difflib import get_close_matches
 from typing import Literal
 
 from toolbus.core.display import shortened
+from toolbus.core.login import login_line
+from toolbus.core.quantities import in_seconds
 from toolbus.core.stderr import error_line
 from toolbus.core.text import cleaned
 
-Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call"]
+Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call", "sign-in"]
 """The step that failed: resolving values, starting the process, reaching the URL, and so on."""
+TokenProblem = Literal["damaged", "newer", "exposed", "unavailable", "unreadable", "unwritable", "busy"]
+"""Why stored tokens cannot be used."""
 INTERNAL_ERROR = -32603
 """The code of JSON-RPC for a failure inside a server."""
-
-
-def in_seconds(seconds: float) -> str:
-    """The duration for a message: `5 s`, not `4.99999 s`."""
-    return f"{round(seconds, 2) or seconds:g} s"
-
-
-def over_limit(size: int) -> str:
-    """That something exceeds `limits.message`: `is larger than 64 MiB (limits.message)`."""
-    shown = f"{size / 2**20:g} MiB" if size >= 2**20 else f"{size:,} bytes"
-    return f"is larger than {shown} (limits.message)"
 
 
 class ToolbusError(Exception):
@@ -200,6 +194,16 @@ class ExtraMissing(ToolbusError, ImportError):
         super().__init__(f'{part} cannot be used: {reason}; pip install "toolbus[{extra}]"')
 
 
+class TokenStoreError(ToolbusError):
+    """Stored tokens cannot be read or written; `reason` is why. What is stored was left as it is."""
+
+    def __init__(self, place: str, reason: TokenProblem, problem: str, step: str) -> None:
+        self.place = place
+        self.reason = reason
+        self.problem = problem
+        super().__init__(f"tokens in {place}: {problem}; {step}")
+
+
 class ServerError(ToolbusError):
     """An error about one server."""
 
@@ -250,6 +254,8 @@ class SecretMissing(ServerError):
 class ConnectFailed(ServerError):
     """Connecting failed; `phase` is the step that failed."""
 
+    _outcome = "{} failed"
+
     def __init__(
         self,
         server: str,
@@ -268,21 +274,51 @@ class ConnectFailed(ServerError):
         self.status = status
         self.stderr = tuple(stderr)
         output = error_line(self.stderr) or " | ".join(self.stderr[-3:])
-        parts = [f"{phase} failed: {cause}", f"on stderr: {output}" if output else "", hint]
+        parts = [f"{self._outcome.format(phase)}: {cause}", f"on stderr: {output}" if output else "", hint]
         super().__init__(server, "; ".join(filter(None, parts)))
 
 
 class AuthRequired(ConnectFailed):
-    """The server rejected the credentials (HTTP 401 or 403)."""
+    """The server rejected the credentials (HTTP 401 or 403), or somebody has to sign in."""
 
-    def __init__(self, server: str, phase: Phase, status: int) -> None:
+    def __init__(
+        self, server: str, phase: Phase, status: int | None, *, cause: str = "", hint: str | None = None
+    ) -> None:
         super().__init__(
             server,
             phase,
-            f"HTTP {status} {'Unauthorized' if status == 401 else 'Forbidden'}",
-            hint="set valid credentials in headers, or in auth: {type: bearer, token: ...}",
+            cause or f"HTTP {status} {'Unauthorized' if status == 401 else 'Forbidden'}",
+            hint=_CREDENTIALS if hint is None else hint,
             status=status,
         )
+
+
+_CREDENTIALS = "set auth: oauth if it has a sign-in page, else credentials in headers or auth"
+
+
+class LoginRequired(AuthRequired):
+    """Somebody has to sign in; `login` is the command."""
+
+    _outcome = "{} required"
+
+    def __init__(
+        self, server: str, reason: str, *, user: str = "", scopes: str = "", status: int = 401
+    ) -> None:
+        self.user = user
+        self.reason = reason
+        self.login = login_line(server, user, scopes)
+        super().__init__(server, "sign-in", status, cause=reason, hint=f"sign in: {self.login}")
+
+
+class SignInFailed(AuthRequired):
+    """Signing in is not possible; `step` is the step that failed."""
+
+    def __init__(
+        self, server: str, step: str, reason: str, *, hint: str = "", status: int | None = None
+    ) -> None:
+        self.step = step
+        self.reason = reason
+        super().__init__(server, "sign-in", status, cause=f"{step}: {reason}", hint=hint)
 
 
 class ServerDown(ServerError):

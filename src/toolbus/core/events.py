@@ -166,6 +166,16 @@ class ToolHeld(_Event):
     kind: Literal["tool", "prompt", "template", "instructions", "launch"] = "tool"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginNeeded(_Event):
+    """Somebody has to sign in to a server: `toolbus login SERVER`."""
+
+    server: str
+    user: str = ""
+    """Who; empty if the bus has only one user."""
+    reason: str = ""
+
+
 Event: TypeAlias = (
     StateChanged
     | CatalogChanged
@@ -178,6 +188,7 @@ Event: TypeAlias = (
     | InputAnswered
     | Warned
     | ToolHeld
+    | LoginNeeded
 )
 Emit: TypeAlias = Callable[[Event], None]
 Filter: TypeAlias = Callable[[Event], Event | None]

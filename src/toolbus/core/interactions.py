@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.core.elicitation import Answer, Elicitation
+from toolbus.core.login import LoginHandler
 from toolbus.core.records import Audio, Image, PromptMessage, Text
 
 ROUNDS = 10
@@ -31,6 +32,8 @@ class Sampling:
     """Names of models that the server prefers, best first."""
     tool: str | None = None
     """The tool whose call caused the request, if known."""
+    user: str = ""
+    """The user whose call caused it (`bus.as_user`), if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +52,15 @@ Sample: TypeAlias = Callable[[Sampling], Sampled | Awaitable[Sampled | None] | N
 
 @dataclass(frozen=True, kw_only=True)
 class Interactions:
-    """The handlers: `elicit` asks a person, `sample` calls a model, `roots` are folders to expose.
+    """The handlers: `elicit` asks a person, `sample` calls a model, `login` lets a person sign in.
 
     Timeouts of that server's calls pause while a handler runs.
     """
 
     elicit: Elicit | None = None
     sample: Sample | None = None
+    login: LoginHandler | None = None
+    """Lets a person sign in to a server when it is needed; without it, calls fail with `AuthRequired`."""
     roots: Sequence[str | Path] | None = None
     """Folders, or `file://` URIs."""
     rounds: int = ROUNDS
@@ -69,7 +74,7 @@ class Interactions:
     """
 
     def __post_init__(self) -> None:
-        for name in ("elicit", "sample"):
+        for name in ("elicit", "sample", "login"):
             handler = getattr(self, name)
             if handler is not None and not callable(handler):
                 raise TypeError(f"{name} must be a function, not {type(handler).__name__}")
@@ -84,3 +89,21 @@ def with_roots(interactions: Interactions, roots: Sequence[Path]) -> Interaction
         kind = type(interactions).__name__
         raise TypeError(f"interactions must be Interactions(elicit=..., ...), not {kind}")
     return replace(interactions, roots=roots) if interactions.roots is None and roots else interactions
+
+
+def for_user(interactions: Interactions, user: str) -> Interactions:
+    """The handlers for servers that are connected for this user alone."""
+
+    def elicit(question: Elicitation) -> Answer | Awaitable[Answer]:
+        assert interactions.elicit is not None
+        return interactions.elicit(replace(question, user=user))
+
+    def sample(request: Sampling) -> Sampled | Awaitable[Sampled | None] | None:
+        assert interactions.sample is not None
+        return interactions.sample(replace(request, user=user))
+
+    return replace(
+        interactions,
+        elicit=elicit if interactions.elicit else None,
+        sample=sample if interactions.sample else None,
+    )

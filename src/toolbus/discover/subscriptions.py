@@ -29,11 +29,10 @@ MAX_RETRY_DELAY = 60.0
 class Subscriptions:
     """The subscriptions of one server."""
 
-    def __init__(self, server: str, emit: Emit) -> None:
+    def __init__(self, server: str) -> None:
         self._server = server
-        self._emit = emit
-        self._subscribers: Counter[str] = Counter()
-        """How many subscribers each URI has; it is unsubscribed when the last one leaves."""
+        self._subscribers: Counter[tuple[str, Emit]] = Counter()
+        """How often each URI is subscribed to, by who gets its events; the last one to leave unsubscribes."""
         self._listening: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 
@@ -42,43 +41,63 @@ class Subscriptions:
         """Whether there are subscriptions, or one is being made: the link must not become idle."""
         return bool(self._subscribers) or self._lock.locked()
 
-    def emit_updated(self, uri: str) -> None:
-        """Emit that a resource changed, if it or a parent of it is subscribed to."""
-        if any(f"{uri}/".startswith(f"{parent.removesuffix('/')}/") for parent in self._subscribers):
-            self._emit(ResourceUpdated(server=self._server, uri=uri))
+    @property
+    def uris(self) -> set[str]:
+        """The resources that somebody subscribes to."""
+        return {uri for uri, _ in self._subscribers}
 
-    async def add(self, session: Session, uri: str, timeout: float) -> None:
+    def has(self, emit: Emit) -> bool:
+        """Whether this subscriber has subscriptions."""
+        return any(subscriber == emit for _, subscriber in list(self._subscribers))
+
+    def forget(self, emit: Emit) -> None:
+        """Drop the subscriptions of a subscriber, who gets no more events."""
+        for key in [key for key in self._subscribers if key[1] == emit]:
+            del self._subscribers[key]
+
+    def emit_updated(self, uri: str) -> None:
+        """Emit that a resource changed, to those who subscribe to it or to a parent of it."""
+        event = ResourceUpdated(server=self._server, uri=uri)
+        wanted = (
+            emit for parent, emit in self._subscribers if f"{uri}/".startswith(f"{parent.removesuffix('/')}/")
+        )
+        for emit in dict.fromkeys(wanted):
+            emit(event)
+
+    async def add(self, session: Session, uri: str, timeout: float, emit: Emit) -> None:
         """Subscribe to a resource; raises `CallRejected` if the server does not support it."""
         resources = session.client.server_capabilities.resources
         if resources is None or not resources.subscribe:
             raise self._rejected(uri, "the server does not offer subscriptions")
         async with self._lock:
-            if uri not in self._subscribers:
+            if uri not in self.uris:
                 if session.era == "legacy":
                     await requests.subscribe(session, uri, timeout)
                 else:
-                    await self._listen_to(session, {*self._subscribers, uri}, uri, timeout)
-            self._subscribers[uri] += 1
+                    await self._listen_to(session, {*self.uris, uri}, uri, timeout)
+            self._subscribers[uri, emit] += 1
 
-    async def remove(self, session: Session, uri: str, timeout: float) -> None:
-        """Remove one subscriber; the last one unsubscribes."""
+    async def remove(self, session: Session, uri: str, timeout: float, emit: Emit) -> None:
+        """Remove one subscription of this subscriber; the last one of all unsubscribes."""
         async with self._lock:
-            if uri not in self._subscribers:
+            if (uri, emit) not in self._subscribers:
                 return
-            self._subscribers[uri] -= 1
-            if self._subscribers[uri] > 0:
+            self._subscribers[uri, emit] -= 1
+            if self._subscribers[uri, emit] > 0:
                 return
-            del self._subscribers[uri]
+            del self._subscribers[uri, emit]
+            if uri in self.uris:
+                return
             if session.era == "legacy":
                 await requests.unsubscribe(session, uri, timeout)
             elif self._subscribers:
-                await self._listen_to(session, set(self._subscribers), uri, timeout)
+                await self._listen_to(session, self.uris, uri, timeout)
             else:
                 await self._stop_listening()
 
     async def run(self, session: Session) -> None:
         """Renew the subscriptions for a session and keep them; each renewed resource counts as changed."""
-        known = list(self._subscribers)
+        known = sorted(self.uris)
         try:
             await self._renew(session, known)
             for uri in known:
@@ -102,10 +121,10 @@ class Subscriptions:
     async def _resubscribe(self, session: Session, uris: list[str]) -> bool:
         """Subscribe again; returns False if it should be retried."""
         timeout = session.config.timeouts.list
-        wanted = [uri for uri in uris if uri in self._subscribers]  # some may have been removed meanwhile
+        wanted = [uri for uri in uris if uri in self.uris]  # some may have been removed meanwhile
         try:
             if wanted and session.era == "modern":
-                await self._listen_to(session, set(self._subscribers), wanted[0], timeout)
+                await self._listen_to(session, self.uris, wanted[0], timeout)
             elif wanted:
                 await requests.subscribe(session, wanted[0], timeout)
         except ToolbusError as error:

@@ -66,7 +66,7 @@ class Discovery:
         """The kinds of which the last good list is kept."""
         self._reported: set[str] = set()
         self.inventory = Inventory()
-        self.subscriptions = Subscriptions(server, emit)
+        self.subscriptions = Subscriptions(server)
 
     @property
     def keeps_link_open(self) -> bool:

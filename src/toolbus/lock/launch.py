@@ -22,7 +22,9 @@ def launch_of(config: ServerConfig, folder: Path | None) -> dict[str, JSON]:
     if config.transport not in ("stdio", "streamable-http"):
         launch["transport"] = config.transport
     if config.auth is not None:  # which secret this server gets
-        launch["auth"] = shown["auth.token"]
+        texts = dict(_named(shown, "auth"))
+        is_bearer = config.auth.type == "bearer"
+        launch["auth"] = texts["token"] if is_bearer else {"type": config.auth.type, **texts}
     for name in ("env", "headers"):
         if values := dict(_named(shown, name)):
             launch[name] = values

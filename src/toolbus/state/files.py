@@ -1,17 +1,113 @@
-"""The user's state folder: small private files, each written atomically.
+"""Small private files in a folder of the user, each written atomically.
 
 A file that another user owns or can write is never read, because its content cannot be trusted.
 """
 
 import errno
 import os
+import shlex
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+_WRITABLE, _ACCESSIBLE = 0o022, 0o077
 
-def location(name: str) -> Path:
-    """The path of a state file, such as `trust/1f2e.json`; OSError if the user has no state folder."""
+
+class Exposed(PermissionError):
+    """Other users can write, or read, what should be private; `remedy` is the command that protects it."""
+
+    def __init__(self, path: Path, what: str, mode: str) -> None:
+        super().__init__(errno.EPERM, f"can be {what} by other users", str(path))
+        self.what = what
+        self.remedy = shlex.join(["chmod", mode, str(path)])
+
+
+class Foreign(PermissionError):
+    """A file or folder belongs to another user."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(errno.EPERM, "belongs to another user", str(path))
+
+
+class PrivateFolder:
+    """A folder for files that only its user may see, and folders in it. It is created when needed."""
+
+    def __init__(self, base: Path, *, protects: bool = False) -> None:
+        self.base = base
+        self._protects = protects
+        """Whether a folder that exists already is made private, too."""
+
+    def read(self, name: str, *, secret: bool = False) -> bytes | None:
+        """The file's content, or None if it does not exist.
+
+        Raises OSError if another user can write it, and if `secret`, also if another user can read it.
+        """
+        path = self.base / name
+        try:
+            for folder in self._folders(name):
+                _refuse_exposed(folder, folder.stat(), _WRITABLE, "700")
+            with path.open("rb") as file:
+                _refuse_exposed(path, os.fstat(file.fileno()), _ACCESSIBLE if secret else _WRITABLE, "600")
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
+        """Replace the file atomically: of two concurrent writes, one wins entirely.
+
+        If `durable`, the content is on the disk before it replaces the old one.
+        """
+        path = self.make_folders(name)
+        handle, draft = tempfile.mkstemp(prefix=_draft_prefix(path), dir=path.parent)  # only for its owner
+        try:
+            with open(handle, "wb") as file:
+                file.write(content)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            os.replace(draft, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(draft)
+            raise
+
+    def remove(self, name: str) -> bool:
+        """Delete the file; return whether there was one."""
+        try:
+            (self.base / name).unlink()
+        except FileNotFoundError:
+            return False
+        return True
+
+    def remove_drafts(self, name: str) -> None:
+        """Delete what a write left that was killed; nobody may be writing the file."""
+        path = self.base / name
+        with suppress(FileNotFoundError):
+            for draft in [one for one in path.parent.iterdir() if one.name.startswith(_draft_prefix(path))]:
+                draft.unlink(missing_ok=True)
+
+    def make_folders(self, name: str) -> Path:
+        """Create the folders of a file, and return its path; OSError if they are not the user's alone."""
+        base, *_ = folders = self._folders(name)
+        base.parent.mkdir(parents=True, exist_ok=True)
+        for folder in folders:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            found = folder.stat()
+            _refuse_foreign(folder, found)
+            if self._protects:
+                folder.chmod(0o700)
+            else:
+                _refuse_exposed(folder, found, _WRITABLE, "700")
+        return self.base / name
+
+    def _folders(self, name: str) -> list[Path]:
+        """The folder itself, and those from there to the file."""
+        inner = Path(name).parent.parts
+        return [self.base.joinpath(*inner[:depth]) for depth in range(len(inner) + 1)]
+
+
+def state_folder() -> PrivateFolder:
+    """The user's state folder; OSError if there is none."""
     from platformdirs import user_state_dir
 
     try:
@@ -21,64 +117,40 @@ def location(name: str) -> Path:
     if not folder.is_absolute():
         # Without a home it would be below the current folder, which may belong to anyone.
         raise OSError(errno.ENOENT, "no state folder; set HOME or XDG_STATE_HOME", str(folder))
-    return folder / name
+    return PrivateFolder(folder, protects=True)
+
+
+def location(name: str) -> Path:
+    """The path of a state file, such as `trust/1f2e.json`; OSError if the user has no state folder."""
+    return state_folder().base / name
 
 
 def read(name: str) -> bytes | None:
-    """The file's content, or None if it does not exist; OSError if another user can write it."""
-    path = location(name)
-    try:
-        for folder in _folders(path):
-            _refuse_exposed(folder, folder.stat())
-        with path.open("rb") as file:
-            _refuse_exposed(path, os.fstat(file.fileno()))
-            return file.read()
-    except FileNotFoundError:
-        return None
+    """The state file's content, or None if it does not exist; OSError if another user can write it."""
+    return state_folder().read(name)
 
 
 def write(name: str, content: bytes) -> None:
-    """Replace the file atomically: of two concurrent writes, one wins entirely."""
-    path = location(name)
-    base, *_ = folders = _folders(path)
-    base.parent.mkdir(parents=True, exist_ok=True)
-    for folder in folders:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        _refuse_foreign(folder, folder.stat())
-        folder.chmod(0o700)
-    handle, draft = tempfile.mkstemp(dir=path.parent)  # readable by its owner only
-    try:
-        with open(handle, "wb") as file:
-            file.write(content)
-        os.replace(draft, path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
-        raise
+    """Replace the state file atomically."""
+    state_folder().write(name, content)
 
 
 def remove(name: str) -> bool:
-    """Delete the file; return whether there was one."""
-    try:
-        location(name).unlink()
-    except FileNotFoundError:
-        return False
-    return True
+    """Delete the state file; return whether there was one."""
+    return state_folder().remove(name)
 
 
-def _folders(path: Path) -> list[Path]:
-    """The state folder, and the folders from there to the file."""
-    base = location("")
-    inner = path.relative_to(base).parent.parts
-    return [base.joinpath(*inner[:depth]) for depth in range(len(inner) + 1)]
+def _draft_prefix(path: Path) -> str:
+    return f".{path.name}.draft-"
 
 
 def _refuse_foreign(path: Path, found: os.stat_result) -> None:
     if hasattr(os, "geteuid") and found.st_uid != os.geteuid():
-        raise PermissionError(errno.EPERM, "belongs to another user", str(path))
+        raise Foreign(path)
 
 
-def _refuse_exposed(path: Path, found: os.stat_result) -> None:
+def _refuse_exposed(path: Path, found: os.stat_result, refused: int, mode: str) -> None:
     _refuse_foreign(path, found)
-    if os.name == "posix" and found.st_mode & 0o022:
-        raise PermissionError(errno.EPERM, "can be written by other users", str(path))
+    exposed = found.st_mode & refused if os.name == "posix" else 0
+    if exposed:
+        raise Exposed(path, "written" if exposed & _WRITABLE else "read", mode)

@@ -12,9 +12,11 @@ from toolbus.cli.chat.conversation import Conversation
 from toolbus.cli.chat.keyboard import Keyboard
 from toolbus.cli.chat.models import display_name
 from toolbus.cli.chat.prompts import ask_for_arguments, by_command, help_lines
+from toolbus.cli.chat.sign_in import ChatSignIn
 from toolbus.cli.commands.tools import print_server
 from toolbus.cli.errors import Usage, report
 from toolbus.cli.output.screen import Screen
+from toolbus.cli.sign_in import waiting_for_sign_in
 from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError
 from toolbus.core.records import Prompt
@@ -40,6 +42,7 @@ class Dialog:
         conversation: Conversation,
         bus: "Toolbus",
         change_model: Callable[[str], None],
+        sign_in: ChatSignIn,
     ) -> None:
         self._screen = screen
         # Output of commands goes to stderr: stdout is for the model's text.
@@ -49,12 +52,14 @@ class Dialog:
         self._conversation = conversation
         self._bus = bus
         self._change_model = change_model
+        self._sign_in = sign_in
         self._model = ""
         self._own_files: set[Path] = set()
         self._commands: dict[str, tuple[str, Callable[[str], None]]] = {
             "/tools": ("list servers and their tools", self._tools),
             "/servers": ("list servers and their state", self._servers),
             "/model": ("NAME: switch to another model", self._model_command),
+            "/login": ("SERVER [--scopes 'A B']: sign in to a server", self._login),
             "/clear": ("clear the conversation", self._clear),
             "/save": ("FILE: save the conversation as JSON", self._save),
             "/load": ("FILE: load a saved conversation", self._load),
@@ -124,6 +129,21 @@ class Dialog:
             raise  # stdout is closed
         except Exception as error:  # top of a turn: the user decides how to continue
             report(error, as_json=False)
+        self._sign_in.offer()
+
+    def _login(self, rest: str) -> None:
+        """As `toolbus login`: the name of a server, and `--scopes 'A B'`."""
+        waiting = waiting_for_sign_in(self._bus)
+        try:
+            words = " ".join(shlex.split(rest)).split()
+        except ValueError:  # an unclosed quote
+            words = []
+        alias, *scopes = words or (waiting if len(waiting) == 1 else [""])
+        if alias:
+            self._sign_in.run(alias, [scope for scope in scopes if scope != "--scopes"])
+        else:
+            names = f"; waiting for it: {', '.join(waiting)}" if waiting else ""
+            self._screen.note(f"/login SERVER: name the server{names}")
 
     def _tools(self, rest: str) -> None:
         for alias, status in self._bus.servers.items():

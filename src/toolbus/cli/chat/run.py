@@ -14,10 +14,12 @@ from toolbus.cli.chat.keyboard import Keyboard
 from toolbus.cli.chat.models import ModelChoice, advice, display_name
 from toolbus.cli.chat.options import ChatOptions
 from toolbus.cli.chat.prompter import Prompter
+from toolbus.cli.chat.sign_in import ChatSignIn, FailedCalls
 from toolbus.cli.chat.view import TerminalView, View
 from toolbus.cli.input.elicitation import at_terminal
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import UNATTENDED, open_bus
+from toolbus.cli.sign_in import tokens_of
 from toolbus.config import BusConfig
 from toolbus.core.errors import ServerDown
 from toolbus.core.interactions import Interactions
@@ -33,15 +35,22 @@ def run_chat(
     model = _create_model(choice)
     with background_loop() as loop:
         interactions = Interactions(elicit=loop.elicit) if at_terminal(screen) else UNATTENDED
-        bus = loop.enter(open_bus(screen, config, config.servers, interactions=interactions))
+        tokens = tokens_of(config)  # one store for the bus and for signing in, also if it is in memory
+        failed = FailedCalls()
+        bus = loop.enter(
+            open_bus(screen, config, config.servers, failed.on_event, interactions, tokens=tokens)
+        )
+        keyboard = Keyboard() if sys.stdin is not None and sys.stdin.isatty() else None
+        own_keyboard = keyboard if at_terminal(screen) else None
+        sign_in = ChatSignIn(screen, own_keyboard, loop, bus, config, tokens, failed)
+        sign_in.offer()
         _report_down_servers(screen, config, bus)
 
         def agent_with(model: Model) -> Agent:
             loop.enter(model)  # its HTTP client
             return loop.enter(Agent(model, tools=[bus], approve=options.approve))
 
-        keyboard = Keyboard() if sys.stdin is not None and sys.stdin.isatty() else None
-        prompter = Prompter(screen, keyboard if at_terminal(screen) else None)
+        prompter = Prompter(screen, own_keyboard)
         view = _view(screen, options, is_dialog=prompt is None)
         conversation = Conversation(loop, agent_with(model), view, prompter, choice.secrets)
         if prompt is not None:
@@ -53,7 +62,8 @@ def run_chat(
             other = replace(choice, model=name)
             conversation.switch_agent(agent_with(_create_model(other)), other.secrets)
 
-        return Dialog(screen, keyboard, conversation, bus, switch_model).run(display_name(choice.model))
+        dialog = Dialog(screen, keyboard, conversation, bus, switch_model, sign_in)
+        return dialog.run(display_name(choice.model))
 
 
 def _create_model(choice: ModelChoice) -> Model:

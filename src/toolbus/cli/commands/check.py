@@ -1,5 +1,6 @@
 """`toolbus check`: find problems of servers, and suggest fixes."""
 
+import asyncio
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 
+from toolbus.cli.commands.check_sign_in import failed_step, next_step, steps_passed
 from toolbus.cli.commands.tools import held_line
 from toolbus.cli.errors import FAILED
 from toolbus.cli.options import Settings
@@ -15,7 +17,7 @@ from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visi
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.display import counted
-from toolbus.core.errors import ConfigError, ConnectFailed, SecretMissing, ToolbusError
+from toolbus.core.errors import AuthRequired, ConfigError, ConnectFailed, SecretMissing, ToolbusError
 from toolbus.core.events import Event, StateChanged, Warned
 from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
 from toolbus.lock.deception import Suspicion, suspicions
@@ -44,6 +46,7 @@ NEXT_STEPS = {
     "handshake": "check that it is an MCP server: run the command by hand and read its output",
     "list": "raise timeouts.list, or report it to the server's author",
     "call": "retry",
+    "sign-in": "try again later",
 }
 NEXT_STEPS_URL = NEXT_STEPS | {"handshake": "check that this is the URL of an MCP server"}
 
@@ -113,6 +116,12 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
     async with open_bus(screen, config, selected, events.on_event) as bus:
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
         reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
+        errors = await asyncio.gather(
+            *(failed_step(config, alias, reports[alias].error) for alias in selected)
+        )
+        reports = {
+            alias: replace(reports[alias], error=error) for alias, error in zip(selected, errors, strict=True)
+        }
     # After the servers have stopped: some warnings come then.
     reports = {alias: _with_problems(report, config, events) for alias, report in reports.items()}
     ok = all(report.ok for report in reports.values())
@@ -165,6 +174,11 @@ def _failure_problems(error: ToolbusError, config: ServerConfig) -> list[Problem
 
 def _failure_problem(error: ToolbusError, config: ServerConfig) -> Problem:
     match error:
+        case AuthRequired(phase="sign-in"):
+            # It begins with what failed, or with what is missing.
+            return Problem(
+                severity="error", message=error.problem.removesuffix(f"; {error.hint}"), fix=next_step(error)
+            )
         case ConnectFailed():
             following = (NEXT_STEPS if config.url is None else NEXT_STEPS_URL)[error.phase]
             return Problem(
@@ -334,6 +348,8 @@ def _stages_passed(report: ServerReport) -> Iterator[tuple[str, str]]:
         yield "process", "started"
     elif phase != "connect":
         yield "URL", "reached"
+        if isinstance(error, AuthRequired) and phase == "sign-in":
+            yield from steps_passed(error)
         if status.state == "ready":
             sends = config.auth is not None or any(name.lower() == "authorization" for name in config.headers)
             yield "authorization", "accepted" if sends else "none sent, none required"

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import load_trusted_config, load_untrusted_config
-from toolbus.config import BusConfig, Secrets, ServerConfig, resolved
+from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, resolved
+from toolbus.config.auth import SECRET_KEYS
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
@@ -63,10 +64,13 @@ def _as_written(server: ServerConfig) -> JSON:
         return {"problem": str(server.mistake)}
     values = _non_default_values(server)
     if server.auth is not None:
-        values["auth"] = {"type": server.auth.type, "token": server.auth.token}
+        values["auth"] = server.auth.as_written()
     for name in ("env", "headers", "auth"):
         if name in values:
-            values[name] = {key: _without_default(key, text) for key, text in values[name].items()}
+            values[name] = {
+                key: _without_default(key, text) if isinstance(text, str) else text
+                for key, text in values[name].items()
+            }
     hidden = spellings(secret.value for secret in literal_secrets(server))
     return _map_strings(values, lambda text: redacted(text, hidden))
 
@@ -88,12 +92,22 @@ async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
             values[name] = {
                 key: MASK if names_credential(key) else real.redacted(text) for key, text in mapping.items()
             }
+    if server.auth is not None and server.auth.type != "bearer":
+        values["auth"] = _expanded_auth(server.auth, real)
     return values
+
+
+def _expanded_auth(auth: Auth, real: Resolved) -> dict[str, JSON]:
+    """The keys of `auth` that are set, with references resolved and secrets masked."""
+    texts = {key: real.redacted(text) for key, text in real.auth.items()}
+    shown = {key: texts.get(key, value) for key, value in auth.as_written().items()}
+    return {key: MASK if key in SECRET_KEYS else value for key, value in shown.items()}
 
 
 def _without_default(key: str, text: str) -> str:
     """Mask the default of a reference under a credential's name: it may be a credential."""
-    return _DEFAULT.sub(rf"\g<1>{MASK}}}", text) if names_credential(key) else text
+    is_secret = names_credential(key) or key in SECRET_KEYS
+    return _DEFAULT.sub(rf"\g<1>{MASK}}}", text) if is_secret else text
 
 
 def _non_default_values(server: ServerConfig) -> dict[str, JSON]:

@@ -54,6 +54,7 @@ def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> in
     if screen.as_json:
         trusted = reason is None or yes
         facts = {"servers": review(found), "roots": list(found.config.roots)}
+        facts |= {"tokens": found.config.tokens} if found.config.tokens != "auto" else {}
         screen.json({"file": str(found.file), "trusted": trusted, **facts})
         return 0 if trusted else FAILED
     if reason is None:
@@ -123,14 +124,14 @@ def _save_trust(found: Candidate) -> None:
 
 
 def _print_and_refuse(screen: Screen, found: Candidate, reason: str) -> NoReturn:
-    print_review(screen.out, review(found), found.config.roots)
+    print_review(screen.out, review(found), found.config)
     raise ConfigNotTrusted(short_path(found.file), reason, option="--yes")
 
 
 def _ask_for_trust(screen: Screen, found: Candidate, reason: str) -> None:
     """Show the config and ask; raises `NotAgreed` unless the user says yes."""
     screen.err.print(Text(exact(f"{found.file} {reason}. It would use:"), style="bold yellow"))
-    print_review(screen.err, review(found), found.config.roots)
+    print_review(screen.err, review(found), found.config)
     if not confirm("Do you trust it? [y/N]: "):
         raise NotAgreed(found.file)
 

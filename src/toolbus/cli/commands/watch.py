@@ -8,8 +8,8 @@ import asyncio
 import json
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
@@ -20,13 +20,15 @@ from rich.table import Table
 from rich.text import Text
 
 from toolbus.cli.commands.tools import STATE_STYLES
+from toolbus.cli.commands.watch_sign_in import SignInKey
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import async_command, load_trusted_config, selected_servers, starting_only
+from toolbus.cli.sign_in import tokens_of
 from toolbus.config import BusConfig, usable_config
 from toolbus.config.trust import trusted_config, watched_files
-from toolbus.core.errors import ToolbusError
+from toolbus.core.errors import ToolbusError, login_line
 from toolbus.core.events import (
     CallEnded,
     CallStarted,
@@ -35,6 +37,7 @@ from toolbus.core.events import (
     InputAnswered,
     InputAsked,
     Logged,
+    LoginNeeded,
     Progressed,
     ResourceUpdated,
     StateChanged,
@@ -46,6 +49,7 @@ from toolbus.lock.file import lock_path
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
+    from toolbus.state.tokens.tokens import Tokens
 
 POLL_SECONDS = 1.0
 """Interval for checking the config file and the servers' health."""
@@ -63,17 +67,28 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
     with screen.spinner("starting " + ", ".join(selected)):
         from toolbus.bus.toolbus import Toolbus
     # Servers are lazy and connected one by one: `start` and `reload` would wait for the slowest.
+    tokens = tokens_of(config)
     async with (
-        Toolbus(starting_only(config, ()), on_event=view.on_event) as bus,
+        Toolbus(starting_only(config, (), tokens), on_event=view.on_event) as bus,
         asyncio.TaskGroup() as connecting,
     ):
-        follower = _ConfigFollower(bus, view, servers, connecting, config)
+        follower = _ConfigFollower(bus, view, servers, connecting, config, tokens)
         try:
-            with view.live(bus):
+            with view.live(bus), _sign_in_key(screen, view, follower, connecting):
                 await follower.follow(began)
         finally:
             save_listings(follower.config, bus)
     raise AssertionError("ends by a signal only")
+
+
+def _sign_in_key(
+    screen: Screen, view: "_EventView", follower: "_ConfigFollower", tasks: asyncio.TaskGroup
+) -> AbstractContextManager[object]:
+    if not view.is_live:
+        return nullcontext()
+    key = SignInKey(screen, follower.bus, view, lambda: (follower.config, follower.tokens), tasks)
+    view.offer = lambda: key.offer
+    return key
 
 
 class _ConfigFollower:
@@ -86,13 +101,16 @@ class _ConfigFollower:
         servers: Sequence[str],
         connecting: asyncio.TaskGroup,
         config: BusConfig,
+        tokens: "Tokens",
     ) -> None:
-        self._bus = bus
+        self.bus = bus
         self._view = view
         self._servers = servers
         self._connecting = connecting
         self.config = config
         """The current config."""
+        self.tokens = tokens
+        """Its token store, which may be only in memory."""
 
     async def follow(self, began: int) -> None:
         """Poll the file and the servers' health forever."""
@@ -105,7 +123,7 @@ class _ConfigFollower:
         }
         self._connect(self._servers or config.servers)
         while True:
-            self._view.health = await self._bus.health()
+            self._view.health = await self.bus.health()
             await asyncio.sleep(POLL_SECONDS)
             if (now := _stamps(self.config)) != seen:
                 await self._reload()
@@ -118,14 +136,15 @@ class _ConfigFollower:
         try:
             # A config that was found, not named, must be trusted again first: `toolbus trust`.
             fresh = usable_config(file) if config.reviewed is None else trusted_config(file)
-            await self._bus.reload(starting_only(fresh, ()))
+            tokens = self.tokens if fresh.tokens == config.tokens else tokens_of(fresh)
+            await self.bus.reload(starting_only(fresh, (), tokens))
         except ToolbusError as error:
             self._view.add_line("config", f"not reloaded: {str(error).removeprefix(f'{file}: ')}", "red")
             return
-        self.config = fresh
+        self.config, self.tokens = fresh, tokens
         self._view.add_line("config", f"reloaded {file.name}")
         # Idle: its launch was held, and is approved now.
-        states = self._bus.servers
+        states = self.bus.servers
         changed = [
             alias
             for alias, server in fresh.servers.items()
@@ -135,7 +154,7 @@ class _ConfigFollower:
 
     def _connect(self, servers: Iterable[str]) -> None:
         for alias in servers:
-            self._connecting.create_task(_connect_server(self._bus, alias))
+            self._connecting.create_task(_connect_server(self.bus, alias))
 
 
 async def _connect_server(bus: "Toolbus", alias: str) -> None:
@@ -162,14 +181,30 @@ class _EventView:
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._lines: deque[Text] = deque(maxlen=MAX_LINES)
-        self._live = screen.out.is_terminal and not screen.as_json
+        self.is_live = screen.out.is_terminal and not screen.as_json
+        self._live: Live | None = None
+        self.offer: Callable[[], str] = str
+        """What the user can do, shown below the table."""
         self.health: dict[str, Health] = {}
 
     def live(self, bus: "Toolbus") -> AbstractContextManager[object]:
         """The live table, if stdout is a terminal."""
-        if not self._live:
+        if not self.is_live:
             return nullcontext()
-        return Live(console=self._screen.out, refresh_per_second=4, get_renderable=lambda: self.render(bus))
+        self._live = Live(
+            console=self._screen.out, refresh_per_second=4, get_renderable=lambda: self.render(bus)
+        )
+        return self._live
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Stop drawing the table until the block ends."""
+        assert self._live is not None, "only a live table is paused"
+        self._live.stop()
+        try:
+            yield
+        finally:
+            self._live.start()
 
     def on_event(self, event: Event) -> None:
         if self._screen.as_json:
@@ -183,7 +218,7 @@ class _EventView:
         clock = time.strftime("%H:%M:%S", time.localtime(at))
         line = Text.assemble((f"{clock}  {one_line(who):12}  ", "dim"), (one_line(what), style))
         self._lines.append(line)
-        if not self._live:
+        if not self.is_live:
             self._screen.print(line)
 
     def render(self, bus: "Toolbus") -> Group:
@@ -205,7 +240,7 @@ class _EventView:
         lines = [line.copy() for line in self._lines]
         for line in lines:
             line.truncate(width, overflow="ellipsis")
-        return Group(table, Text(), *lines, Text("Ctrl-C to quit", style="dim"))
+        return Group(table, Text(), *lines, Text(f"{self.offer()}Ctrl-C to quit", style="dim"))
 
 
 def _event_line(event: Event) -> tuple[str, str, str]:
@@ -239,8 +274,14 @@ def _event_line(event: Event) -> tuple[str, str, str]:
         case InputAsked() | InputAnswered():
             text = f"asks: {event.message}" if isinstance(event, InputAsked) else f"answered: {event.action}"
             return event.server, f"{event.kind} {text}", "yellow"
-        case Warned() | ToolHeld():
-            text = event.message if isinstance(event, Warned) else f"{event.kind} held: {event.reason}"
-            return event.server, f"{event.tool + ': ' if event.tool else ''}{text}", "yellow"
+        case Warned() | ToolHeld() | LoginNeeded():
+            return event.server, _warning_text(event), "yellow"
         case _:
             assert_never(event)
+
+
+def _warning_text(event: Warned | ToolHeld | LoginNeeded) -> str:
+    if isinstance(event, LoginNeeded):
+        return f"{event.reason or 'sign-in required'}; sign in: {login_line(event.server, event.user)}"
+    text = event.message if isinstance(event, Warned) else f"{event.kind} held: {event.reason}"
+    return f"{event.tool + ': ' if event.tool else ''}{text}"

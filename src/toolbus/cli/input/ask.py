@@ -5,7 +5,7 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from toolbus.cli.output.visible import visible
@@ -50,7 +50,7 @@ async def ask_async(prompt: str) -> str:
             raise Interrupted from None
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
-    with _ctrl_c_interrupts(ready):
+    with ctrl_c_calls(lambda: ready.done() or ready.set_exception(Interrupted())):
         _print_prompt(prompt)
         loop.add_reader(sys.stdin, lambda: ready.done() or ready.set_result(None))
         try:
@@ -81,10 +81,10 @@ def _ask_with_input(prompt: str) -> str:
 
 
 @contextmanager
-def _ctrl_c_interrupts(ready: "asyncio.Future[None]") -> Generator[None]:
-    """Make Ctrl-C raise `Interrupted` in the future until the block ends."""
+def ctrl_c_calls(interrupt: Callable[[], object]) -> Generator[None]:
+    """Make Ctrl-C call the function in the main thread's event loop until the block ends."""
     loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
-    loop.add_signal_handler(signal.SIGINT, lambda: ready.done() or ready.set_exception(Interrupted()))
+    loop.add_signal_handler(signal.SIGINT, interrupt)
     try:
         yield
     finally:

@@ -7,13 +7,14 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
 from typing import TYPE_CHECKING
 
 from toolbus.cli.output.screen import exact
+from toolbus.config.auth import Auth
 from toolbus.config.location import is_list, is_mapping
-from toolbus.config.model import ServerConfig
+from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import ToolOverride
 from toolbus.config.project import DOTENV, Contents, env_file_path
 from toolbus.config.secrets.literals import without_literals
@@ -46,8 +47,8 @@ def review(found: Candidate) -> dict[str, JSON]:
     return {alias: reviewed.facts(server) for alias, server in found.config.servers.items()}
 
 
-def print_review(console: "Console", reviewed: Mapping[str, JSON], roots: Sequence[str]) -> None:
-    """Print one line per fact, then the roots."""
+def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusConfig) -> None:
+    """Print one line per fact, then the roots and where tokens are kept."""
     from rich.text import Text
 
     lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
@@ -58,8 +59,10 @@ def print_review(console: "Console", reviewed: Mapping[str, JSON], roots: Sequen
             console.print(Text.assemble((f"  {label:{width}}  ", "dim"), exact(text)))
     if not lines:
         console.print(Text("no servers", style="dim"))
-    if roots:
-        console.print(Text(f"roots shared with servers: {', '.join(map(exact, roots))}"))
+    if config.roots:
+        console.print(Text(f"roots shared with servers: {', '.join(map(exact, config.roots))}"))
+    if config.tokens != "auto":
+        console.print(Text(f"tokens of people who sign in are kept in: {exact(str(config.tokens))}"))
     if any(MASK in text for _, facts in lines for _, text in facts):
         console.print(Text(f"{MASK} stands for what looks like a secret; see the file", style="dim"))
 
@@ -74,8 +77,9 @@ def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
                 (label, f"{tool}: {json.dumps(rule, ensure_ascii=False)}") for tool, rule in fact.items()
             )
         elif is_mapping(fact):
-            gap = ": " if name == "headers" else "="
-            yield from ((label, f"{key}{gap}{text}") for key, text in fact.items())
+            gap = ": " if name in ("headers", "auth") else "="
+            texts = {key: text if isinstance(text, str) else json.dumps(text) for key, text in fact.items()}
+            yield from ((label, f"{key}{gap}{text}") for key, text in texts.items())
         elif name == "inherit_env":
             yield label, "the whole environment" if fact == "all" else ", ".join(fact)
         else:
@@ -104,7 +108,7 @@ class _Project:
             "url": shown.get("url"),
             "verify": None if server.verify is True else server.verify,
             "headers": {name: shown[f"headers.{name}"] for name in server.headers},
-            "auth": shown.get("auth.token"),
+            "auth": _auth(server.auth, shown),
             "env": {name: shown[f"env.{name}"] for name in server.env},
             "env_file": shown.get("env_file"),
             "env_file_variables": {
@@ -137,6 +141,8 @@ class _Project:
                     yield _secret(f"keyring:{reference.body}", "from your keyring")
                 case "cmd":
                     yield _secret(f"cmd:{reference.body}", "runs this command")
+                case "user":
+                    yield _secret("user", "the name of the user")
         decisive = set(self._with_nested((name for name, decides in names.items() if decides), {}))
         for name in self._with_nested(names, own):
             if name in self._dotenv:
@@ -168,6 +174,16 @@ class _Project:
         return {name: value for name, value in values.items() if value is not None}
 
 
+def _auth(auth: Auth | None, shown: Mapping[str, str]) -> JSON:
+    """The token, or for any other type its keys."""
+    if auth is None or auth.type == "bearer":
+        return shown.get("auth.token")
+    return {
+        key: " ".join(value) if is_list(value) else shown.get(f"auth.{key}", value)
+        for key, value in auth.as_written().items()
+    }
+
+
 def _references(server: ServerConfig) -> dict[Reference, bool]:
     """A server's references, and whether each affects what is run or connected to."""
     found: dict[Reference, bool] = {}
@@ -183,7 +199,8 @@ def _is_decisive(field: str) -> bool:
     kind, _, name = field.partition(".")
     if kind == "env":
         return _CODE_VARIABLE.fullmatch(name) is not None
-    return kind not in ("headers", "auth")
+    # Who gets the credentials of `auth`, and where the browser is sent with a code.
+    return kind != "headers" and (kind != "auth" or name in ("issuer", "callback", "client_metadata"))
 
 
 def _changes_meaning(change: ToolOverride) -> bool:

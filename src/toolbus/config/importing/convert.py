@@ -5,10 +5,13 @@ Nothing is written and nothing is started. A bad entry never stops the others: i
 
 import os.path
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from toolbus.config.auth import OAuth
 from toolbus.config.entry import IGNORED, checked_timeouts, is_switched_off, long_form
+from toolbus.config.host_auth import with_auth
 from toolbus.config.importing.editors import EDITORS, ImportFile
 from toolbus.config.importing.hosts import FILE, disabled_by, host_config
 from toolbus.config.importing.translate import SET_IT, HostConfig, skipped_note
@@ -24,12 +27,9 @@ from toolbus.core.records import JSON
 _EDITOR_ONLY = ("workspaceFolderBasename", "pathSeparator", "fileDirname", "execPath", "selectedText")
 # Keys that are already handled.
 _HANDLED = ("enabled", "disabled", "connection", "trust")
-# Keys of hosts for servers that require a browser sign-in.
-_SIGN_IN = ("oauth", "authentication", "authProviderType")
 # Nobody but the user, in a toolbus.yaml, says that a server can be trusted.
-_UNUSED = IGNORED - {*_SIGN_IN} | {"trust"}
+_UNUSED = IGNORED | {"trust"}
 _INPUT = r"(?<!\$)\$\{input:([^}:]+)\}"
-_TOKEN = "set auth, or an Authorization header, to a token"
 _ABSOLUTE = re.compile(r"[/\\~$]|[A-Za-z]:")
 
 
@@ -88,6 +88,8 @@ def _converted(
     if settings.pop("context", None):
         notes.append("context was skipped: it names servers, which may have other names here")
     settings.pop("context_budget", None)
+    if settings.pop("tokens", "auto") != "auto":
+        notes.append("tokens was skipped: it applies to all servers")
     if settings.pop("lock", None):
         notes.append("lock was skipped: the lockfile of this config is another one")
     checked_timeouts(settings.get("timeouts", {}), location)
@@ -103,15 +105,15 @@ def _converted(
         try:
             flat = long_form(entry, Location())
             is_off = alias in found.disabled or alias not in wanted or is_switched_off(flat, Location())
-            on = {
-                key: value for key, value in flat.items() if key not in _HANDLED and not _signs_in(key, value)
-            }
+            on, sign_in = with_auth(flat, Location(), foreign=True)
+            on = {key: value for key, value in on.items() if key not in _HANDLED}
             config = load_config({**here, "servers": {alias: on}}).servers[alias]
         except ConfigError as error:
             notes.append(skipped_note(alias, error))
             continue
         result[alias] = _plain(config, source, found.defaults, notes)
         notes += _prompts(alias, config, found.defaults)
+        notes += [f"server {alias!r}: {warning}" for warning in sign_in]
         notes += _remarks(alias, flat, config, source)
         if is_off:
             result[alias]["enabled"] = False
@@ -125,6 +127,8 @@ def _plain(
     """The server as a person would write it: without defaults and inferred values."""
     dumped = config.model_dump(mode="json", exclude_defaults=True, exclude={"alias", "server"})
     entry: dict[str, JSON] = {key: _whole_numbers(value) for key, value in dumped.items()}
+    if config.auth is not None:
+        entry["auth"] = config.auth.as_written()
     transport = entry.pop("transport")
     if load_server(entry, alias=config.alias).transport != transport:
         entry = {"transport": transport, **entry}
@@ -132,6 +136,8 @@ def _plain(
         entry["verify"] = os.path.join(source.path.absolute().parent, verify)
     if source.editor in EDITORS and EDITORS[source.editor].fills_in_dollars:
         braced = {key: _mapped(entry[key], _braced) for key in TEXTS if key in entry}
+        if (auth := entry.get("auth")) and "scopes" in auth:  # they are not texts with references
+            braced["auth"]["scopes"] = auth["scopes"]
         if any(braced[key] != entry[key] for key in braced):
             notes.append(f"server {config.alias!r}: $NAME became ${{NAME}}")
         entry |= braced
@@ -144,9 +150,8 @@ def _remarks(
     """Notes about an imported server."""
     if unused := [key for key, value in entry.items() if key in _UNUSED and value]:
         yield f"server {alias!r}: ignored keys without a meaning here: {', '.join(unused)}"
-    has_token = config.auth is not None or any(name.lower() == "authorization" for name in config.headers)
-    if not has_token and any(_signs_in(key, value) for key, value in entry.items()):
-        yield f"server {alias!r}: its browser sign-in cannot be imported; {_TOKEN}"
+    if isinstance(config.auth, OAuth):
+        yield from _sign_in_remarks(alias, config.auth)
     texts = " ".join(text for _, text in config.texts())
     for name in dict.fromkeys(re.findall(r"(?<!\$)\$\{(\w+)\}", texts)):
         if name in _EDITOR_ONLY:
@@ -163,11 +168,13 @@ def _whole_numbers(value: JSON) -> JSON:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _signs_in(key: JSON, value: JSON) -> bool:
-    """Whether the key means that the server requires a browser sign-in."""
-    if key == "auth":  # Cursor has a mapping with CLIENT_ID, FastMCP a string
-        return value == "oauth" or (is_mapping(value) and not {"type", "token"} & value.keys())
-    return key in _SIGN_IN and bool(value)
+def _sign_in_remarks(alias: str, auth: OAuth) -> Iterator[str]:
+    yield f"server {alias!r}: sign in: toolbus login {shlex.quote(alias)}"
+    if auth.client_id is not None and auth.callback is None:
+        yield (
+            f"server {alias!r}: its client is registered for the callback of another host; "
+            "set auth.callback to one that is registered for it"
+        )
 
 
 def _prompts(alias: str, config: ServerConfig, defaults: Mapping[str, str]) -> Iterator[str]:
@@ -197,11 +204,17 @@ def _mapped(value: JSON, change: Callable[[str], str]) -> JSON:
     """The value with `change` applied to every string in it."""
     if is_mapping(value):
         return {key: _mapped(inner, change) for key, inner in value.items()}
-    return [_mapped(inner, change) for inner in value] if is_list(value) else change(value)
+    if is_list(value):
+        return [_mapped(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value
 
 
 def _braced(text: str) -> str:
     """The text with `${NAME}` for `$NAME`."""
     return re.sub(
-        r"\$\$\{|\$\{[^}]*\}|(?<!\$)\$([A-Za-z_]\w*)", lambda m: f"${{{m[1]}}}" if m[1] else m[0], text
+        r"\$\$\{|\$\{[^}]*\}|(?<!\$)\$([A-Za-z_]\w*)", lambda m: _variable(m[1]) if m[1] else m[0], text
     )
+
+
+def _variable(name: str) -> str:
+    return "${env:user}" if name == "user" else f"${{{name}}}"  # `${user}` is the user of the bus

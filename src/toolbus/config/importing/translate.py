@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from toolbus.config.dialects import alias_of, has_container, settings_in
+from toolbus.config.host_auth import with_oauth_keys
 from toolbus.config.location import Location, is_list, is_mapping
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
@@ -25,7 +26,7 @@ _CODEX_KEYS = {"http_headers": "headers", "enabled_tools": "include", "disabled_
 _CODEX_OWN = (
     *("bearer_token_env_var", "env_http_headers", "env_vars"),
     *("startup_timeout_sec", "startup_timeout_ms", "tool_timeout_sec"),
-    *("oauth_resource", "scopes"),
+    *("oauth_resource", "scopes", "oauth"),
     *("name", "supports_parallel_tool_calls", "default_tools_approval_mode", "experimental_environment"),
 )
 _ZED_OWN = ("source", "remote", "settings", "timeout")
@@ -156,8 +157,8 @@ def _from_codex(server: Entry, location: Location) -> dict[str, JSON]:
     entry = _rest(server, _CODEX_OWN, _CODEX_KEYS)
     if is_mapping(entry.get("tools")):  # approval per tool
         del entry["tools"]
-    if any(server.get(key) for key in ("scopes", "oauth_resource")):
-        entry["oauth"] = entry.get("oauth") or True
+    if oauth := with_oauth_keys(server).get("oauth"):
+        entry["oauth"] = oauth
     if token := server.get("bearer_token_env_var"):
         entry["auth"] = {"type": "bearer", "token": f"${{{token}}}"}
     if by_variable := location.mapping(server.get("env_http_headers") or {}, "env_http_headers"):
@@ -210,6 +211,10 @@ def _from_opencode(server: Entry, location: Location) -> dict[str, JSON]:
     entry = _rest(server, _OPENCODE_OWN, {"environment": "env"})
     folder = os.path.dirname(os.path.abspath(location.file or ""))
     entry = {key: _with_references(value, folder) for key, value in entry.items()}
+    oauth = entry.get("oauth")
+    if is_mapping(oauth) and isinstance(port := oauth.get("callbackPort"), int):
+        rest = {key: value for key, value in oauth.items() if key != "callbackPort"}
+        entry["oauth"] = {"redirectUri": f"http://127.0.0.1:{port}/mcp/oauth/callback", **rest}
     milliseconds = server.get("timeout")
     is_number = isinstance(milliseconds, int | float)  # version 2 has a mapping with its own steps
     return _with_timeouts(entry, {"call": milliseconds / 1000} if is_number else {})

@@ -6,10 +6,11 @@ What comes out is ready to use and shows none of its values; nothing unresolved 
 import asyncio
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from toolbus.config.auth import SECRET_KEYS, ClientCredentials, text_problem
 from toolbus.config.model import ServerConfig
 from toolbus.config.secrets.echo import is_credential
 from toolbus.config.secrets.literals import literal_secrets
@@ -32,12 +33,35 @@ class Resolved:
     static_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     token: str | None = None
     """The bearer token of `auth`."""
+    auth: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The texts of `auth` by key, without the short-lived ones: see `lookup`."""
     cwd: str | None = None
     folder: Path | None = None
     """Where the config is."""
     public_url: str | None = None
     """The URL for messages: references, user info and query values are `***`."""
     redacted: Redactor = field(default_factory=Redactor)
+    source: tuple[ServerConfig, Secrets] | None = None
+    """What the values were made from."""
+
+    async def lookup(self, key: str, fields: Mapping[str, str] | None = None) -> str:
+        """A short-lived text of `auth`, looked up now: the `assertion`, or the `token` of a workload.
+
+        `fields` are the values of `{issuer}` and `{resource}` in it. Raises like `resolved`.
+        """
+        config, secrets = self.source or (None, None)
+        text = dict(config.auth.texts()).get(key) if config is not None and config.auth is not None else None
+        if config is None or secrets is None or text is None:
+            raise ConfigError("is not set", server=config and config.alias, key=f"auth.{key}")
+        value = ""
+        for part in parsed(text, server=config.alias, key=f"auth.{key}"):
+            if isinstance(part, Reference):
+                found = await _found(part.filled(fields or {}), f"auth.{key}", config, secrets, {})
+                part = found.value
+            value += part
+        _refuse_unusable(config, {f"auth.{key}": value})
+        self.redacted.learn(value)
+        return value
 
     @property
     def headers(self) -> Mapping[str, str]:
@@ -46,7 +70,7 @@ class Resolved:
         return {**self.static_headers, **bearer}
 
     def __repr__(self) -> str:
-        names = ("command", "args", "env", "url", "headers", "cwd")
+        names = ("command", "args", "env", "url", "headers", "auth", "cwd")
         return f"Resolved({', '.join(f'{name}=***' for name in names if getattr(self, name))})"
 
 
@@ -62,13 +86,13 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     private = _Private()
     values: dict[str, str] = {}
     # Variables first: what is nowhere else may be one of the server's own.
-    for name, text in sorted(config.texts(), key=lambda item: not item[0].startswith("env.")):
+    for name, text in sorted(_long_lived(config), key=lambda item: not item[0].startswith("env.")):
         parts = parsed(text, server=config.alias, key=name)
         for part in parts:
             if isinstance(part, Reference):
                 if part not in known:
                     known[part] = await _found(part, name, config, secrets, values)
-                if known[part].is_secret:
+                if known[part].is_secret and not _is_public(name):
                     private.add_reference(part, name, known[part].value)
         values[name] = "".join(part if isinstance(part, str) else known[part].value for part in parts)
         private.add_urls(values[name])
@@ -77,9 +101,13 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     env = await _env_file(config, values, secrets) | {name: values[f"env.{name}"] for name in config.env}
     headers = {name: values[f"headers.{name}"] for name in config.headers}
     private.add_named(env | headers)
-    if (token := values.get("auth.token")) is not None:
-        token = re.sub(r"^Bearer\s+", "", token, flags=re.IGNORECASE)
-        private.add(token)
+    auth = {key: values[f"auth.{key}"] for key, _ in _auth_texts(config) if f"auth.{key}" in values}
+    token = auth.get("token")
+    if token is not None:
+        auth["token"] = token = re.sub(r"^Bearer\s+", "", token, flags=re.IGNORECASE)
+    if not auth.get("client_secret", "."):  # a reference with an empty default: a client without a secret
+        del auth["client_secret"]
+    private.add(*(auth[key] for key in SECRET_KEYS if key in auth))
     url, cwd = values.get("url"), values.get("cwd")
     private.add(*(secret.value for secret in literal_secrets(config)), *url_secrets(url or ""))
     private.add(*proxy_secrets(os.environ), *proxy_secrets(env))
@@ -90,11 +118,28 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         url=url,
         static_headers=headers,
         token=token,
+        auth=auth,
         cwd=secrets.located(cwd) if cwd else None,
         folder=secrets.folder,
         public_url=None if config.url is None else shown_url(masked(config.url)),
         redacted=Redactor(private.values, echoes=private.credentials if config.redact else None),
+        source=(config, secrets),
     )
+
+
+def _auth_texts(config: ServerConfig) -> Iterator[tuple[str, str]]:
+    return iter(()) if config.auth is None else config.auth.texts()
+
+
+def _long_lived(config: ServerConfig) -> Iterator[tuple[str, str]]:
+    """The texts of the config that are looked up for a connection, and not each time they are needed."""
+    short = {f"auth.{key}" for key in config.auth.read_anew} if config.auth is not None else ()
+    return ((name, text) for name, text in config.texts() if name not in short)
+
+
+def _is_public(name: str) -> bool:
+    """Whether the field is sent through a browser, such as the client ID."""
+    return name.startswith("auth.") and name.removeprefix("auth.") not in SECRET_KEYS
 
 
 @dataclass(slots=True, repr=False)
@@ -105,14 +150,17 @@ class _Private:
     credentials: list[str] = field(default_factory=list[str])
 
     def add(self, *credentials: str) -> None:
-        self.values += credentials
-        self.credentials += credentials
+        for credential in credentials:
+            parts = list(_secret_parts(credential))
+            self.values += parts
+            self.credentials += parts
 
     def add_reference(self, reference: Reference, key: str, value: str) -> None:
-        self.values.append(value)
+        parts = list(_secret_parts(value))
+        self.values += parts
         is_named = reference.kind != "name" or names_credential(reference.body) or names_credential(key)
         if is_credential(reference.body, value, is_named=is_named):
-            self.credentials.append(value)
+            self.credentials += parts
 
     def add_named(self, variables: Mapping[str, str]) -> None:
         """Add the variables or headers whose names say that they hold credentials."""
@@ -127,6 +175,14 @@ class _Private:
         """Add the password in a URL, such as that of a database."""
         if "@" in text and "://" in text and ":" in text.partition("://")[2].partition("@")[0]:
             self.add(*url_secrets(text))
+
+
+def _secret_parts(value: str) -> Iterator[str]:
+    """The value, or of a key in PEM format its lines without the first and the last: they are no secret."""
+    if not value.lstrip().startswith("-----BEGIN "):
+        yield value
+        return
+    yield from (line for line in value.splitlines() if not line.startswith("-----"))
 
 
 async def _found(
@@ -154,12 +210,20 @@ async def _env_file(config: ServerConfig, values: Mapping[str, str], secrets: Se
 def _refuse_unusable(config: ServerConfig, values: Mapping[str, str]) -> None:
     """ConfigError for what would fail later with a message that quotes it."""
     for name, value in values.items():
-        in_http = name in ("url", "auth.token") or name.startswith("headers.")
+        in_http = name == "url" or (name.startswith(("headers.", "auth.")) and name != "auth.key")
         if "\0" in value or (in_http and re.search(r"[\r\n]", value)):
             problem = "holds a line break or a NUL character once its references are filled in; remove it"
             raise ConfigError(problem, server=config.alias, key=name)
-        if name in ("command", "url", "auth.token") and not value.strip():
+        may_be_empty = name == "auth.prompt" or (name == "auth.client_secret" and not _needs_secret(config))
+        if name.startswith(("command", "url", "auth.")) and not value.strip() and not may_be_empty:
             raise ConfigError("is empty once its references are filled in", server=config.alias, key=name)
         if name == "url" and not re.match(r"https?://.|http\+unix://.", value, re.IGNORECASE):
             problem = "does not start with http:// or https:// once its references are filled in"
             raise ConfigError(problem, server=config.alias, key=name)
+        if name.startswith("auth.") and (wrong := text_problem(name.removeprefix("auth."), value)):
+            problem = f"{wrong}, once its references are filled in"
+            raise ConfigError(problem, server=config.alias, key=name)
+
+
+def _needs_secret(config: ServerConfig) -> bool:
+    return isinstance(config.auth, ClientCredentials)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 
+from toolbus.config.auth import SECRET_KEYS
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import ServerConfig
 from toolbus.config.secrets.redact import names_credential
@@ -101,7 +102,9 @@ def with_references(
         if key in entry:
             result[key] = extractor.inside(key, entry[key])
     if auth := entry.get("auth"):
-        result["auth"] = {**auth, "token": extractor.whole("auth.token", auth["token"], "token")}
+        result["auth"] = {
+            key: extractor.auth(key, text) if isinstance(text, str) else text for key, text in auth.items()
+        }
     return result, tuple(extractor.secrets)
 
 
@@ -128,10 +131,11 @@ def without_literals(config: ServerConfig) -> dict[str, str]:
         elif field_name == "headers":
             marked = extractor.header(key, name, text)
         elif field_name == "auth":
-            marked = extractor.whole(key, text, "token")
+            marked = extractor.auth(name, text)
         else:
             marked = extractor.inside(key, text)
-        shown[key] = _without_defaults(marked) if _is_secret_header(name) else marked
+        holds_secret = name in SECRET_KEYS if field_name == "auth" else _is_secret_header(name)
+        shown[key] = _without_defaults(marked) if holds_secret else marked
         for secret in extractor.secrets:
             kept = secret.value.replace("${", "$${") if _may_act(key, secret.value) else MASK
             shown[key] = shown[key].replace(f"${{{secret.name}}}", kept)
@@ -186,7 +190,7 @@ def _texts(value: JSON) -> Iterator[str]:
 
 def _legal(name: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return f"_{name}" if re.match(r"\d|(?:file|cmd)$", name) else name
+    return f"_{name}" if re.match(r"\d|(?:file|cmd|user)$", name) else name
 
 
 @dataclass(slots=True, kw_only=True, repr=False)
@@ -227,6 +231,11 @@ class _Extractor:
         scheme = _SCHEME.fullmatch(text)
         head, value = (scheme["head"], scheme["value"]) if scheme else ("", text)
         return head + self.whole(key, value, "token")
+
+    def auth(self, name: str, text: str) -> str:
+        """A text of `auth`, by its key."""
+        key = f"auth.{name}"
+        return self.whole(key, text, name) if name in SECRET_KEYS else self.inside(key, text)
 
     def whole(self, key: str, text: str, word: str) -> str:
         """A reference, named after the server and `word`, for the whole text, unless it has one already."""

@@ -12,15 +12,19 @@ import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from io import StringIO
+from itertools import islice
 from pathlib import Path
 from threading import Thread
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from toolbus.config.project import DOTENV, Contents, project_path
 from toolbus.config.secrets.reference import Reference
 
-GetSecret: TypeAlias = Callable[[str], str | Awaitable[str | None] | None]
+_Answer: TypeAlias = str | Awaitable[str | None] | None
+GetSecret: TypeAlias = Callable[[str], _Answer] | Callable[[str, str], _Answer]
+"""Looks up the secret of that name; a second parameter, `user`, gets the name of the user, or ""."""
 
 _EDITOR_FOLDERS = (".vscode", ".cursor", ".roo", ".kilocode")
 
@@ -60,9 +64,13 @@ class Secrets:
         get_secret: GetSecret | None = None,
         folder: Path | None = None,
         reviewed: Contents | None = None,
+        user: str = "",
     ) -> None:
         self.folder = folder
-        self._get_secret = get_secret
+        self.user = user
+        self._get_secret = None if get_secret is None else _for_user(get_secret, user)
+        self.asks_per_user = self._get_secret is not get_secret
+        """Whether `get_secret` may return other values for another user."""
         self._reviewed = reviewed
 
     async def find(self, reference: Reference) -> Found | Missing:
@@ -70,6 +78,8 @@ class Secrets:
         match reference.kind:
             case "name":
                 return await self._find_name(reference)
+            case "user":
+                return self._find_user(reference)
             case "file":
                 return await asyncio.to_thread(self._read, reference.body)
             case "keyring":
@@ -93,6 +103,11 @@ class Secrets:
         if isinstance(result, Missing):
             return self._editor_variable(name) or result
         return result
+
+    def _find_user(self, reference: Reference) -> Found | Missing:
+        if (name := self.user or reference.default) is not None:
+            return Found(name, is_secret=False)
+        return Missing("is not set, because there is no user here; use bus.as_user(NAME), or ${user:-NAME}")
 
     async def _from_host(self, name: str) -> Found | Missing:
         if self._get_secret is None:
@@ -201,6 +216,24 @@ class Secrets:
         if done.returncode:
             return Missing(f"failed with exit code {done.returncode}")
         return Found(value) if value else Missing("printed nothing")
+
+
+def _for_user(get_secret: GetSecret, user: str) -> Callable[[str], _Answer]:
+    """The function for one user: with a second parameter, if it takes one for the user."""
+    try:
+        second = next(islice(inspect.signature(get_secret).parameters.values(), 1, None), None)
+    except (TypeError, ValueError):  # some functions written in C
+        second = None
+    of_name = cast(Callable[[str], _Answer], get_secret)
+    if second is None or second.kind in (second.VAR_POSITIONAL, second.VAR_KEYWORD):
+        return of_name
+    # The second parameter of `dict.get` is a default: the user's name would be taken for the secret.
+    if second.name != "user" and second.default is not second.empty:
+        return of_name
+    if second.kind is second.KEYWORD_ONLY:
+        return partial(of_name, **{second.name: user})
+    of_both = cast(Callable[[str, str], _Answer], get_secret)
+    return lambda name: of_both(name, user)
 
 
 def _from_keyring(body: str) -> Found | Missing:

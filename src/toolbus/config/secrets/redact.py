@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
@@ -25,6 +26,8 @@ SHORTEST_SECRET = 4
 UNMISTAKABLE = 8
 """Shorter secrets, such as 8080 or main, are replaced only where they stand alone, not inside of a word or of
 a number: a text full of `***` helps nobody."""
+LEARNED = 64
+"""How many secrets a connection can learn: tokens are renewed all the time, and old ones have expired."""
 # Not after a letter or digit, unless that is the end of an escape: `%3Dabcd`, or `\nabcd` in JSON.
 _ALONE_BEFORE = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[a-z]))"
 _ALONE_AFTER = r"(?![^\W_])"
@@ -120,21 +123,22 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = (), *, echoes: Iterable[str] | None = ()) -> None:
         """`echoes` are the secrets that the server's messages must not contain; None to let all pass."""
-        self._secrets = set(secrets)
-        self._spellings = spellings(self._secrets)
-        self._longest = max(map(len, self._spellings), default=0)
+        self._secrets = frozenset(secrets)
         self._echoes = None if echoes is None else {_without_scheme(secret) for secret in echoes}
-        self._hide = EchoFilter(self._echoes) if self._echoes else None
+        self._learned: deque[str] = deque(maxlen=LEARNED)
+        self._prepare()
 
     def learn(self, secret: str) -> None:
-        """Replace this secret too from now on."""
-        if secret not in self._secrets:
-            self._secrets.add(secret)
-            self._spellings = spellings(self._secrets)
-            self._longest = max(map(len, self._spellings), default=0)
-            if self._echoes is not None:
-                self._echoes.add(_without_scheme(secret))
-                self._hide = EchoFilter(self._echoes)
+        """Replace this secret too from now on, until many others were learned after it."""
+        if secret not in self._secrets and secret not in self._learned:
+            self._learned.append(secret)
+            self._prepare()
+
+    def _prepare(self) -> None:
+        self._spellings = spellings([*self._secrets, *self._learned])
+        self._longest = max(map(len, self._spellings), default=0)
+        echoes = None if self._echoes is None else self._echoes.union(map(_without_scheme, self._learned))
+        self._hide = EchoFilter(echoes) if echoes else None
 
     def __call__(self, text: str) -> str:
         """The text without the secrets."""

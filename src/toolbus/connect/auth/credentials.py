@@ -1,19 +1,35 @@
 """What an HTTP transport needs to know to authorize its requests, without types of an HTTP library."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Refusal:
+    """A response with status 401 or 403."""
+
+    status: int
+    url: str
+    headers: Mapping[str, str]
+    """Of the response, by name in lower case."""
+    sent: Mapping[str, str]
+    """The credentials that the request had."""
+    earlier: int
+    """How often this request was refused before."""
 
 
 class Credentials(Protocol):
     """Asked before every request to one server, and again if the server refuses it."""
 
-    async def headers(self) -> Mapping[str, str]:
-        """The headers to add to the next request."""
+    def headers(self, method: str, url: str) -> Mapping[str, str] | None:
+        """The headers to add to the next request, by name in lower case; None to await `renew` first."""
         ...
 
-    async def refused(self, status: int, headers: Mapping[str, str]) -> bool:
-        """Handle a response with status 401 or 403; returns whether to retry once, with new `headers()`.
+    async def renew(self) -> None:
+        """Load credentials, or renew those that have expired."""
+        ...
 
-        The names of the response headers are in lower case.
-        """
+    async def refused(self, refusal: Refusal) -> bool:
+        """Handle a refusal; returns whether to send the request again, with new `headers()`."""
         ...

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from toolbus.config import Resolved
-from toolbus.connect.auth.credentials import Credentials
+from toolbus.connect.auth.credentials import Refusal
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -15,33 +15,20 @@ class StaticHeaders:
 
     values: Mapping[str, str]
 
-    async def headers(self) -> Mapping[str, str]:
+    def headers(self, method: str, url: str) -> Mapping[str, str]:
         return self.values
 
-    async def refused(self, status: int, headers: Mapping[str, str]) -> bool:
+    async def renew(self) -> None:
+        """They do not expire."""
+
+    async def refused(self, refusal: Refusal) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BearerToken:
-    """A bearer token, in addition to other headers."""
-
-    token: str
-    others: Credentials
-
-    async def headers(self) -> Mapping[str, str]:
-        return {**await self.others.headers(), "Authorization": f"Bearer {self.token}"}
-
-    async def refused(self, status: int, headers: Mapping[str, str]) -> bool:
-        return False
-
-
-def config_credentials(values: Resolved) -> Credentials:
-    """The credentials of the config: `auth`, `headers`, else the user and password in the URL."""
+def static_headers(values: Resolved) -> dict[str, str]:
+    """The headers of the config, by name in lower case, and the user and password in the URL."""
+    headers = {name.lower(): value for name, value in values.headers.items()}
     userinfo, _, _ = urlsplit(values.url or "").netloc.rpartition("@")
-    has_own = any(name.lower() == "authorization" for name in values.headers)
-    static = dict(values.static_headers)
-    if userinfo and not has_own:
-        static["Authorization"] = f"Basic {base64.b64encode(unquote_to_bytes(userinfo)).decode()}"
-    headers = StaticHeaders(static)
-    return headers if values.token is None else BearerToken(values.token, headers)
+    if userinfo:
+        headers.setdefault("authorization", f"Basic {base64.b64encode(unquote_to_bytes(userinfo)).decode()}")
+    return headers

@@ -31,8 +31,13 @@ class Pool:
         proxy: Proxy | None,
         connect_timeout: float,
         limit: int,
+        address: str | None = None,
     ) -> None:
-        """`tls` is for a server or a proxy that needs it, `limit` for the bytes of a response."""
+        """`tls` is for a server or a proxy that needs it, `limit` for the bytes of a response.
+
+        With an `address`, the host of the URL is not looked up.
+        """
+        self._address = address
         self._limit = limit
         self._url = url
         self._tls = tls
@@ -112,7 +117,10 @@ class Pool:
         if isinstance(self._loop, asyncio.BaseEventLoop):
             # Other loops, such as uvloop, only try the addresses of a host one after another.
             options["happy_eyeballs_delay"] = ADDRESS_DELAY
-        transport, _ = await self._loop.create_connection(lambda: protocol, url.host, url.port, **options)
+        if tls is not None:
+            options["server_hostname"] = url.host
+        host = self._address or url.host
+        transport, _ = await self._loop.create_connection(lambda: protocol, host, url.port, **options)
         return transport
 
     def _keep(self, connection: Connection) -> None:

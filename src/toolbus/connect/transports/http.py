@@ -10,11 +10,12 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
-from ipaddress import ip_address
 
 from toolbus.config.secrets.redact import names_credential
 from toolbus.connect.attempt import Attempt
+from toolbus.connect.auth.credentials import Refusal
 from toolbus.connect.diagnostics import HttpActivity
+from toolbus.connect.http.address import is_loopback_host
 from toolbus.connect.http.body import ACCEPT_ENCODING
 from toolbus.connect.http.cookies import Cookies
 from toolbus.connect.http.pool import Pool
@@ -34,6 +35,8 @@ CHECK_INTERVAL = 5.0
 CHECK_INTERVAL_TLS = 30.0
 """Longer, because a TLS server may log a connection that ends before its handshake."""
 AUTH_STATUSES = (401, 403)
+MAX_REFUSALS = 4
+"""How often one request may be sent again with other credentials."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _KEEP_METHOD = (307, 308)
 
@@ -110,13 +113,31 @@ class HttpClient:
         content: bytes | None,
         delivery: Delivery | None,
     ) -> Response:
-        response = await self._send_once(method, target, headers, content, delivery)
-        if response.status in AUTH_STATUSES and await self._credentials.refused(
-            response.status, response.headers
-        ):
+        url, earlier = target.url.text, 0
+        while True:
+            added = self._credentials.headers(method, url)
+            if added is None:
+                await self._credentials.renew()
+                added = self._credentials.headers(method, url) or {}
+            if added is not self._added:
+                self._learn(added)
+            response = await self._send_once(method, target, {**headers, **added}, content, delivery)
+            if response.status not in AUTH_STATUSES or earlier == MAX_REFUSALS:
+                return response
+            refusal = Refusal(
+                status=response.status, url=url, headers=response.headers, sent=added, earlier=earlier
+            )
+            if not await self._credentials.refused(refusal):
+                return response
             response.close()
-            response = await self._send_once(method, target, headers, content, delivery)
-        return response
+            earlier += 1
+
+    def _learn(self, added: Mapping[str, str]) -> None:
+        """Hide new credentials in everything that quotes them."""
+        self._added = added
+        for name, value in added.items():
+            if names_credential(name):
+                self.redacted.learn(value)
 
     async def _send_once(
         self,
@@ -126,13 +147,7 @@ class HttpClient:
         content: bytes | None,
         delivery: Delivery | None,
     ) -> Response:
-        added = await self._credentials.headers()
-        if added != self._added:
-            self._added = added
-            for name, value in added.items():
-                if names_credential(name):
-                    self.redacted.learn(value)
-        data = self._request_bytes(method, target.url, {**headers, **_lower(added)}, content)
+        data = self._request_bytes(method, target.url, headers, content)
         connection = await self._pool.connection()
         if delivery is not None:
             delivery.unsent = False
@@ -250,16 +265,9 @@ def _warn_insecure(attempt: Attempt, url: Url) -> None:
     """Warn where others on the network can read what is sent."""
     if url.is_tls and attempt.config.verify is False:
         attempt.warn("its certificate is not verified (verify: false): anyone on the way can read everything")
-    has_credentials = attempt.values.token is not None or any(map(names_credential, attempt.values.headers))
-    if url.scheme == "http" and has_credentials and not _is_loopback(url.host):
+    has_credentials = attempt.config.auth is not None or any(map(names_credential, attempt.values.headers))
+    if url.scheme == "http" and has_credentials and not is_loopback_host(url.host):
         attempt.warn("credentials are sent without encryption: use https")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost" or host.endswith(".localhost")
 
 
 def http_activity(url: Url, proxy: Proxy | None) -> HttpActivity:
@@ -303,10 +311,6 @@ def invalid_response(response: Response) -> str:
 def status_text(status: int) -> str:
     """An HTTP status with its standard phrase."""
     return f"HTTP {status} {HTTPStatus(status).phrase if status in set(HTTPStatus) else ''}".rstrip()
-
-
-def _lower(headers: Mapping[str, str]) -> dict[str, str]:
-    return {name.lower(): value for name, value in headers.items()}
 
 
 def _encoded(head: str) -> bytes:

@@ -9,7 +9,7 @@ from toolbus.connect.transports.input_watch import InputWatch
 from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
 from toolbus.connect.transports.process import NORMAL_GRACE, SHORT_GRACE, ServerProcess
 from toolbus.connect.transports.wire_error import WireError
-from toolbus.core.errors import over_limit
+from toolbus.core.quantities import over_limit
 
 WARN_DELAY = 0.5
 STALL_MARGIN = 2.0

@@ -5,6 +5,8 @@ from typing import Any
 from mcp.shared.exceptions import MCPError
 from mcp_types import CONNECTION_CLOSED
 
+from toolbus.core.errors import ToolbusError
+
 
 class WireError(MCPError):
     """A failure of the connection, with facts that the SDK's own error lacks."""
@@ -18,6 +20,7 @@ class WireError(MCPError):
         status: int | None = None,
         code: int = CONNECTION_CLOSED,
         data: Any = None,
+        reported: ToolbusError | None = None,
     ) -> None:
         super().__init__(code, message, data)
         self.sent = sent
@@ -25,6 +28,8 @@ class WireError(MCPError):
         self.lost = lost
         """Whether the connection, or the server's session, has ended."""
         self.status = status
+        self.reported = reported
+        """What went wrong, if it is known better than by this."""
 
 
 class NotSendable(Exception):

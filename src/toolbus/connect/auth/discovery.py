@@ -1,0 +1,144 @@
+"""Find the authorization server of an MCP server, and what it can do (RFC 9728, RFC 8414).
+
+Every document must name whom it was asked about: the resource its server, the metadata its issuer.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from mcp.client.auth.utils import (
+    build_oauth_authorization_server_metadata_discovery_urls,
+    build_protected_resource_metadata_discovery_urls,
+    issuers_match,
+)
+from mcp.shared.auth_utils import check_resource_allowed
+
+from toolbus.connect.auth.failure import AuthFailure
+from toolbus.connect.auth.fetch import Fetch, Reply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """What an MCP server says about itself."""
+
+    resource: str | None = None
+    """Its name in requests for tokens; None if it does not say."""
+    issuers: tuple[str, ...] = ()
+    scopes: tuple[str, ...] | None = None
+    needs_dpop: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationServer:
+    """An authorization server, as its metadata describes it."""
+
+    issuer: str
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Empty if it has none, as in the first version of the protocol."""
+
+    def endpoint(self, name: str, default: str | None = None) -> str | None:
+        """The URL of an endpoint: `token_endpoint`. Without metadata, at a default path of the origin."""
+        if self.metadata:
+            value = self.metadata.get(name)
+            return value if isinstance(value, str) and value else None
+        return None if default is None else f"{_origin(self.issuer)}{default}"
+
+    def supported(self, name: str) -> tuple[str, ...]:
+        """A list of the metadata: `scopes_supported`."""
+        return _texts(self.metadata.get(name)) or ()
+
+    def has(self, name: str) -> bool:
+        """A flag of the metadata."""
+        return self.metadata.get(name) is True
+
+
+async def find_resource(fetch: Fetch, server_url: str, named: str | None) -> Resource:
+    """What the server says about itself; `named` is the URL in its challenge."""
+    for url in build_protected_resource_metadata_discovery_urls(named, server_url):
+        reply = await fetch.get(url)
+        document = _document(reply)
+        if document is None:
+            _refuse_foreign_redirect(reply)
+            continue
+        resource = document.get("resource")
+        if not isinstance(resource, str) or not check_resource_allowed(server_url, resource):
+            raise AuthFailure(f"the metadata at {reply.url.without_query} is about {_quoted(resource)}")
+        issuers = _texts(document.get("authorization_servers"))
+        if not issuers:
+            raise AuthFailure(f"the metadata at {reply.url.without_query} names no authorization server")
+        return Resource(
+            resource=resource,
+            issuers=issuers,
+            scopes=_texts(document.get("scopes_supported")),
+            needs_dpop=document.get("dpop_bound_access_tokens_required") is True,
+        )
+    return Resource()
+
+
+async def find_authorization_server(
+    fetch: Fetch, server_url: str, resource: Resource, configured: str | None
+) -> AuthorizationServer:
+    """The authorization server: the configured one if it is among the resource's, else the first of those."""
+    named = _chosen(resource, configured)
+    issuer = named or _origin(server_url)
+    for url in build_oauth_authorization_server_metadata_discovery_urls(named, server_url):
+        reply = await fetch.get(url)
+        document = _document(reply)
+        if document is None:
+            _refuse_foreign_redirect(reply)
+            continue
+        found = document.get("issuer")
+        # An issuer that the server itself did not name is only known up to a slash.
+        is_named = named in resource.issuers
+        if isinstance(found, str) and (found == issuer or (not is_named and issuers_match(found, issuer))):
+            return AuthorizationServer(issuer=found, metadata=document)
+        raise AuthFailure(f"the metadata at {reply.url.without_query} is about the issuer {_quoted(found)}")
+    if named is not None:
+        raise AuthFailure(f"the authorization server {named} publishes no metadata")
+    return AuthorizationServer(issuer=issuer)
+
+
+def _chosen(resource: Resource, configured: str | None) -> str | None:
+    if configured is None:
+        return resource.issuers[0] if resource.issuers else None
+    for issuer in resource.issuers:
+        if issuers_match(issuer, configured):
+            return issuer
+    if resource.issuers:
+        listed = ", ".join(resource.issuers[:3])
+        raise AuthFailure(f"the server uses the authorization server {listed}, not auth.issuer")
+    return configured
+
+
+def _document(reply: Reply) -> Mapping[str, Any] | None:
+    """The document of a reply; None if it is not there."""
+    return reply.json() if reply.status == 200 else None
+
+
+def _refuse_foreign_redirect(reply: Reply) -> None:
+    location = reply.headers.get("location", "")
+    if reply.status // 100 == 3 and location:
+        try:
+            onward = reply.url.join(location)
+        except ValueError:
+            raise AuthFailure(f"{reply.url.without_query} redirects to an invalid URL") from None
+        if onward.origin != reply.url.origin:
+            shown = onward.without_query[:300]
+            raise AuthFailure(f"{reply.url.without_query} redirects to {shown}, which is not followed")
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    if not isinstance(value, list):
+        return None
+    return tuple(item for item in cast("list[Any]", value) if isinstance(item, str))
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def _quoted(value: Any) -> str:
+    return repr(value[:300]) if isinstance(value, str) else "nothing"

@@ -1,0 +1,35 @@
+"""Why a sign-in failed, before it is known to whom."""
+
+from typing import Literal, TypeAlias
+
+Step: TypeAlias = Literal["resource metadata", "authorization server", "client", "sign-in", "token", "store"]
+
+
+class AuthFailure(Exception):
+    """Signing in is not possible, or not allowed; trying again would not help."""
+
+    def __init__(self, reason: str, *, hint: str = "", step: Step | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.hint = hint
+        self.step: Step | None = step
+
+
+class Unreachable(AuthFailure):
+    """A server did not respond: it may, later."""
+
+
+class Rejected(AuthFailure):
+    """The authorization server rejected a request for a token."""
+
+    def __init__(self, error: str, description: str = "") -> None:
+        super().__init__(f"{error} ({description})" if description else error, step="token")
+        self.error = error
+
+
+class PersonNeeded(AuthFailure):
+    """Somebody has to sign in, with these scopes in addition."""
+
+    def __init__(self, reason: str, *, scopes: str = "") -> None:
+        super().__init__(reason)
+        self.scopes = scopes

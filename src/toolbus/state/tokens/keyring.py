@@ -1,0 +1,164 @@
+"""Tokens in the system's keyring, by the keyring package; or in files where there is no keyring."""
+
+import logging
+import sys
+from hashlib import sha256
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from toolbus.core.errors import TokenStoreError
+from toolbus.state.tokens.files import FileStore
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
+
+logger = logging.getLogger("toolbus")
+
+PLACE = "the system keyring"
+ACCOUNT = "toolbus"
+"""The account of every entry. Its service is unique: on Windows, two that share one overwrite each other."""
+# The credentials of Windows have at most 2,560 bytes, in UTF-16.
+_PIECE = 1_200 if sys.platform == "win32" else None
+_PARTED = "toolbus parts "
+_ATTEMPTS = 3
+
+
+class KeyringStore:
+    """Keeps tokens in the system's keyring; a value longer than `piece` in several entries."""
+
+    place = PLACE
+    remedy = "unlock it, or set tokens: file:DIR"
+
+    def __init__(self, piece: int | None = _PIECE) -> None:
+        self._piece = piece
+
+    def place_of(self, _key: str, /) -> str:
+        return self.place
+
+    def set_aside(self, _key: str, /) -> bool:
+        return False
+
+    def load(self, key: str, /) -> str | None:
+        ring = _backend()
+        value = _get(ring, key)
+        for _ in range(_ATTEMPTS):
+            parts = [_get(ring, name) for name in _parts(key, value)]
+            if None not in parts:
+                return "".join(filter(None, parts)) if parts else value
+            value = _get(ring, key)  # another process has replaced it in between
+        return value
+
+    def save(self, key: str, value: str, /) -> None:
+        ring = _backend()
+        before = _parts(key, _get(ring, key))
+        pieces: list[str] = []
+        if self._piece is not None and len(value) > self._piece:
+            pieces = [value[start : start + self._piece] for start in range(0, len(value), self._piece)]
+            # Other names than before: until the main entry is written, the old value stays whole.
+            value = f"{_PARTED}{sha256(value.encode()).hexdigest()[:16]} {len(pieces)}"
+        for name, piece in zip(_parts(key, value), pieces, strict=True):
+            _set(ring, name, piece)
+        _set(ring, key, value)
+        for name in set(before) - set(_parts(key, value)):
+            _delete(ring, name)
+
+    def remove(self, key: str, /) -> None:
+        ring = _backend()
+        parts = _parts(key, _get(ring, key))
+        for name in (key, *parts):
+            _delete(ring, name)
+
+
+class AutoStore:
+    """Keeps tokens in the system's keyring if there is one, otherwise in files. It decides once."""
+
+    def __init__(self, files: FileStore) -> None:
+        self._files = files
+        self._chosen: KeyringStore | FileStore | None = None
+        self._deciding = Lock()
+
+    @property
+    def remedy(self) -> str:
+        return KeyringStore.remedy if self._chosen is None else self._chosen.remedy
+
+    @property
+    def place(self) -> str:
+        """Where tokens are kept; both places before the first access."""
+        return f"{PLACE}, or {self._files.place}" if self._chosen is None else self._chosen.place
+
+    def place_of(self, key: str, /) -> str:
+        return self._store().place_of(key)
+
+    def set_aside(self, key: str, /) -> bool:
+        return self._store().set_aside(key)
+
+    def load(self, key: str, /) -> str | None:
+        return self._store().load(key)
+
+    def save(self, key: str, value: str, /) -> None:
+        self._store().save(key, value)
+
+    def remove(self, key: str, /) -> None:
+        self._store().remove(key)
+
+    def _store(self) -> KeyringStore | FileStore:
+        with self._deciding:
+            if self._chosen is None:
+                self._chosen = KeyringStore() if has_keyring() else self._files
+            return self._chosen
+
+
+def has_keyring() -> bool:
+    """Whether this system has a keyring that can be used; takes its time, so not on a loop."""
+    try:
+        from keyring import get_keyring
+        from keyring.backends import fail, null
+    except ImportError:
+        return False
+    try:
+        ring = get_keyring()
+        # A chain of nothing has a negative priority.
+        return not isinstance(ring, fail.Keyring | null.Keyring) and ring.priority > 0
+    except Exception as error:  # a backend's code: whatever it raises, it cannot be used
+        logger.warning("the keyring cannot be used (%s); tokens are kept in files", type(error).__name__)
+        return False
+
+
+def _backend() -> "KeyringBackend":
+    try:
+        from keyring import get_keyring
+    except ImportError:
+        problem, step = "the keyring package is not installed", 'pip install "toolbus[keyring]"'
+    else:
+        if has_keyring():
+            return get_keyring()
+        problem, step = "there is no keyring on this system", "install a backend"
+    raise TokenStoreError(PLACE, "unavailable", problem, f"{step}, or set tokens: auto")
+
+
+def _parts(key: str, value: str | None) -> list[str]:
+    """The entries that hold the value of this main entry."""
+    if value is None or not value.startswith(_PARTED):
+        return []
+    digest, _, number = value.removeprefix(_PARTED).partition(" ")
+    return [
+        f"{key} {digest} {index}"
+        for index in range(int(number) if number.isdecimal() and len(number) < 4 else 0)
+    ]
+
+
+def _service(name: str) -> str:
+    return f"toolbus {name}"
+
+
+def _get(ring: "KeyringBackend", name: str) -> str | None:
+    return ring.get_password(_service(name), ACCOUNT)
+
+
+def _set(ring: "KeyringBackend", name: str, value: str) -> None:
+    ring.set_password(_service(name), ACCOUNT, value)  # pyright: ignore[reportUnknownMemberType]  wrapped
+
+
+def _delete(ring: "KeyringBackend", name: str) -> None:
+    if _get(ring, name) is not None:
+        ring.delete_password(_service(name), ACCOUNT)

@@ -1,0 +1,222 @@
+"""The logins that survive a restart: found, saved and removed by server and user, and locked for a renewal.
+
+A damaged record, or one of a newer version, is an error and stays as it is; a new login that replaces a
+damaged one keeps that aside.
+"""
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from toolbus.core.errors import TokenStoreError
+from toolbus.state.tokens.files import ELSEWHERE, files_in, files_of_user
+from toolbus.state.tokens.keyring import AutoStore, KeyringStore
+from toolbus.state.tokens.lock import Locks
+from toolbus.state.tokens.login import VERSION, Login, NewerRecord, read_record, shown_url
+from toolbus.state.tokens.memory import MemoryStore
+from toolbus.state.tokens.store import CustomStore, DescribedStore, StoreCalls, TokenStore
+from toolbus.state.tokens.thread import to_its_end
+
+logger = logging.getLogger("toolbus")
+
+T = TypeVar("T")
+
+
+class Tokens:
+    """The logins in one store.
+
+    Nothing is cached, and every method may wait for a disk or a person: whoever uses a login keeps it.
+    """
+
+    lock_seconds = 60.0
+    """How long to wait for a lock that another task, thread or process holds."""
+
+    def __init__(self, store: DescribedStore, locks: Locks) -> None:
+        self._calls = StoreCalls(store)
+        self._locks = locks
+
+    def __repr__(self) -> str:
+        return f"Tokens({self.place!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a token store is not pickled: open it again in the other process")
+
+    @property
+    def place(self) -> str:
+        """Where they are kept, for messages; `auto` decides it at the first access."""
+        return self._calls.place
+
+    async def find(self, resource: str, user: str, issuer: str | None = None) -> Login | None:
+        """The user's login for a server: the current one, or the one from this issuer."""
+        if issuer is None:
+            issuer = (await self._index(resource)).get(user)
+        return None if issuer is None else await self._load(_login_record(issuer, resource, user))
+
+    async def logins(self, resource: str) -> list[Login]:
+        """The current logins of all users, sorted by user; those without tokens included."""
+        index = sorted((await self._index(resource)).items())
+        found = [await self._load(_login_record(issuer, resource, user)) for user, issuer in index]
+        return [login for login in found if login is not None]
+
+    async def save(self, login: Login) -> None:
+        """Replace the user's login for that server and issuer, and make it the current one.
+
+        The login of another issuer is removed, unless this one has no tokens yet. Call it under `lock`; it
+        goes on to the end if it is cancelled.
+        """
+        await to_its_end(self._save(login))
+
+    async def remove(self, login: Login) -> None:
+        """Delete a login, if it is stored. Call it under `lock`; it goes on to the end if it is cancelled."""
+        await to_its_end(self._remove(login))
+
+    def lock(self, resource: str, user: str) -> AbstractAsyncContextManager[None]:
+        """Have the login of this user for yourself, among all tasks, threads and processes of this machine.
+
+        Raises TokenStoreError if it is not free within `lock_seconds`.
+        """
+        return self._hold(f"{resource}\n{user}")
+
+    async def _save(self, login: Login) -> None:
+        resource, user = login.resource, login.user
+        await self._replace(_login_record(login.issuer, resource, user), login.to_json())
+        current = (await self._replaceable_index(resource)).get(user)
+        if current == login.issuer or (current is not None and not login.access):
+            return
+        async with self._index_lock(resource):
+            index = {**await self._replaceable_index(resource), user: login.issuer}
+            await self._save_index(resource, index)
+        if current is not None:
+            await self._calls.remove(_login_record(current, resource, user).key)
+
+    async def _remove(self, login: Login) -> None:
+        issuer, resource, user = login.issuer, login.resource, login.user
+        await self._calls.remove(_login_record(issuer, resource, user).key)
+        if (await self._index(resource)).get(user) != issuer:
+            return
+        async with self._index_lock(resource):
+            index = {other: of for other, of in (await self._index(resource)).items() if other != user}
+            if index:
+                await self._save_index(resource, index)
+            else:
+                await self._calls.remove(_index_record(resource).key)
+
+    def _index_lock(self, resource: str) -> AbstractAsyncContextManager[None]:
+        # One for all users of a server: each has a lock of their own.
+        return self._hold(_index_record(resource).key)
+
+    def _hold(self, what: str) -> AbstractAsyncContextManager[None]:
+        digest = sha256(what.encode(errors="surrogateescape")).hexdigest()[:32]
+        return self._locks.hold(digest, self.place, self.lock_seconds)
+
+    async def _index(self, resource: str) -> dict[str, str]:
+        """The issuer of each user's current login."""
+        return await self._load(_index_record(resource)) or {}
+
+    async def _replaceable_index(self, resource: str) -> dict[str, str]:
+        """The same; empty if it is damaged, because it is kept aside when it is saved."""
+        try:
+            return await self._index(resource)
+        except TokenStoreError as error:
+            if error.reason != "damaged":
+                raise
+            return {}
+
+    async def _save_index(self, resource: str, index: dict[str, str]) -> None:
+        await self._replace(_index_record(resource), json.dumps({"v": VERSION, "logins": index}))
+
+    async def _load(self, record: "_Record[T]") -> T | None:
+        text = await self._calls.load(record.key)
+        return None if text is None else self._read(record, text)
+
+    async def _replace(self, record: "_Record[Any]", text: str) -> None:
+        """Save a record; a damaged one is kept aside, one of a newer version is not replaced."""
+        before = await self._calls.load(record.key)
+        if before is not None:
+            try:
+                self._read(record, before)
+            except TokenStoreError as error:
+                if error.reason != "damaged":
+                    raise
+                await self._calls.set_aside(record.key, before)
+                logger.warning("%s was damaged; it is kept aside in %s", record.name, self.place)
+        await self._calls.save(record.key, text)
+
+    def _read(self, record: "_Record[T]", text: str) -> T:
+        try:
+            return record.read(text)
+        except NewerRecord:
+            problem = f"{record.name} was written by a newer version of toolbus, and was left as it is"
+            step = f"update toolbus, or {ELSEWHERE}"
+            raise TokenStoreError(self._calls.place_of(record.key), "newer", problem, step) from None
+        except ValueError:
+            problem = f"{record.name} is damaged, and was left as it is"
+            step = "sign in again; it will be kept aside"
+            raise TokenStoreError(self._calls.place_of(record.key), "damaged", problem, step) from None
+
+
+@dataclass(frozen=True, slots=True)
+class _Record(Generic[T]):
+    """One entry of a store: its key, its name in messages, and how its text is read."""
+
+    key: str
+    name: str
+    read: Callable[[str], T]
+
+
+def _login_record(issuer: str, resource: str, user: str) -> _Record[Login]:
+    def read(text: str) -> Login:
+        login = Login.from_json(text)
+        if (login.issuer, login.resource, login.user) != (issuer, resource, user):
+            raise ValueError("the login of another user, server or issuer")
+        return login
+
+    whose = f" of {user!r}" if user else ""
+    return _Record(f"login {issuer} {resource} {user}", f"the login{whose} for {shown_url(resource)}", read)
+
+
+def _index_record(resource: str) -> _Record[dict[str, str]]:
+    return _Record(f"index {resource}", f"the list of logins for {shown_url(resource)}", _read_index)
+
+
+def _read_index(text: str) -> dict[str, str]:
+    logins: Any = read_record(text).get("logins")
+    if not isinstance(logins, dict):
+        raise ValueError("not an index")
+    index = cast("dict[str, Any]", logins)
+    if not all(isinstance(issuer, str) for issuer in index.values()):
+        raise ValueError("not an index")
+    return index
+
+
+def open_tokens(setting: object) -> Tokens:
+    """The tokens in `auto`, `keyring`, `memory`, `file:DIR`, or an object with three methods.
+
+    Nothing is read or created yet. Raises TokenStoreError for anything else.
+    """
+    own = files_of_user()
+    match setting:
+        case Tokens():
+            return setting
+        case "memory":
+            return Tokens(MemoryStore(), Locks([]))
+        case "keyring":
+            return Tokens(KeyringStore(), Locks([own.lock_path]))
+        case "auto":
+            return Tokens(AutoStore(own), Locks([own.lock_path]))
+        case str() if (path := setting.removeprefix("file:")) not in ("", setting):
+            store = files_in(Path(os.path.expanduser(path)))
+            # In that folder, because others with another home may use it, too; unless it is read-only.
+            return Tokens(store, Locks([store.lock_path, own.lock_path]))
+        case TokenStore() if not isinstance(setting, type):
+            return Tokens(CustomStore(setting), Locks([own.lock_path]))
+        case _:
+            shown = repr(setting) if isinstance(setting, str | type) else type(setting).__name__
+            step = "use auto, keyring, memory, file:DIR, or an object with load, save and remove"
+            raise TokenStoreError(shown, "unavailable", "there is no such store", step)

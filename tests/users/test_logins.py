@@ -1,0 +1,77 @@
+"""Each user signs in for themselves; a server to which nobody did says so, to those whom it concerns."""
+
+import asyncio
+
+import pytest
+
+from tests.users.personal_bus import heard, text_of
+from toolbus import ServerDown, Toolbus, ToolNotFound
+from toolbus.bus.view import View
+from toolbus.config import load_config
+from toolbus.connect import link
+from toolbus.events import LoginNeeded, StateChanged
+from toolbus.state.tokens.login import Login
+from toolbus.state.tokens.tokens import Tokens, open_tokens
+
+pytestmark = pytest.mark.anyio
+ISSUER = "https://sign-in.example"
+
+
+def bus_with(port: int, tokens: Tokens) -> Toolbus:
+    """A bus with one server, to which everybody has to sign in."""
+    entry = {"url": f"http://127.0.0.1:{port}/mcp", "auth": "oauth"}
+    config = load_config({"servers": {"me": entry}})
+    return Toolbus(config.model_copy(update={"tokens": tokens}))
+
+
+async def sign_in(tokens: Tokens, port: int, user: str) -> None:
+    """As if somebody had signed in elsewhere; the token is the name."""
+    resource = f"http://127.0.0.1:{port}/mcp"
+    await tokens.save(Login(issuer=ISSUER, resource=resource, user=user, access=user or "bus"))
+
+
+async def refusal(view: View) -> str:
+    with pytest.raises(ServerDown) as down:
+        await view.read_resource("me", "me://profile")
+    return str(down.value)
+
+
+async def test_a_user_without_a_login_is_told_how_to_sign_in(personal_port: int) -> None:
+    tokens = open_tokens("memory")
+    await sign_in(tokens, personal_port, "ann")
+    async with bus_with(personal_port, tokens) as bus:
+        ann, bob = bus.as_user("ann"), bus.as_user("bob b")
+        needed = {name: heard(view, LoginNeeded) for name, view in (("ann", ann), ("bob", bob), ("bus", bus))}
+        assert await text_of(ann, "whoami") == "ann"
+        assert (await refusal(bob)).endswith("sign in: toolbus login me --user 'bob b'")
+        assert (await refusal(bus)).endswith("sign in: toolbus login me")
+        with pytest.raises(ToolNotFound, match=r"sign in: toolbus login me --user 'bob b'$"):
+            await bob.call("me/whoami")
+        assert bob.servers["me"].state == bus.servers["me"].state == "auth_required"
+        assert ann.servers["me"].state == "ready"
+        assert needed["ann"] == []
+        [event] = needed["bob"]
+        assert (event.server, event.user, event.reason) == ("me", "bob b", "nobody has signed in")
+        assert needed["bus"] == [event], "whoever runs the bus hears of all users"
+
+
+async def test_that_a_login_is_needed_is_told_once(
+    personal_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(link, "ON_DEMAND_EVERY", 0.0)
+    tokens = open_tokens("memory")
+    bus = bus_with(personal_port, tokens)
+    needed = heard(bus, LoginNeeded)
+    async with bus:
+        assert [event.user for event in needed] == [""]
+        bob = bus.as_user("bob")
+        states = heard(bob, StateChanged)
+        await asyncio.gather(*(refusal(bob) for _ in range(5)))
+        await refusal(bob)
+        assert [event.user for event in needed] == ["", "bob"]
+        await sign_in(tokens, personal_port, "bob")
+        await bob.wait_ready()
+        assert await text_of(bob, "whoami") == "bob"
+        assert states[-1].state == "ready"
+        assert [event.user for event in needed] == ["", "bob"]
+        assert len(bus.catalog) == 0, "nobody has signed in for the bus itself"
