@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.auth.resource_server import ResourceServer
-from toolbus import Interactions, Toolbus
+from toolbus import Interactions, Toolbus, View
 from toolbus.config import Secrets, bus_config
 from toolbus.connect.auth.oauth_client import OAuthClient
 from toolbus.connect.early import resolve
@@ -32,7 +32,7 @@ async def client_of(settings: Mapping[str, Any]) -> OAuthClient:
     return OAuthClient(server, await resolve(server, Secrets()), open_tokens(bus.tokens))
 
 
-async def called(bus: Toolbus, tool: str, **arguments: Any) -> str:
+async def called(bus: View, tool: str, **arguments: Any) -> str:
     """What a tool of the server returns; an error of the tool is none that is expected here."""
     result = await bus.call(f"guarded/{tool}", arguments)
     assert not result.is_error, result.text

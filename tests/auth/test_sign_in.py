@@ -196,3 +196,16 @@ async def test_a_missing_permission_without_anybody_to_ask_costs_one_call_and_is
         assert bus.servers["guarded"].state == "ready"
     needed = [event async for event in events if isinstance(event, LoginNeeded)]
     assert [(event.server, event.reason) for event in needed] == [("guarded", "the login lacks permissions")]
+
+
+async def test_users_sign_in_for_themselves(guarded: ResourceServer, tmp_path: Path) -> None:
+    async def login(request: LoginRequest) -> str | None:
+        return await Person(request.user)(request)
+
+    async with bus_of(config(guarded, tmp_path, lazy=True), login) as bus:
+        users = [bus.as_user(name) for name in ("ann", "bob")]
+        names = [await called(user, "whoami") for user in users * 2]
+        resources = [str(await user.read_resource("guarded", "user://name")) for user in users]
+    assert names == ["ann", "bob", "ann", "bob"]
+    assert ["name of ann" in resources[0], "name of bob" in resources[1]] == [True, True]
+    assert [(await stored(guarded, tmp_path, name)).user for name in ("ann", "bob")] == ["ann", "bob"]
