@@ -69,7 +69,8 @@ class Conversation:
         """Keep the complete messages of a failed run, if the model had responded at all.
 
         Changes made by tools must not be forgotten. But a prompt without a response would be there twice once
-        it is sent again, and a partial response would look like a complete one.
+        it is sent again, a partial response would look like a complete one, and after calls without results no
+        prompt could follow.
         """
         while messages and _is_partial(messages[-1]):
             messages, new = messages[:-1], new[:-1]
@@ -127,7 +128,8 @@ def _renamed(block: Embedded, name: str | None, mime_type: str | None) -> Embedd
 
 
 def _is_partial(message: ModelMessage) -> bool:
-    return isinstance(message, ModelResponse) and message.state != "complete"
+    """Whether a last message is cut short: in itself, or because its calls were not made."""
+    return isinstance(message, ModelResponse) and (message.state != "complete" or bool(message.tool_calls))
 
 
 def _decoded(data: bytes, mime_type: str | None) -> str | None:
