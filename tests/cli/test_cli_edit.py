@@ -265,9 +265,14 @@ def test_a_disabled_server_is_named_as_such_and_how_to_enable_it(folder: Path) -
     toolbus("disable", "cmd2", "--config", "toolbus.yaml", folder=folder)
     none = toolbus("tools", "--config", "toolbus.yaml", folder=folder)
 
-    assert named.stderr == "toolbus: toolbus.yaml: server 'cmd': disabled; run 'toolbus enable cmd'\n"
+    assert (
+        named.stderr
+        == "toolbus: toolbus.yaml: server 'cmd': disabled; run 'toolbus enable cmd --config toolbus.yaml'\n"
+    )
     assert (others.returncode, others.stderr) == (0, "disabled: cmd\n")
-    assert none.stderr == ("toolbus: toolbus.yaml: all servers are disabled; run 'toolbus enable cmd'\n")
+    assert none.stderr == (
+        "toolbus: toolbus.yaml: all servers are disabled; run 'toolbus enable cmd --config toolbus.yaml'\n"
+    )
 
 
 def test_what_looks_like_a_host_is_not_added_as_a_command(folder: Path) -> None:

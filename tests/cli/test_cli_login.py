@@ -413,6 +413,21 @@ def test_commands_say_how_to_sign_in(folder: Path) -> None:
     ]
 
 
+def test_the_command_to_sign_in_repeats_the_config(folder: Path) -> None:
+    elsewhere = ("--config", "work/toolbus.yaml")
+    expected = "sign in: toolbus login linear --config work/toolbus.yaml"
+    env = {"HOME": str(folder.parent), "XDG_STATE_HOME": str(folder.parent / ".state")}
+    for words in (
+        ("tools",),
+        ("tools", "--json"),
+        ("check",),
+        ("check", "--json"),
+        ("call", "linear/whoami"),
+    ):
+        done = toolbus(*words, *elsewhere, folder=folder.parent, env=env)
+        assert (done.returncode, (done.stdout + done.stderr).count(expected)) == (1, 1), words
+
+
 FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "authorization server": (
         {"metadata": {"code_challenge_methods_supported": None}},

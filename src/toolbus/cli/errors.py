@@ -7,6 +7,7 @@ from traceback import format_exception
 import typer
 
 from toolbus.cli.output.screen import escaped_json, visible, wrapped
+from toolbus.cli.suggested import suggested
 from toolbus.core.errors import (
     CallTimeout,
     ConfigError,
@@ -42,9 +43,13 @@ def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
     With `debug`, a traceback comes first. A stream that cannot be written to is ignored.
     """
     message, code = _message_and_code(error)
+    message = suggested(message)
     headline, details = message, error.details if isinstance(error, Usage | NoSignIn) else ()
     if isinstance(error, ConfigError) and len(error.mistakes) > 1:
-        headline, details = f"{len(error.mistakes)} errors in the config:", tuple(map(str, error.mistakes))
+        headline, details = (
+            f"{len(error.mistakes)} errors in the config:",
+            tuple(suggested(str(mistake)) for mistake in error.mistakes),
+        )
     with suppress(OSError):
         if debug:
             print(visible("".join(format_exception(error))), end="", file=sys.stderr)

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 
 import typer
 
+from toolbus.cli.suggested import repeat_config
+
 P = ParamSpec("P")
 
 
@@ -78,6 +80,7 @@ def with_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Ca
         names = [parameter.name for parameter in shared[1:]]
         settings = Settings(**dict(zip(names, given, strict=True))).merged_with(context.obj)
         context.obj = settings
+        repeat_config(settings.config)
         # No positional arguments: typer passes everything by name.
         return command(settings, **values)  # pyright: ignore[reportCallIssue]
 

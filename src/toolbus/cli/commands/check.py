@@ -15,6 +15,7 @@ from toolbus.cli.errors import FAILED
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.display import counted
 from toolbus.core.errors import AuthRequired, ConfigError, ConnectFailed, SecretMissing, ToolbusError
@@ -163,7 +164,8 @@ def _with_problems(report: ServerReport, config: BusConfig, events: _StartupEven
         failure = [replace(failure[0], fix=fix)]
     renamed = _name_problems(report.tools, config, report.config)
     found = dict.fromkeys([*failure, *report.reviews, *warnings, *renamed, *_dialect_problems(report.tools)])
-    problems = sorted(found, key=lambda problem: list(LABELS).index(problem.severity))
+    advised = [replace(problem, fix=suggested(problem.fix)) for problem in found]
+    problems = sorted(advised, key=lambda problem: list(LABELS).index(problem.severity))
     return replace(report, problems=problems, seconds=events.seconds.get(alias))
 
 

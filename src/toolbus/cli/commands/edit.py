@@ -14,6 +14,7 @@ from toolbus.cli.commands.trust import is_trusted, trust_written
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, short_path, visible
+from toolbus.cli.suggested import suggested
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
 from toolbus.config.editing.save import save
@@ -70,8 +71,7 @@ def add(settings: Settings, name: str, server: NewServer) -> int:
     known = target.servers()
     if name in known:
         raise Usage(
-            f"{target.path} already has a server {name!r}; to replace it, first run: "
-            f"toolbus remove {name}{_option(settings)}"
+            f"{target.path} already has a server {name!r}; to replace it, first run: toolbus remove {name}"
         )
     referred = (referenced_names(entry) for entry in known.values() if is_mapping(entry))
     names = SecretNames(env_values(target.path.parent))
@@ -83,7 +83,7 @@ def add(settings: Settings, name: str, server: NewServer) -> int:
         facts = {"file": str(target.path), "server": name, "entry": entry, "secrets": held}
         screen.json({**facts, "trusted": trusted})
         return 0
-    screen.print(visible(f"added {name} to {target.path}; next: {step}{_option(settings)}"))
+    screen.print(visible(f"added {name} to {target.path}; next: {suggested(step)}"))
     for secret in secrets:
         screen.note(f"{secret.key} is a secret; moved it to {DOTENV}, replaced by ${{{secret.name}}}")
     if secrets and (target.path.parent / ".git").exists():
@@ -203,11 +203,6 @@ def _target(settings: Settings) -> _Target:
         return target
     is_own = not (path.parent / DOTENV).exists()
     return _Target(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
-
-
-def _option(settings: Settings) -> str:
-    """The `--config` option to repeat in a suggested command."""
-    return f" --config {settings.config}" if settings.config is not None else ""
 
 
 def _target_with_server(settings: Settings, name: str) -> _Target:

@@ -11,6 +11,7 @@ from toolbus.cli.input.arguments import described
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.display import counted
 from toolbus.core.errors import problem_of
@@ -81,7 +82,7 @@ def locked_bus(config: BusConfig, servers: Iterable[str]) -> "Toolbus | None":
 def held_line(one: Held) -> str:
     """Something that is held, for the list of its server."""
     what = f"tool {quoted(one.name)}" if one.kind == "tool" else f"{one.kind} {one.name}".strip()
-    return f"{what}: held: {one.reason}"
+    return f"{what}: held: {suggested(one.reason)}"
 
 
 def _print_locked(
@@ -121,7 +122,11 @@ def _unusable(server: ServerConfig, held: Mapping[str, Held]) -> Text | None:
     if server.mistake is not None:
         return Text.assemble(("failed", "red"), f"  {visible(problem_of(server.mistake))}")
     launch = held.get(label_of(server.alias, "launch"))
-    return None if launch is None else Text.assemble(("held", "yellow"), f"  {visible(launch.reason)}")
+    return (
+        None
+        if launch is None
+        else Text.assemble(("held", "yellow"), f"  {visible(suggested(launch.reason))}")
+    )
 
 
 def _print_built_in(screen: Screen, tools: Iterable[ToolSpec]) -> None:
@@ -140,8 +145,12 @@ def check_wait(seconds: float) -> None:
 
 def servers_json(statuses: dict[str, ServerStatus]) -> JSON:
     """The servers' state as JSON."""
-    names = ("state", "era", "protocol", "tools", "error")
-    return {alias: {name: getattr(status, name) for name in names} for alias, status in statuses.items()}
+    names = ("state", "era", "protocol", "tools")
+    return {
+        alias: {name: getattr(status, name) for name in names}
+        | {"error": None if status.error is None else suggested(status.error)}
+        for alias, status in statuses.items()
+    }
 
 
 def matching(tools: Iterable[ToolSpec], words: str) -> list[ToolSpec]:
@@ -172,7 +181,7 @@ def print_headline(screen: Screen, alias: str, status: ServerStatus, offers: str
     if status.error:
         # Without the server's name, which is in the line above.
         reason = status.error.removeprefix(f"server {alias!r}: ")
-        screen.rows([[Text(visible(reason), style="red")]], max_lines=None)
+        screen.rows([[Text(visible(suggested(reason)), style="red")]], max_lines=None)
 
 
 def tool_rows(tools: Iterable[ToolSpec]) -> list[list[Text]]:

@@ -26,6 +26,7 @@ from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import async_command, load_trusted_config, selected_servers, starting_only
 from toolbus.cli.sign_in import tokens_of
+from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig, usable_config
 from toolbus.config.trust import trusted_config, watched_files
 from toolbus.core.errors import ToolbusError, login_line
@@ -234,7 +235,9 @@ class _EventView:
                 str(status.tools),
                 str(status.restarts),
                 "" if latency is None else f"{latency:.0f} ms",
-                Text(one_line((status.error or "").removeprefix(f"server {alias!r}: ")), style="red"),
+                Text(
+                    one_line(suggested((status.error or "").removeprefix(f"server {alias!r}: "))), style="red"
+                ),
             )
         width = self._screen.out.width
         lines = [line.copy() for line in self._lines]
@@ -252,7 +255,7 @@ def _event_line(event: Event) -> tuple[str, str, str]:
             )
             return (
                 event.server,
-                f"{event.previous} -> {event.state}{reason}",
+                f"{event.previous} -> {event.state}{suggested(reason)}",
                 STATE_STYLES.get(event.state, ""),
             )
         case CatalogChanged():
@@ -261,7 +264,7 @@ def _event_line(event: Event) -> tuple[str, str, str]:
         case CallStarted():
             return event.server or "toolbus", f"call {event.name}", ""
         case CallEnded():
-            outcome = event.error or ("tool error" if event.is_error else "done")
+            outcome = suggested(event.error or "") or ("tool error" if event.is_error else "done")
             return event.server or "toolbus", f"call {event.name}: {outcome} in {event.elapsed_ms:.0f} ms", ""
         case Progressed():
             total = "" if event.total is None else f"/{event.total:g}"
@@ -275,7 +278,7 @@ def _event_line(event: Event) -> tuple[str, str, str]:
             text = f"asks: {event.message}" if isinstance(event, InputAsked) else f"answered: {event.action}"
             return event.server, f"{event.kind} {text}", "yellow"
         case Warned() | ToolHeld() | LoginNeeded():
-            return event.server, _warning_text(event), "yellow"
+            return event.server, suggested(_warning_text(event)), "yellow"
         case _:
             assert_never(event)
 

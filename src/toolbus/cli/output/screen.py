@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from toolbus.cli.options import Settings
 from toolbus.cli.output.visible import UNSEEN, visible
+from toolbus.cli.suggested import suggested
 from toolbus.core.records import JSON
 from toolbus.core.text import BLANK, rewritten_json
 
@@ -124,7 +125,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Print a sentence to stderr, wrapped on a terminal."""
-        self.err.print(visible(text), soft_wrap=not self.err.is_terminal)
+        self.err.print(visible(suggested(text)), soft_wrap=not self.err.is_terminal)
 
     def json(self, value: JSON) -> None:
         """Print the JSON document of `--json`."""
