@@ -152,6 +152,25 @@ def test_a_named_file_is_created_or_edited_and_a_comment_in_an_empty_one_stays(f
     assert (folder / "toolbus.yaml").read_text() == expected
 
 
+def test_a_server_with_a_sign_in_or_a_token_is_added(folder: Path) -> None:
+    signed = toolbus("add", "a", "https://a.test/mcp", "--auth", "OAuth", folder=folder)
+    referring = toolbus("add", "b", "https://b.test/mcp", "--auth", "${TOKEN}", folder=folder)
+    literal = toolbus("add", "c", "https://c.test/mcp", "--auth", "s3cr3t-token", folder=folder)
+
+    assert signed.stdout == "added a to toolbus.yaml; next: toolbus login a\n"
+    assert referring.stdout == "added b to toolbus.yaml; next: toolbus tools b\n"
+    assert literal.stderr == "auth.token is a secret; moved it to .env, replaced by ${C_TOKEN}\n"
+    servers = yaml.safe_load((folder / "toolbus.yaml").read_text())["servers"]
+    auths = {alias: entry["auth"] for alias, entry in servers.items()}
+    assert auths == {"a": "oauth", "b": "${TOKEN}", "c": "${C_TOKEN}"}
+    for words, message in {
+        ("https://d.test/mcp", "--auth", "workload"): "server 'd': auth: ",
+        ("--auth", "oauth", "--", "x"): "--auth is for a URL, and 'x' is not one",
+    }.items():
+        done = toolbus("add", "d", *words, folder=folder)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
 def test_what_cannot_be_edited_is_shown_to_be_pasted(folder: Path) -> None:
     text = "servers:\n- alias: a\n  command: x\n"
     (folder / "toolbus.yaml").write_text(text)

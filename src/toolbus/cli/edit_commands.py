@@ -36,6 +36,14 @@ def _add(
         list[str] | None,
         typer.Option("--header", metavar="KEY=VALUE", help="HTTP header for the URL; repeatable."),
     ] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            "--auth",
+            metavar="oauth|TOKEN",
+            help="How to sign in to the URL: oauth for a sign-in page, or a token such as '${TOKEN}'.",
+        ),
+    ] = None,
     transport: Annotated[
         str | None,
         typer.Option(
@@ -50,11 +58,14 @@ def _add(
 
     \b
     toolbus add search https://example.com/mcp --header 'X-Api-Key=${SEARCH_KEY}'
+    toolbus add linear https://mcp.linear.app/mcp --auth oauth
     toolbus add files -- npx -y @modelcontextprotocol/server-filesystem .
     """
     from toolbus.cli.commands.edit import NewServer, add
 
-    server = NewServer(target=target or (), env=env or (), headers=header or (), transport=transport, cwd=cwd)
+    server = NewServer(
+        target=target or (), env=env or (), headers=header or (), auth=auth, transport=transport, cwd=cwd
+    )
     return add(settings, name, server)
 
 

@@ -29,6 +29,8 @@ from toolbus.config.secrets.literals import Secret, SecretNames, referenced_name
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
+OAUTH = "oauth"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewServer:
@@ -38,6 +40,8 @@ class NewServer:
     """A URL, or a command and its arguments."""
     env: Sequence[str] = ()
     headers: Sequence[str] = ()
+    auth: str | None = None
+    """`oauth`, or a token."""
     transport: str | None = None
     cwd: str | None = None
 
@@ -73,11 +77,10 @@ def add(settings: Settings, name: str, server: NewServer) -> int:
         raise Usage(
             f"{target.path} already has a server {name!r}; to replace it, first run: toolbus remove {name}"
         )
-    referred = (referenced_names(entry) for entry in known.values() if is_mapping(entry))
-    names = SecretNames(env_values(target.path.parent))
-    entry, secrets = with_references(name, plain, names, avoid=frozenset[str]().union(*referred))
+    entry, secrets = _referring(name, plain, known, env_values(target.path.parent))
     trusted = _save(screen, target, _text_with_server(target, name, entry), secrets)
-    step = f"toolbus tools {name}" if trusted or target.is_named else "toolbus trust"
+    use = "login" if entry.get("auth") == OAUTH else "tools"
+    step = f"toolbus {use} {name}" if trusted or target.is_named else "toolbus trust"
     if screen.as_json:
         held = [{"key": secret.key, "name": secret.name} for secret in secrets]
         facts = {"file": str(target.path), "server": name, "entry": entry, "secrets": held}
@@ -143,6 +146,25 @@ def _entry(name: str, server: NewServer) -> dict[str, JSON]:
     return entry
 
 
+def _referring(
+    name: str, plain: Mapping[str, JSON], known: Mapping[str, JSON], env: Mapping[str, str]
+) -> tuple[dict[str, JSON], Sequence[Secret]]:
+    """The entry with references for its secrets, under names that the other entries do not use."""
+    referred = (referenced_names(entry) for entry in known.values() if is_mapping(entry))
+    token = plain.get("auth")
+    is_token = token not in (None, OAUTH)
+    entry, secrets = with_references(
+        name,
+        {key: value for key, value in plain.items() if key != "auth"}
+        | ({"auth": {"token": token}} if is_token else {}),
+        SecretNames(env),
+        avoid=frozenset[str]().union(*referred),
+    )
+    if token is not None:
+        entry["auth"] = entry["auth"]["token"] if is_token else token
+    return entry, secrets
+
+
 def _remote(name: str, url: str, rest: Sequence[str], server: NewServer) -> dict[str, JSON]:
     if rest:
         raise Usage(
@@ -152,6 +174,8 @@ def _remote(name: str, url: str, rest: Sequence[str], server: NewServer) -> dict
         raise Usage(f"{'--env' if server.env else '--cwd'} is for a command, not for a URL")
     entry: dict[str, JSON] = {"transport": server.transport} if server.transport else {}
     entry["url"] = url
+    if server.auth is not None:
+        entry["auth"] = OAUTH if server.auth.lower() == OAUTH else server.auth
     if server.headers:
         # Also `:`, as in curl.
         entry["headers"] = _pairs(server.headers, "--header", r"\s*[:=]\s*")
@@ -159,8 +183,8 @@ def _remote(name: str, url: str, rest: Sequence[str], server: NewServer) -> dict
 
 
 def _local(command: str, args: Sequence[str], server: NewServer) -> dict[str, JSON]:
-    if server.headers or server.transport not in (None, "stdio"):
-        option = "--header" if server.headers else "--transport"
+    if server.headers or server.auth is not None or server.transport not in (None, "stdio"):
+        option = "--header" if server.headers else "--transport" if server.auth is None else "--auth"
         raise Usage(f"{option} is for a URL, and {command!r} is not one; a URL starts with https://")
     is_host = not args and re.match(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?|[\w-]+:\d+)(?:/|$)", command)
     if is_host and shutil.which(command) is None and not Path(command).exists():
