@@ -38,6 +38,8 @@ files/run  new
   argument name: new, required: {"type": "string"}
 files/stat  removed
 """
+OPTION = "--config toolbus.json"
+"""Suggested commands repeat it."""
 
 
 def changed() -> Offer:
@@ -200,7 +202,7 @@ def test_check_without_a_lockfile_is_an_error(tmp_path: Path) -> None:
     for words in (("lock", "--check"), ("lock", "--sarif"), ("diff",), ("approve", "files")):
         done = run(place, *words)
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.endswith("toolbus.lock: does not exist; create it: toolbus lock\n")
+        assert done.stderr.endswith(f"toolbus.lock: does not exist; create it: toolbus lock {OPTION}\n")
 
 
 def test_check_and_yes_exclude_each_other(place: Place) -> None:
@@ -441,7 +443,9 @@ def test_tools_answers_from_the_lock_and_says_so(drifted: Place) -> None:
         "  files_write  [path]             Write a file.",
     ]
     assert (done.returncode, drifted.starts) == (0, 0)
-    assert done.stderr == "from toolbus.lock; to contact the servers first: toolbus tools --wait 10\n"
+    assert (
+        done.stderr == f"from toolbus.lock; to contact the servers first: toolbus tools --wait 10 {OPTION}\n"
+    )
     found = printed(drifted, "tools", "--search", "describe")
     assert ([tool["name"] for tool in found["tools"]], found["source"]) == (["files_stat"], "lock")
     full = run(drifted, "tools", "files", "--full")
@@ -451,12 +455,13 @@ def test_tools_answers_from_the_lock_and_says_so(drifted: Place) -> None:
 
 def test_tools_contacts_the_servers_first_if_told_to_wait(drifted: Place) -> None:
     done = run(drifted, "tools", "--wait", "20")
-    held = "since toolbus.lock was written; review it: toolbus diff files, accept it: toolbus approve files"
+    review = f"since toolbus.lock was written; review it: toolbus diff files {OPTION}"
+    held = f"{review}, accept it: toolbus approve files"
     assert done.stdout.splitlines() == [
         "files  ready  2025-11-25 (legacy)  1 tool",
-        f"  tool 'read': held: its annotations, description and inputSchema changed {held}/read",
-        f"  tool 'run': held: it is new {held}/run",
-        f"  instructions: held: they changed {held}",
+        f"  tool 'read': held: its annotations, description and inputSchema changed {held}/read {OPTION}",
+        f"  tool 'run': held: it is new {held}/run {OPTION}",
+        f"  instructions: held: they changed {held} {OPTION}",
         "  files_write  [path]  Write a file.",
     ]
     found = printed(drifted, "tools", "--wait", "20")
@@ -504,7 +509,8 @@ def test_check_reports_what_is_held(drifted: Place) -> None:
     done = run(drifted, "check")
     assert done.returncode == 1
     assert "  error      tool 'run': held: it is new since toolbus.lock was written" in done.stdout
-    assert "  next step  review it: toolbus diff files, accept it: toolbus approve files/run" in done.stdout
+    step = f"review it: toolbus diff files {OPTION}, accept it: toolbus approve files/run {OPTION}"
+    assert f"  next step  {step}" in done.stdout
     assert run(drifted, "approve", "files").returncode == 0
     assert run(drifted, "check").returncode == 0
 
@@ -513,9 +519,9 @@ def test_a_held_tool_is_not_called(drifted: Place) -> None:
     done = run(drifted, "call", "files_read", "path=x", "mode=text")
     assert done.returncode == 1
     assert done.stderr.startswith("toolbus: tool 'files_read' was refused: its annotations, description")
-    assert done.stderr.endswith("accept it: toolbus approve files/read\n")
+    assert done.stderr.endswith(f"accept it: toolbus approve files/read {OPTION}\n")
     new = run(drifted, "call", "files_run", "name=x")
-    assert (new.returncode, "'toolbus diff' shows what is new" in new.stderr) == (1, True)
+    assert (new.returncode, f"'toolbus diff {OPTION}' shows what is new" in new.stderr) == (1, True)
     assert drifted.calls == []
 
 
