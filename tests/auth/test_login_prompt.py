@@ -62,6 +62,23 @@ def test_a_wrong_paste_is_explained(pasted: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("pasted", "why"),
+    [
+        ("c-1", "a code alone does not say who issued it; paste the whole URL of the page you end on"),
+        ("4/0Ab", "a code alone does not say who issued it"),
+        ("?code=c-1&state=s-1", "does not say who issued the code"),
+        (f"{REDIRECT}?code=c-1&state=s-1&iss=", "does not say who issued the code"),
+        ("two words", "that is not a URL; expected the URL of the page you end on$"),
+    ],
+)
+def test_a_code_without_its_issuer_is_not_enough_where_the_issuer_is_named(pasted: str, why: str) -> None:
+    request = replace(REQUEST, names_issuer=True)
+    assert redirect_in(f"{REDIRECT}?code=c-1&state=s-1&iss=x", request).endswith("&iss=x")
+    with pytest.raises(WrongPaste, match=why):
+        redirect_in(pasted, request)
+
+
+@pytest.mark.parametrize(
     "url", ["https://a.example", PAGE, "http://[::1]:1/x", "HTTPS://a.example/%20?a=b#c"]
 )
 def test_a_web_page_is_a_link(url: str) -> None:

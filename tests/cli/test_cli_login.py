@@ -174,7 +174,7 @@ def test_without_a_browser_the_url_is_pasted_after_mistakes(
         assert "to sign in to linear as ann, open this URL in a browser:" in screen.plain
         back = signed_in_at(url)
         for wrong, why in {
-            "no code": "that is not a code; expected the URL of the page you end on, or the code in it",
+            "no code": "that is not a URL; expected the URL of the page you end on; try again",
             "https://evil.example/callback?code=1": "that is a page of evil.example; the one you end on "
             f"begins with {back.partition('?')[0]}",
             back.replace("state=", "state=x"): "that URL belongs to another attempt",
@@ -207,12 +207,23 @@ def test_only_the_query_is_pasted(folder: Path) -> None:
         assert screen.ended() == 0
 
 
-def test_a_code_alone_cannot_be_checked_where_the_issuer_has_to_be_named(folder: Path) -> None:
+def test_a_code_alone_is_asked_for_again_where_the_issuer_has_to_be_named(folder: Path) -> None:
     with prompt(folder) as (screen, url):
-        [code] = re.findall("code=([^&]+)", signed_in_at(url))
-        screen.press(f"{code}\r")
-        screen.until("a code alone cannot be checked; paste the whole URL")
-        assert screen.ended() == 1
+        assert "or the code" not in screen.plain
+        back = signed_in_at(url)
+        for wrong, why in {
+            re.findall("code=([^&]+)", back)[
+                0
+            ]: "a code alone does not say who issued it; paste the whole URL",
+            back.partition("&iss=")[
+                0
+            ]: "that URL does not say who issued the code (iss); paste the whole URL",
+        }.items():
+            screen.press(f"{wrong}\r")
+            assert why in " ".join(screen.until("try again", PROMPT).split())
+        screen.press(f"{back}\r")
+        screen.until(DONE)
+        assert screen.ended() == 0
 
 
 def test_the_url_is_one_unbroken_line_on_a_narrow_terminal(folder: Path) -> None:
@@ -245,7 +256,7 @@ def test_in_json_mode_the_url_is_pasted_to_stdin(folder: Path) -> None:
         back = signed_in_at(url_in(said))
         typed.write("nonsense with spaces\n")
         assert "waiting for the browser to come back" in errors.readline()
-        assert errors.readline().startswith("that is not a code; ")
+        assert errors.readline().startswith("that is not a URL; ")
         typed.write(f"{back}\n")
         assert json.loads(output.read())["server"] == "linear"
         assert process.wait(SECONDS) == 0

@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from collections.abc import Mapping, Set
-from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.paste import PastedLines
@@ -14,7 +14,7 @@ from toolbus.core.display import shortened
 from toolbus.core.login import LoginRequest
 
 PROMPT = "> "
-NOT_AN_ANSWER = "expected the URL of the page you end on, or the code in it"
+WHOLE_URL = "paste the whole URL of the page you end on"
 _IN_A_REDIRECT = {"code", "error"}
 
 
@@ -95,11 +95,18 @@ def _what_is_waited_for(request: LoginRequest) -> str:
     if request.code is not None:
         return f"enter the code {visible(request.code)} there; waiting until you have signed in"
     if _comes_back(request):
+        code = "" if request.names_issuer else ", or the code in it"
         return (
             "waiting for the browser to come back; if it runs on another machine, paste the URL of the page "
-            "that it cannot open, or the code in it"
+            f"that it cannot open{code}"
         )
-    return "when you have signed in, paste the URL of the page you end on, or the code that it shows"
+    code = "" if request.names_issuer else ", or the code that it shows"
+    return f"when you have signed in, paste the URL of the page you end on{code}"
+
+
+def _what_is_expected(request: LoginRequest) -> str:
+    code = "" if request.names_issuer else ", or the code in it"
+    return f"expected the URL of the page you end on{code}"
 
 
 def _comes_back(request: LoginRequest) -> bool:
@@ -112,11 +119,14 @@ def redirect_in(text: str, request: LoginRequest) -> str:
     text = text.strip().strip("<>\"'")
     expected = dict(parse_qsl(urlsplit(request.url).query)).get("state")
     if "://" in text:
-        query = _query_of(text, urlsplit(request.redirect_uri))
+        query = _query_of(text, request)
     elif _IN_A_REDIRECT & _names(text):
         query = text.rpartition("?")[2]
     elif not text.isascii() or not text.isprintable() or " " in text:
-        raise WrongPaste(f"that is not a code; {NOT_AN_ANSWER}")
+        what = "URL" if request.names_issuer else "code"
+        raise WrongPaste(f"that is not a {what}; {_what_is_expected(request)}")
+    elif request.names_issuer:
+        raise WrongPaste(f"a code alone does not say who issued it; {WHOLE_URL}")
     else:
         code = unquote(text)
         # A code that could be taken for a part of a URL.
@@ -124,7 +134,7 @@ def redirect_in(text: str, request: LoginRequest) -> str:
         query = urlencode({"code": code, "state": expected}) if as_query else ""
         if not query:
             return code
-    _check(query, expected)
+    _check(query, expected, names_issuer=request.names_issuer)
     return f"{request.redirect_uri.partition('?')[0]}?{query}"
 
 
@@ -133,12 +143,13 @@ def _names(text: str) -> Set[str]:
     return {pair.partition("=")[0] for pair in text.rpartition("?")[2].split("&") if "=" in pair}
 
 
-def _query_of(text: str, redirect: SplitResult) -> str:
+def _query_of(text: str, request: LoginRequest) -> str:
     """The query of the redirect URL; WrongPaste for a URL of another page."""
+    redirect = urlsplit(request.redirect_uri)
     try:
         parts = urlsplit(text)
     except ValueError:
-        raise WrongPaste(f"that is not a URL; {NOT_AN_ANSWER}") from None
+        raise WrongPaste(f"that is not a URL; {_what_is_expected(request)}") from None
     if (parts.scheme, parts.netloc, parts.path or "/") != (
         redirect.scheme,
         redirect.netloc,
@@ -149,7 +160,7 @@ def _query_of(text: str, redirect: SplitResult) -> str:
     return parts.query
 
 
-def _check(query: str, expected: str | None) -> None:
+def _check(query: str, expected: str | None, *, names_issuer: bool) -> None:
     pairs = parse_qsl(query, keep_blank_values=True)
     found: Mapping[str, str] = dict(pairs)
     if len(found) != len(pairs):
@@ -162,3 +173,5 @@ def _check(query: str, expected: str | None) -> None:
         raise WrongPaste(f"the sign-in was refused: {one_line(shortened(reason, 200))}; open the URL again")
     if not found.get("code"):
         raise WrongPaste("that URL has no code")
+    if names_issuer and not found.get("iss"):
+        raise WrongPaste(f"that URL does not say who issued the code (iss); {WHOLE_URL}")

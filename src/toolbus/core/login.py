@@ -19,6 +19,9 @@ class LoginRequest:
     """The URL that the browser is sent back to; empty if it is not (device flow)."""
     code: str | None = field(default=None, repr=False)
     """The code to enter at `url`, from any device; then nothing is sent back here."""
+    names_issuer: bool = False
+    """Whether the URL that the browser is sent back to must name its issuer (`iss`); a code alone is not
+    enough then."""
 
 
 LoginHandler: TypeAlias = Callable[[LoginRequest], Awaitable[str | None]]

@@ -220,6 +220,7 @@ class OAuthFlow:
                     user=self._user,
                     url=self._fetch.check(request.url),
                     redirect_uri=loopback.redirect_uri,
+                    names_issuer=server.has("authorization_response_iss_parameter_supported"),
                 )
                 code = request.code(await first_of(loopback.received(request.state), handler(asked)))
         self._hide(code, request.verifier)
