@@ -234,12 +234,13 @@ def test_the_url_is_one_unbroken_line_on_a_narrow_terminal(folder: Path) -> None
         assert screen.ended() == 1
 
 
-def test_ctrl_c_ends_it_with_one_line(folder: Path) -> None:
-    with prompt(folder) as (screen, _):
-        screen.press("\x03")
-        said = screen.until("toolbus: server 'linear': sign-in failed: sign-in: the sign-in was declined")
-        assert "Traceback" not in said
+@pytest.mark.parametrize("key", ["\x03", "\x04"], ids=["ctrl-c", "ctrl-d"])
+def test_a_key_ends_it_with_one_line(folder: Path, key: str) -> None:
+    with prompt(folder, "--user", "ann") as (screen, _):
+        screen.press(key)
         assert screen.ended() == 1
+        assert "Traceback" not in screen.plain
+        assert screen.plain.splitlines()[-1] == "toolbus: the sign-in to linear as ann was cancelled"
         assert screen.shows_cursor
 
 
@@ -286,6 +287,7 @@ def test_ctrl_c_ends_the_device_flow(folder: Path) -> None:
     with terminal("login", "linear", "--device", "--no-browser", folder=folder) as screen:
         screen.until("waiting until you have signed in", "(Ctrl-C to cancel)")
         screen.press("\x03")
+        screen.until("toolbus: the sign-in to linear was cancelled\r\n")
         assert screen.ended() == 1
 
 
@@ -535,7 +537,7 @@ def test_login_in_a_chat_signs_in_later_and_names_what_is_wrong(folder: Path) ->
         screen.press("/login\r")  # the only one that waits for it
         url = shown_url(screen)
         screen.press("\x03")
-        screen.until("the sign-in was declined", "> ")
+        screen.until("the sign-in to linear was cancelled", "> ")
         screen.press("/login linear --scopes 'tools admin'\r")
         again = shown_url(screen)
         assert again != url
@@ -596,7 +598,7 @@ def test_watch_signs_in_with_a_key_and_goes_on(folder: Path) -> None:
         screen.press("l")
         url = shown_url(screen)
         screen.press("\x03")  # ends only the prompt
-        screen.until("the sign-in was declined", "l: sign in to linear")
+        screen.until("the sign-in to linear was cancelled", "l: sign in to linear")
         screen.press("l")
         again = shown_url(screen)
         assert again != url

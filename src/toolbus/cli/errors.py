@@ -37,6 +37,14 @@ class NoSignIn(ToolbusError):
         super().__init__(message)
 
 
+class SignInCancelled(ToolbusError):
+    """The user ended a sign-in with Ctrl-C or Ctrl-D."""
+
+    def __init__(self, server: str, user: str = "") -> None:
+        self.server = server
+        super().__init__(f"the sign-in to {server}{f' as {user}' if user else ''} was cancelled")
+
+
 def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
     """Print the error to stderr, with `as_json` also as JSON to stdout; return the exit code.
 

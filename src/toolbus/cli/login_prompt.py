@@ -5,11 +5,11 @@ import sys
 from collections.abc import Mapping, Set
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
+from toolbus.cli.errors import SignInCancelled
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.paste import PastedLines
 from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.connect.auth.browser import has_browser, is_link, open_browser
-from toolbus.connect.auth.failure import PersonNeeded
 from toolbus.core.display import shortened
 from toolbus.core.login import LoginRequest
 
@@ -23,7 +23,7 @@ class WrongPaste(Exception):
 
 
 class LoginPrompt:
-    """A login handler for the terminal; returns None if the user cancels."""
+    """A login handler for the terminal; raises `SignInCancelled` on Ctrl-C and at the end of the input."""
 
     def __init__(self, screen: Screen, *, opens_browser: bool = True, interrupt_hint: str = "cancel") -> None:
         self._screen = screen
@@ -42,11 +42,9 @@ class LoginPrompt:
                     self._show(request)
                     opening = asyncio.create_task(self._open(request.url))
                     return await self._answer(lines, request)
-            except Interrupted:
+            except (Interrupted, EOFError):
                 self._screen.note("")
-                if request.code is not None:  # then nothing that is returned would end it
-                    raise PersonNeeded("the sign-in was declined") from None
-                return None
+                raise SignInCancelled(request.server, request.user) from None
             finally:
                 if opening is not None:
                     opening.cancel()
@@ -77,7 +75,7 @@ class LoginPrompt:
                 line = await lines.next()
             except EOFError:
                 if lines.is_terminal or not _comes_back(request):
-                    return None
+                    raise
                 return await lines.interrupted()  # only the browser is left
             except asyncio.CancelledError:
                 if lines.is_terminal:
