@@ -12,7 +12,7 @@ from tests.auth.clients import DOCUMENT, KEY, SECRET
 from tests.auth.pages import Person, browse, walk, why_no_browser
 from tests.auth.resource_server import ResourceServer, resource_server
 from tests.interop.servers import require_installed
-from toolbus import LoginNeeded, LoginRequest, LoginRequired, SignInFailed, ToolbusError
+from toolbus import LoginNeeded, LoginRequest, LoginRequired, SignInFailed, ToolbusError, View
 from toolbus.state.tokens.tokens import open_tokens
 
 require_installed("oauth")
@@ -209,3 +209,53 @@ async def test_users_sign_in_for_themselves(guarded: ResourceServer, tmp_path: P
     assert names == ["ann", "bob", "ann", "bob"]
     assert ["name of ann" in resources[0], "name of bob" in resources[1]] == [True, True]
     assert [(await stored(guarded, tmp_path, name)).user for name in ("ann", "bob")] == ["ann", "bob"]
+
+
+async def test_a_program_does_not_use_the_login_of_a_person_nor_a_person_that_of_a_program(
+    guarded: ResourceServer, tmp_path: Path
+) -> None:
+    machine = {"type": "client_credentials", "client_id": "bot", "client_secret": SECRET}
+    async with bus_of(config(guarded, tmp_path), Person("ann")) as bus:
+        assert await called(bus, "whoami") == "ann"
+    async with bus_of(config(guarded, tmp_path, machine)) as bus:
+        assert await called(bus, "whoami") == "bot"
+    async with bus_of(config(guarded, tmp_path, {**machine, "client_secret": "wrong"})) as bus:
+        assert "sign-in failed: token: invalid_client" in str(bus.servers["guarded"].error)
+    other = {"type": "oauth", "client_id": "somebody-else"}
+    for settings in (config(guarded, tmp_path / "empty"), config(guarded, tmp_path, other)):
+        async with bus_of(settings) as bus:
+            with pytest.raises(LoginRequired, match="nobody has signed in; sign in: toolbus login guarded"):
+                await called(bus, "whoami")
+    async with bus_of(config(guarded, tmp_path)) as bus:
+        assert await called(bus, "whoami") == "ann"
+
+
+async def until_refused(bus: View) -> None:
+    """Call until the token has expired."""
+    while True:
+        await called(bus, "whoami")
+
+
+async def test_a_login_that_is_removed_elsewhere_is_not_made_again_by_a_renewal(
+    authority: AuthorizationServer, guarded: ResourceServer, tmp_path: Path
+) -> None:
+    authority.spoil(lifetime=2)
+    settings = config(guarded, tmp_path)
+    async with bus_of(settings, Person("ann")) as bus:
+        assert await called(bus, "whoami") == "ann"
+    async with bus_of(settings) as bus, asyncio.timeout(60):
+        assert await called(bus, "whoami") == "ann"
+        await (await client_of(settings)).sign_out()
+        with pytest.raises(LoginRequired, match="you have signed out; sign in: toolbus login guarded"):
+            await until_refused(bus)
+    assert await open_tokens(f"file:{tmp_path}").find(guarded.url, "") is None
+
+
+async def test_a_handler_that_raises_is_not_a_failure_of_the_server(
+    guarded: ResourceServer, tmp_path: Path
+) -> None:
+    async def broken(request: LoginRequest) -> str | None:
+        raise ValueError("the bug")
+
+    async with bus_of(config(guarded, tmp_path), broken) as bus:
+        assert "sign-in failed: the login handler raised ValueError" in str(bus.servers["guarded"].error)

@@ -69,7 +69,7 @@ class Conversation:
         """Keep the complete messages of a failed run, if the model had responded at all.
 
         Changes made by tools must not be forgotten. But a prompt without a response would be there twice once
-        it is sent again, a partial response would look like a complete one, and after calls without results no
+        it is sent again, a partial response would look complete, and after calls without results no
         prompt could follow.
         """
         while messages and _is_partial(messages[-1]):

@@ -12,7 +12,7 @@ from toolbus.bus.servers import Servers
 from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
 from toolbus.call.result_store import ResultStore
 from toolbus.config import BusConfig, GetSecret
-from toolbus.core.errors import CallRefused, ToolNotFound
+from toolbus.core.errors import CallRefused, LoginRequired, ToolNotFound
 from toolbus.core.events import Event, Hub, LoginNeeded, Reason, StateChanged
 from toolbus.core.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
@@ -165,14 +165,17 @@ class Engine:
         likely = [self.servers[alias] for alias in unlisted if shaping.may_have(alias, name)]
         await asyncio.gather(*(link.open() for link in likely))
 
-    def missing(self, name: str, scope: Scope) -> ToolNotFound | CallRefused:
-        """The error for a tool that is not in a view: unknown, or held."""
+    def missing(self, name: str, scope: Scope) -> ToolNotFound | CallRefused | LoginRequired:
+        """The error for a tool that is not in a view: unknown, held, or of a server to sign in to."""
         if (reason := self.why_held(name, scope)) is not None:
             return CallRefused(f"tool {name!r}", reason)
         # The tools of a locked server are known, connected or not.
         locked = self.lock.approvals.reviewers
         down = [alias for alias in scope.visible(self.servers.down) if alias not in locked]
         likely = [alias for alias in down if self.catalog.shaping.may_have(alias, name)]
+        for alias in likely:
+            if (needed := self.servers.login_required(alias)) is not None:
+                return needed.with_traceback(None)  # the same one for each call
         return scope.catalog(self.catalog.now).missing(name, down, self.servers.why_down(likely))
 
     def why_held(self, name: str, scope: Scope) -> str | None:
@@ -187,6 +190,8 @@ class Engine:
         return None
 
 
-def reason_of(error: ToolNotFound | CallRefused) -> Reason:
+def reason_of(error: ToolNotFound | CallRefused | LoginRequired) -> Reason:
     """The reason that observers get for a call that was not made."""
+    if isinstance(error, LoginRequired):
+        return "server_failed"
     return "refused" if isinstance(error, CallRefused) else "unknown_tool"

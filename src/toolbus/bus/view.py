@@ -15,7 +15,7 @@ from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import CallRefused, ToolbusError, ToolNotFound
+from toolbus.core.errors import CallRefused, LoginRequired, ToolbusError, ToolNotFound
 from toolbus.core.events import Emit, EventStream, Filter, OnLog, Reason
 from toolbus.core.operation import Caller, Failure, request_spec
 from toolbus.core.records import (
@@ -204,7 +204,7 @@ class View:
         """As `find`, for a call: observers see an unknown name."""
         try:
             return await self.find(name)
-        except (ToolNotFound, CallRefused) as error:
+        except (ToolNotFound, CallRefused, LoginRequired) as error:
             self.report_unsent(name, reason_of(error), str(error))
             raise
 

@@ -39,6 +39,7 @@ from toolbus.core.errors import (
     ConfigError,
     ConnectFailed,
     LinkLost,
+    LoginRequired,
     SecretMissing,
     ServerDown,
     ToolbusError,
@@ -251,7 +252,9 @@ class Link:
             self._demanded.set()
         return self._attempts_started + 1
 
-    def _down(self) -> ServerDown:
+    def _down(self) -> ServerDown | LoginRequired:
+        if isinstance(self.error, LoginRequired):
+            return self.error.with_traceback(None)  # the same one for each request
         return ServerDown(self.config.alias, self.state, problem_of(self.error) if self.error else None)
 
     # For the owner
@@ -368,8 +371,7 @@ class Link:
 
     async def _wait_until_over(self, session: Session) -> bool:
         """Wait until the session is gone (False) or idle (True)."""
-        loop = asyncio.get_running_loop()
-        limit = self.config.idle_timeout
+        loop, limit = asyncio.get_running_loop(), self.config.idle_timeout
         while True:
             wait = None if limit is None else max(0.01, session.used + limit - loop.time())
             try:
@@ -388,9 +390,9 @@ class Link:
         self.error = error
         if is_news:
             self.since = time.time()
-            message = str(error) if error else None
-            logger.info("server %r: %s -> %s", self.config.alias, previous, state)
-            self._emit(StateChanged(server=self.config.alias, state=state, previous=previous, error=message))
+            alias, message = self.config.alias, str(error) if error else None
+            logger.info("server %r: %s -> %s", alias, previous, state)
+            self._emit(StateChanged(server=alias, state=state, previous=previous, error=message))
         changed, self._changed = self._changed, Flag()
         changed.set()
 

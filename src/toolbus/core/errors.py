@@ -318,7 +318,9 @@ class SignInFailed(AuthRequired):
     ) -> None:
         self.step = step
         self.reason = reason
-        super().__init__(server, "sign-in", status, cause=f"{step}: {reason}", hint=hint)
+        super().__init__(
+            server, "sign-in", status, cause=reason if step == "sign-in" else f"{step}: {reason}", hint=hint
+        )
 
 
 class ServerDown(ServerError):

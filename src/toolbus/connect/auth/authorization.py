@@ -111,7 +111,7 @@ async def first_of(listening: Awaitable[str], asking: Awaitable[str | None]) -> 
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
     if returned is None:
-        raise PersonNeeded("the sign-in was declined")
+        raise PersonNeeded("the sign-in was cancelled")
     return returned
 
 

@@ -27,6 +27,7 @@ from toolbus.connect.http.url import Url, parse_url
 
 logger = logging.getLogger("toolbus")
 
+MAX_SECONDS = 20.0
 MAX_BYTES = 256 * 1024
 """The most that a response may have."""
 FORM = {"content-type": "application/x-www-form-urlencoded"}
@@ -68,6 +69,11 @@ class Fetch:
     _allowed: set[Address] = field(default_factory=set[Address])
     """The addresses of the named hosts, once they were looked up."""
 
+    @property
+    def _seconds(self) -> float:
+        """For one request: less than for a whole attempt to connect, so that it is the one to fail."""
+        return min(MAX_SECONDS, self.config.timeouts.connect / 3)
+
     async def get(self, url: str) -> Reply:
         """Get a document."""
         return await self._send("GET", self._checked(url), {"accept": "application/json"}, None)
@@ -105,7 +111,7 @@ class Fetch:
 
     async def _send(self, method: str, url: Url, headers: Mapping[str, str], content: bytes | None) -> Reply:
         try:
-            async with asyncio.timeout(self.config.timeouts.connect):
+            async with asyncio.timeout(self._seconds):
                 reply = await self._exchange(method, url, headers, content)
         except TimeoutError:
             raise Unreachable(f"{_shown(url)} did not respond in time") from None
@@ -140,8 +146,9 @@ class Fetch:
 
     async def _exchange_at(self, address: str | None, proxy: Proxy | None, url: Url, request: bytes) -> Reply:
         tls = tls_context(self._tls_config(url)) if url.is_tls or (proxy and proxy.url.is_tls) else None
-        seconds = self.config.timeouts.connect
-        pool = Pool(url, tls=tls, proxy=proxy, connect_timeout=seconds, limit=MAX_BYTES, address=address)
+        pool = Pool(
+            url, tls=tls, proxy=proxy, connect_timeout=self._seconds, limit=MAX_BYTES, address=address
+        )
         try:
             connection = await pool.connection()
             response = await connection.request(request)

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from mcp.client.auth.utils import issuers_match, union_scopes
@@ -17,25 +18,20 @@ from mcp.client.auth.utils import issuers_match, union_scopes
 from toolbus.config import Resolved, ServerConfig
 from toolbus.connect.auth.challenge import Challenge, challenge_of
 from toolbus.connect.auth.credentials import Refusal
-from toolbus.connect.auth.dpop import DpopKey
 from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Unreachable
 from toolbus.connect.auth.identity import Identity
 from toolbus.connect.auth.oauth_client import as_error
 from toolbus.connect.auth.oauth_flow import OAuthFlow
 from toolbus.connect.auth.static import static_headers
+from toolbus.connect.auth.token_in_use import TokenInUse, usable_until
 from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import ConnectFailed, LoginRequired, SignInFailed, TokenStoreError, ToolbusError
 from toolbus.core.interactions import ANSWER_WITHIN
-from toolbus.core.login import LoginHandler
+from toolbus.core.login import LoginHandler, LoginRequest
 from toolbus.state.tokens.login import Login
 
 logger = logging.getLogger("toolbus")
 
-RENEW_AT = 0.8
-"""The part of a token's life after which it is renewed, if it is in use."""
-EXPIRY_MARGIN = 0.05
-"""The last part of a token's life, in which it may expire on the way; at most `MAX_MARGIN` seconds."""
-MAX_MARGIN = 30.0
 MAX_STEP_UPS = 2
 """How often one request may lead to a question for more permissions."""
 ASK_AGAIN_AFTER = 300.0
@@ -44,6 +40,7 @@ ASK_AGAIN_AFTER = 300.0
 WATCH_INTERVAL = 5.0
 """Seconds between looks at the stored logins while somebody has to sign in."""
 NOBODY = "nobody has signed in"
+SIGNED_OUT = "you have signed out"
 _CHECK = "check auth.scopes, auth.resource and auth.issuer"
 
 
@@ -58,16 +55,12 @@ class OAuthCredentials:
         self.paused: Callable[[], AbstractContextManager[None]] = nullcontext
         """Pauses the deadlines of the requests while a person signs in."""
         self.warn: Callable[[str], None] = logger.warning
-        self._login: Login | None = None
-        self._valid_until = 0.0
-        """Before this time the token is used as it is."""
-        self._headers: Mapping[str, str] = {}
-        self._key: DpopKey | None = None
+        self._token = TokenInUse(self._renew_early)
         self._why_none = NOBODY
         """Why there is no login."""
+        self._is_stored = False
+        """Whether the login was stored, so that it is gone once it is there no longer."""
         self._is_loaded = False
-        self._is_used = False
-        """Whether the token was used since it was issued."""
         self.signed_in: Callable[[], None] = lambda: None
         """Called when somebody has signed in elsewhere, so that the server can be used."""
         self._renewal: asyncio.Task[None] | None = None
@@ -75,52 +68,44 @@ class OAuthCredentials:
         """Called when a request needs permissions that somebody has to sign in for; the rest still works."""
         self._early_renewal: asyncio.Task[None] | None = None
         self._watch: asyncio.Task[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._declined_at = -ASK_AGAIN_AFTER
 
     def use(self, values: Resolved) -> None:
         """Use the values of a new attempt to connect."""
         self._values = values
         self._flow = OAuthFlow(self._config, values, self._identity.tokens, self._identity.user)
-        self._static = static_headers(values)
-        self._static.pop("authorization", None)
-        if self._login is not None:
-            self._adopt(self._login)
+        static = static_headers(values)
+        static.pop("authorization", None)
+        self._token.add_headers(static)
+        if self._token.login is not None:
+            self._adopt(self._token.login)
         else:
             self._is_loaded = False  # somebody may have signed in since the last attempt
 
     def close(self) -> None:
         """Stop renewing."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._token.close()
         for task in (self._renewal, self._watch):
             if task is not None:
                 task.cancel()
 
     def headers(self, method: str, url: str) -> Mapping[str, str] | None:
-        login = self._login
-        if login is None:
-            # Without a token the server decides whether one is needed.
-            return self._static if self._is_loaded else None
-        if time.time() >= self._valid_until:
-            return None
-        self._is_used = True
-        if self._key is None:
-            return self._headers
-        return {**self._headers, "dpop": self._key.proof(method, url, login.access)}
+        # Without a token the server decides whether one is needed.
+        return self._token.headers(method, url) if self._is_loaded else None
 
     async def renew(self) -> None:
         """Load the login, and renew it if it has expired."""
         await self._wait_for_early_renewal()
-        if self._login is None or time.time() >= self._valid_until:
+        if not self._token.is_valid:
             await self._shared(self._load_or_refresh, 401)
 
     async def refused(self, refusal: Refusal) -> bool:
         challenge = challenge_of(refusal.headers)
         await self._wait_for_early_renewal()
-        if self._key is not None and self._key.learn_nonce(refusal.url, refusal.headers):
+        key = self._token.key
+        if key is not None and key.learn_nonce(refusal.url, refusal.headers):
             return True
-        if not self._is_current(refusal.sent):
+        if not self._token.is_in(refusal.sent):
             return True  # it was renewed meanwhile
         if refusal.status == 403:
             return await self._step_up(refusal, challenge)
@@ -134,16 +119,12 @@ class OAuthCredentials:
 
     async def _step_up(self, refusal: Refusal, challenge: Challenge) -> bool:
         """Ask for the permissions that a request needs, unless they were granted already."""
-        granted = set((self._login.scope or "").split()) if self._login else set[str]()
+        granted = set((self._token.login.scope or "").split()) if self._token.login else set[str]()
         needed = set((challenge.scope or "").split())
         if not challenge.needs_scope or refusal.earlier >= MAX_STEP_UPS or (needed and needed <= granted):
             return False
         await self._shared(lambda: self._extend(challenge), 403)
         return True
-
-    def _is_current(self, sent: Mapping[str, str]) -> bool:
-        current = self._headers if self._login is not None else self._static
-        return sent.get("authorization") == current.get("authorization")
 
     async def _shared(self, work: Callable[[], Coroutine[Any, Any, None]], status: int) -> None:
         """Join the renewal that is going on, or start one; a waiter that is cancelled does not end it."""
@@ -171,7 +152,7 @@ class OAuthCredentials:
         reason = redacted(failure.reason)
         if isinstance(failure, Unreachable):
             cause = f"the login cannot be renewed: {reason}"
-            error = ConnectFailed(server, "sign-in", cause, hint="it is tried again")
+            error = ConnectFailed(server, "sign-in", cause, hint="check the network, and try again")
             return WireError(cause, sent=False, lost=False, reported=error)
         if isinstance(failure, PersonNeeded) and self._flow.is_personal:
             error = LoginRequired(
@@ -185,30 +166,40 @@ class OAuthCredentials:
 
     async def _load_or_refresh(self) -> None:
         """Take the stored login if it is valid, else renew it; without either, the server decides."""
-        if await self._take_stored(None if self._login is None else self._login.access):
+        if await self._take_stored(None if self._token.login is None else self._token.login.access):
             return
         async with self._flow.lock():
-            rejected = None if self._login is None else self._login.access
+            rejected = None if self._token.login is None else self._token.login.access
             if await self._take_stored(rejected):
                 return  # another process has renewed it
-            stored = await self._flow.login() or self._login
+            stored = await self._to_renew()
             if stored is None or not stored.access:
-                self._drop()
-            elif stored.refresh is not None:
+                self._drop(SIGNED_OUT if self._is_stored else NOBODY)
+            elif self._flow.is_personal:
                 try:
                     await self._keep(await self._flow.refresh(stored))
                 except PersonNeeded as needed:
-                    self._drop(needed.reason)
-            elif self._flow.is_personal:
-                self._drop("the login has expired")
+                    await self._drop_rejected(stored, needed.reason)
             else:
-                await self._keep(await self._flow.obtain())
+                await self._keep(await self._flow.obtain(known=stored))
+
+    async def _to_renew(self) -> Login | None:
+        """The login to renew: the stored one. One that could not be stored is only in memory."""
+        stored = await self._flow.login()
+        return self._token.login if stored is None and not self._is_stored else stored
+
+    async def _drop_rejected(self, login: Login, reason: str) -> None:
+        """Forget a login, and that it could be renewed, which is true for all programs."""
+        if login.refresh is not None:
+            with self._storing():
+                await self._flow.save(replace(login, refresh=None))
+        self._drop(reason)
 
     async def _replace(self, challenge: Challenge) -> None:
         """Replace a token that the server rejected, or get the first one."""
-        before = self._login
+        before = self._token.login
         if not self._flow.is_personal:
-            await self._keep(await self._flow.obtain(challenge))
+            await self._keep(await self._flow.obtain(challenge, before))
             return
         reason = self._why_none
         if before is None:
@@ -218,30 +209,37 @@ class OAuthCredentials:
             async with self._flow.lock():
                 if await self._take_stored(before.access):
                     return
-                stored = await self._flow.login() or before
-                # The server may have moved to another authorization server, which must not see these.
-                _, server = await self._flow.discover(challenge)
-                if issuers_match(stored.issuer, server.issuer):
-                    try:
-                        await self._keep(await self._flow.refresh(stored))
-                        return
-                    except PersonNeeded as needed:
-                        reason = needed.reason
-                else:
-                    reason = "the server has moved to another authorization server"
+                reason = await self._refresh_rejected(challenge)
+                if not reason:
+                    return
         await self._ask(challenge, reason)
+
+    async def _refresh_rejected(self, challenge: Challenge) -> str:
+        """Renew a login whose token the server rejected; returns why somebody has to sign in, if so."""
+        stored = await self._to_renew()
+        if stored is None:
+            return SIGNED_OUT
+        # The server may have moved to another authorization server, which must not see these.
+        _, server = await self._flow.discover(challenge)
+        if not issuers_match(stored.issuer, server.issuer):
+            return "the server has moved to another authorization server"
+        try:
+            await self._keep(await self._flow.refresh(stored))
+        except PersonNeeded as needed:
+            return needed.reason
+        return ""
 
     async def _extend(self, challenge: Challenge) -> None:
         """Get a token with more permissions."""
         if not self._flow.is_personal:
             await self._keep(await self._flow.obtain(challenge))
-        elif self._login is None or not await self._take_stored(self._login.access):
+        elif self._token.login is None or not await self._take_stored(self._token.login.access):
             await self._ask(challenge, "the login lacks permissions")
 
     async def _ask(self, challenge: Challenge, reason: str) -> None:
         """Let a person sign in, if that is possible here."""
         # What was granted before must not get lost.
-        granted = None if self._login is None else self._login.scope
+        granted = None if self._token.login is None else self._token.login.scope
         needed = PersonNeeded(
             reason, scopes=union_scopes(granted, challenge.scope) or "" if challenge.needs_scope else ""
         )
@@ -253,7 +251,7 @@ class OAuthCredentials:
         try:
             with self.paused():
                 async with asyncio.timeout(self.answer_within):
-                    login = await self._flow.sign_in(self.handler, challenge=challenge)
+                    login = await self._flow.sign_in(_guarded(self.handler), challenge=challenge)
         except TimeoutError:
             self._declined_at = time.monotonic()
             raise PersonNeeded("nobody signed in in time") from None
@@ -268,7 +266,7 @@ class OAuthCredentials:
     def _watch_store(self) -> None:
         """Look from time to time whether somebody has signed in elsewhere: `toolbus login`."""
         if not self._is_watching:
-            rejected = None if self._login is None else self._login.access
+            rejected = None if self._token.login is None else self._token.login.access
             self._watch = asyncio.get_running_loop().create_task(
                 self._wait_for_login(rejected), name="toolbus wait for login"
             )
@@ -294,10 +292,11 @@ class OAuthCredentials:
             stored is None
             or not stored.access
             or stored.access == rejected
-            or _usable_until(stored) <= time.time()
+            or usable_until(stored) <= time.time()
         ):
             return False
         self._adopt(stored)
+        self._is_stored = True
         return True
 
     async def _keep(self, login: Login) -> None:
@@ -310,38 +309,23 @@ class OAuthCredentials:
     def _storing(self) -> Generator[None]:
         try:
             yield
+            self._is_stored = True
         except ToolbusError as error:
             self.warn(f"the new login could not be stored: {error}")
 
     def _drop(self, reason: str = NOBODY) -> None:
-        self._login, self._is_loaded, self._why_none = None, True, reason
+        self._token.clear()
+        self._is_loaded, self._why_none = True, reason
 
     def _adopt(self, login: Login) -> None:
         self._values.redacted.learn(login.access)
         if login.refresh:
             self._values.redacted.learn(login.refresh)
-        self._login, self._is_loaded, self._is_used = login, True, False
-        self._headers = {**self._static, "authorization": f"{login.type} {login.access}"}
-        if login.jwk is None:
-            self._key = None
-        elif self._key is None or self._key.jwk != login.jwk:
-            self._key = DpopKey(login.jwk)
-        self._valid_until = _usable_until(login)
-        self._schedule(login)
-
-    def _schedule(self, login: Login) -> None:
-        """Renew the token in the background before it expires."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if login.expires_at is not None and (login.refresh is not None or not self._flow.is_personal):
-            lifetime = login.expires_at - login.renewed_at
-            delay = login.renewed_at + RENEW_AT * lifetime - time.time()
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, delay), self._renew_early)
+        self._is_loaded = True
+        self._token.set(login, renews=login.refresh is not None or not self._flow.is_personal)
 
     def _renew_early(self) -> None:
-        self._timer = None
-        if self._is_used and (self._renewal is None or self._renewal.done()):
+        if self._renewal is None or self._renewal.done():
             self._renewal = self._early_renewal = _started(self._renew_quietly())
 
     async def _wait_for_early_renewal(self) -> None:
@@ -351,15 +335,17 @@ class OAuthCredentials:
 
     async def _renew_quietly(self) -> None:
         """Renew a token that is still valid: if that fails, nothing is lost yet."""
-        login = self._login
+        login = self._token.login
         if login is None:
             return
         try:
             async with self._flow.lock():
                 if await self._take_stored(login.access):
                     return
-                renewed = await (self._flow.refresh(login) if login.refresh else self._flow.obtain())
-                await self._keep(renewed)
+                if not self._flow.is_personal:
+                    await self._keep(await self._flow.obtain(known=login))
+                elif (stored := await self._to_renew()) is not None:
+                    await self._keep(await self._flow.refresh(stored))
         except (AuthFailure, ToolbusError) as error:
             reason = self._values.redacted(str(error))
             logger.debug("the login of server %r was not renewed early: %s", self._config.alias, reason)
@@ -372,9 +358,13 @@ def _started(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
     return task
 
 
-def _usable_until(login: Login) -> float:
-    """The time until which the token is sent; a request takes a moment to arrive."""
-    if login.expires_at is None:
-        return float("inf")
-    lifetime = max(0.0, login.expires_at - login.renewed_at)
-    return login.expires_at - min(MAX_MARGIN, EXPIRY_MARGIN * lifetime)
+def _guarded(handler: LoginHandler) -> LoginHandler:
+    """The handler of the host, whose failure is not one of the server."""
+
+    async def ask(request: LoginRequest) -> str | None:
+        try:
+            return await handler(request)
+        except Exception as error:  # the host's code: whatever it raises, nobody signs in
+            raise AuthFailure(f"the login handler raised {type(error).__name__}", step="sign-in") from error
+
+    return ask

@@ -9,7 +9,7 @@ token      the tokens, which are stored
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
 from urllib.parse import urlsplit, urlunsplit
 
@@ -29,7 +29,7 @@ from toolbus.connect.auth.discovery import (
     find_resource,
 )
 from toolbus.connect.auth.dpop import DpopKey
-from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Rejected, Step
+from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Rejected, Step, Unreachable
 from toolbus.connect.auth.fetch import Fetch
 from toolbus.connect.auth.loopback import Loopback
 from toolbus.connect.auth.token_endpoint import TokenEndpoint, TokenSet
@@ -40,6 +40,7 @@ from toolbus.state.tokens.login import Login
 from toolbus.state.tokens.tokens import Tokens
 
 NO_CHALLENGE = Challenge()
+_TEMPORARY = ("temporarily_unavailable", "server_error", "slow_down")
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 MachineAuth = ClientCredentials | IdentityAssertion | Workload
 
@@ -68,11 +69,21 @@ class OAuthFlow:
         return isinstance(self._auth, OAuth)
 
     async def login(self) -> Login | None:
-        """The stored login."""
+        """The stored login; None if there is none, or if it was made with another client than the config's.
+
+        The tokens of a program are not stored: it needs nobody to get others, and must not act as a person.
+        """
+        if not self.is_personal:
+            return None
         login = await self._tokens.find(self.resource, self._user, self._values.auth.get("issuer"))
-        if login is not None:
-            self._hide(login.access, login.refresh, login.client.get("client_secret"))
-        return login
+        if login is None:
+            return None
+        self._hide(login.access, login.refresh, login.client.get("client_secret"))
+        configured = [
+            self._values.auth[key] for key in ("client_id", "client_metadata") if key in self._values.auth
+        ]
+        is_ours = "client_id" not in self._values.auth or login.client.get("client_id") in configured
+        return login if is_ours else None
 
     def _hide(self, *secrets: str | None) -> None:
         """Hide these in messages: an authorization server may quote what it was sent."""
@@ -83,12 +94,13 @@ class OAuthFlow:
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
         """Only one process at a time renews a login: a refresh token may be valid only once."""
-        async with self._tokens.lock(self.resource, self._user):
+        async with self._tokens.lock(self.resource, self._user) if self.is_personal else nullcontext():
             yield
 
     async def save(self, login: Login) -> None:
-        """Store a login."""
-        await self._tokens.save(login)
+        """Store a login of a person."""
+        if self.is_personal:
+            await self._tokens.save(login)
 
     async def discover(self, challenge: Challenge = NO_CHALLENGE) -> tuple[Resource, AuthorizationServer]:
         """What the server and its authorization server say about themselves."""
@@ -132,10 +144,9 @@ class OAuthFlow:
             return await self._sign_in_elsewhere(handler, server, attempt, key)
         return await self._sign_in_here(handler, server, attempt, key)
 
-    async def obtain(self, challenge: Challenge = NO_CHALLENGE) -> Login:
-        """Get tokens with the program's own identity."""
+    async def obtain(self, challenge: Challenge = NO_CHALLENGE, known: Login | None = None) -> Login:
+        """Get tokens with the program's own identity; `known` are the ones so far."""
         resource, server = await self.discover(challenge)
-        known = await self._known(server)
         scope = self._scope(resource, server, challenge, (), known)
         key = self._key(resource, challenge, known)
         with _step("client"):
@@ -144,10 +155,13 @@ class OAuthFlow:
         audience = self._audience(resource)
         form = await self._machine_form(server, audience)
         form |= {name: text for name, text in (("scope", scope), ("resource", audience)) if text}
-        with _step("token"):
-            tokens = await TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key).tokens(
-                form
-            )
+        endpoint = TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key)
+        try:
+            with _step("token"):
+                tokens = await endpoint.tokens(form)
+        except Rejected as rejected:
+            rejected.hint = "check the credentials in auth"
+            raise
         login = replace(self._blank(server), metadata=server.metadata, audience=audience, scope=scope)
         return self._completed(login, client, tokens, key)
 
@@ -167,6 +181,8 @@ class OAuthFlow:
             with _step("token"):
                 tokens = await endpoint.tokens(form)
         except Rejected as rejected:
+            if rejected.error in _TEMPORARY:
+                raise Unreachable(f"the authorization server responded: {rejected.reason}") from rejected
             raise PersonNeeded(f"the login can no longer be renewed: {rejected.reason}") from rejected
         return self._completed(login, client, tokens, key)
 
