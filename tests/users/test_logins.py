@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.users.personal_bus import heard, text_of
-from toolbus import ServerDown, Toolbus, ToolNotFound
+from toolbus import LoginRequired, Toolbus
 from toolbus.bus.view import View
 from toolbus.config import load_config
 from toolbus.connect import link
@@ -31,7 +31,7 @@ async def sign_in(tokens: Tokens, port: int, user: str) -> None:
 
 
 async def refusal(view: View) -> str:
-    with pytest.raises(ServerDown) as down:
+    with pytest.raises(LoginRequired) as down:
         await view.read_resource("me", "me://profile")
     return str(down.value)
 
@@ -45,7 +45,7 @@ async def test_a_user_without_a_login_is_told_how_to_sign_in(personal_port: int)
         assert await text_of(ann, "whoami") == "ann"
         assert (await refusal(bob)).endswith("sign in: toolbus login me --user 'bob b'")
         assert (await refusal(bus)).endswith("sign in: toolbus login me")
-        with pytest.raises(ToolNotFound, match=r"sign in: toolbus login me --user 'bob b'$"):
+        with pytest.raises(LoginRequired, match=r"sign in: toolbus login me --user 'bob b'$"):
             await bob.call("me/whoami")
         assert bob.servers["me"].state == bus.servers["me"].state == "auth_required"
         assert ann.servers["me"].state == "ready"
