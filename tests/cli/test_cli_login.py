@@ -306,7 +306,7 @@ def test_a_callback_port_that_is_taken(folder: Path) -> None:
         change(folder, auth={"type": "oauth", "callback": callback})
         done = toolbus("login", "linear", folder=folder)
     assert done.returncode == 1
-    assert f"sign-in failed: sign-in: cannot listen at {callback}: another program uses" in done.stderr
+    assert f"sign-in failed: cannot listen at {callback}: another program uses" in done.stderr
     assert done.stderr.endswith("; set another callback in auth\n")
 
 
@@ -464,8 +464,32 @@ def test_check_names_the_step_that_fails(folder: Path, authority: AuthorizationS
     assert problem["message"].startswith("sign-in failed: authorization server: ")
     assert reason in problem["message"]
     assert problem["fix"].startswith(step)
+    assert [step["step"] for step in json.loads(done.stdout)["servers"]["linear"]["steps"]] == [
+        "URL",
+        "resource metadata",
+    ]
     shown = toolbus("check", "linear", folder=folder).stdout
     assert re.search(r"resource metadata +found\n +error +sign-in failed: authorization server", shown)
+
+
+def test_check_names_the_step_for_a_store_and_for_a_program(folder: Path) -> None:
+    machine = {"type": "client_credentials", "client_id": "bot", "client_secret": "wrong"}
+    change(folder, "bot", auth=machine)
+    toolbus("login", "linear", folder=folder, env=browser(folder))
+    tokens = folder.parent / ".state" / "toolbus" / "tokens"
+    for file in tokens.glob("*"):
+        if file.is_file():
+            file.chmod(0o644)
+    done = toolbus("check", "--json", folder=folder)
+    fixes = {
+        alias: [problem["fix"] for problem in server["problems"] if problem["severity"] == "error"]
+        for alias, server in json.loads(done.stdout)["servers"].items()
+    }
+    [protect] = fixes["linear"]
+    assert "chmod" in protect
+    assert fixes["bot"] == ["check the credentials in auth"]
+    shown = toolbus("check", folder=folder).stdout
+    assert all(re.search(rf"next step +{re.escape(fix)}\n", shown) for fix in (protect, *fixes["bot"]))
 
 
 @pytest.mark.parametrize(
