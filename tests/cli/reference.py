@@ -171,8 +171,9 @@ that name. You are asked for required arguments that you leave out. On a termina
 to sign in when a server or a call needs it.
 """,
     "check": """\
-JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "problems":
-[{"severity", "message", "fix"}]}}}`; `latency_ms` is the time from the start of the server to its first
+JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "steps":
+[{"step", "outcome"}], "problems": [{"severity", "message", "fix"}]}}}`; `steps` are those that worked,
+`latency_ms` is the time from the start of the server to its first
 list, `severity` is `error`, `warning` or `info` (a note). Errors are what you must fix, and the only reason
 for exit code 1; warnings say what does not work and whom to tell; notes need no action.
 """,

@@ -147,11 +147,13 @@ def test_json_tells_everything(runs: dict[str, Done]) -> None:
     good = found(runs, "good")
     assert 0 < good.pop("latency_ms") < 30_000
     facts: dict[str, Any] = {"state": "ready", "era": "legacy", "protocol": "2025-06-18", "tools": 1}
+    steps = [step["step"] for step in good.pop("steps")]
+    assert steps == ["command", "process", "protocol", "list"]
     assert good == {"ok": True, **facts, "problems": []}
     down = found(runs, "missing")
     del down["problems"]
     nothing = {"era": None, "protocol": None, "latency_ms": None, "tools": 0}
-    assert down == {"ok": False, "state": "failed", **nothing}
+    assert down == {"ok": False, "state": "failed", **nothing, "steps": []}
     assert found(runs, "locked")["state"] == "auth_required"
 
 

@@ -306,7 +306,7 @@ def test_a_callback_port_that_is_taken(folder: Path) -> None:
         change(folder, auth={"type": "oauth", "callback": callback})
         done = toolbus("login", "linear", folder=folder)
     assert done.returncode == 1
-    assert f"sign-in failed: sign-in: cannot listen at {callback}: another program uses" in done.stderr
+    assert f"sign-in failed: cannot listen at {callback}: another program uses" in done.stderr
     assert done.stderr.endswith("; set another callback in auth\n")
 
 
@@ -363,6 +363,10 @@ def test_logins_are_listed_without_tokens_and_signed_out(
     ]
     no_token_in(listed.stdout + listed.stderr + as_json.stdout, authority)
     place = folder.parent / ".state" / "toolbus" / "tokens"
+    nobody = toolbus("logout", "linear", "--user", "zoe", folder=folder)
+    assert nobody.stdout == (
+        "not signed in to linear as zoe; nothing was removed; signed in: without --user, --user bob\n"
+    )
     out = toolbus("logout", "linear", "--user", "bob", folder=folder)
     assert out.stdout == f"signed out of linear as bob; the tokens were removed from {place}\n"
     revoked = toolbus("logout", "linear", "--revoke", "--json", folder=folder)
@@ -376,6 +380,22 @@ def test_logins_are_listed_without_tokens_and_signed_out(
     }
     again = toolbus("logout", "linear", folder=folder)
     assert (again.returncode, again.stdout) == (0, "not signed in to linear; nothing was removed\n")
+
+
+def test_logins_that_cannot_be_read_are_explained_below_the_table(folder: Path) -> None:
+    toolbus("login", "linear", folder=folder, env=browser(folder))
+    tokens = folder.parent / ".state" / "toolbus" / "tokens"
+    for file in filter(Path.is_file, tokens.glob("*")):
+        file.chmod(0o644)
+    listed = toolbus("logins", folder=folder)
+    rows = [re.split(r"\s{2,}", line) for line in listed.stdout.splitlines()]
+    assert rows[1:] == [["linear", "unknown, see below"]]
+    problem, place = listed.stderr.splitlines()
+    assert problem.startswith(f"linear: tokens in {tokens}/")
+    assert "other users can read this file; protect it: chmod" in problem
+    assert place == f"tokens are in {tokens}"
+    [known] = json.loads(toolbus("logins", "--json", folder=folder).stdout)["logins"]
+    assert known["remark"] == problem.removeprefix("linear: ")
 
 
 def test_a_revocation_that_is_not_confirmed_fails(folder: Path, authority: AuthorizationServer) -> None:
@@ -464,8 +484,32 @@ def test_check_names_the_step_that_fails(folder: Path, authority: AuthorizationS
     assert problem["message"].startswith("sign-in failed: authorization server: ")
     assert reason in problem["message"]
     assert problem["fix"].startswith(step)
+    assert [step["step"] for step in json.loads(done.stdout)["servers"]["linear"]["steps"]] == [
+        "URL",
+        "resource metadata",
+    ]
     shown = toolbus("check", "linear", folder=folder).stdout
     assert re.search(r"resource metadata +found\n +error +sign-in failed: authorization server", shown)
+
+
+def test_check_names_the_step_for_a_store_and_for_a_program(folder: Path) -> None:
+    machine = {"type": "client_credentials", "client_id": "bot", "client_secret": "wrong"}
+    change(folder, "bot", auth=machine)
+    toolbus("login", "linear", folder=folder, env=browser(folder))
+    tokens = folder.parent / ".state" / "toolbus" / "tokens"
+    for file in tokens.glob("*"):
+        if file.is_file():
+            file.chmod(0o644)
+    done = toolbus("check", "--json", folder=folder)
+    fixes = {
+        alias: [problem["fix"] for problem in server["problems"] if problem["severity"] == "error"]
+        for alias, server in json.loads(done.stdout)["servers"].items()
+    }
+    [protect] = fixes["linear"]
+    assert "chmod" in protect
+    assert fixes["bot"] == ["check the credentials in auth"]
+    shown = toolbus("check", folder=folder).stdout
+    assert all(re.search(rf"next step +{re.escape(fix)}\n", shown) for fix in (protect, *fixes["bot"]))
 
 
 @pytest.mark.parametrize(

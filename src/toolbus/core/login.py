@@ -26,7 +26,7 @@ class LoginRequest:
 
 LoginHandler: TypeAlias = Callable[[LoginRequest], Awaitable[str | None]]
 """Shows `url` to the person. Returns the URL that the browser was sent back to, or the code in it, if the
-person had to copy it; None to decline. It is cancelled as soon as the browser has come back by itself."""
+person had to copy it; None to cancel. It is cancelled as soon as the browser has come back by itself."""
 
 
 def login_line(server: str, user: str = "", scopes: str = "") -> str:

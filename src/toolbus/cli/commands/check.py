@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 
-from toolbus.cli.commands.check_sign_in import failed_step, next_step, steps_passed
+from toolbus.cli.commands.check_sign_in import failed_step, problem_and_step, steps_passed
 from toolbus.cli.commands.tools import held_line
 from toolbus.cli.errors import FAILED
 from toolbus.cli.options import Settings
@@ -18,7 +18,14 @@ from toolbus.cli.session import async_command, load_trusted_config, open_bus, se
 from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.display import counted
-from toolbus.core.errors import AuthRequired, ConfigError, ConnectFailed, SecretMissing, ToolbusError
+from toolbus.core.errors import (
+    AuthRequired,
+    ConfigError,
+    ConnectFailed,
+    SecretMissing,
+    TokenStoreError,
+    ToolbusError,
+)
 from toolbus.core.events import Event, StateChanged, Warned
 from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
 from toolbus.lock.deception import Suspicion, suspicions
@@ -178,9 +185,8 @@ def _failure_problem(error: ToolbusError, config: ServerConfig) -> Problem:
     match error:
         case AuthRequired(phase="sign-in"):
             # It begins with what failed, or with what is missing.
-            return Problem(
-                severity="error", message=error.problem.removesuffix(f"; {error.hint}"), fix=next_step(error)
-            )
+            message, fix = problem_and_step(error, config)
+            return Problem(severity="error", message=message, fix=fix)
         case ConnectFailed():
             following = (NEXT_STEPS if config.url is None else NEXT_STEPS_URL)[error.phase]
             return Problem(
@@ -198,6 +204,9 @@ def _failure_problem(error: ToolbusError, config: ServerConfig) -> Problem:
         case SecretMissing():
             message, _, fix = error.problem.partition("; ")
             return Problem(severity="error", message=message, fix=fix or "fix the reference in the config")
+        case TokenStoreError():
+            message, _, fix = str(error).partition("; ")
+            return Problem(severity="error", message=message, fix=fix)
         case _:
             message = getattr(error, "problem", None) or str(error)
             return Problem(severity="error", message=message, fix="fix its entry in the config")
@@ -285,6 +294,7 @@ def _json(report: ServerReport) -> JSON:
         "protocol": status.protocol,
         "latency_ms": None if report.seconds is None else round(report.seconds * 1000, 1),
         "tools": status.tools,
+        "steps": [{"step": label, "outcome": outcome} for label, outcome in _stages_passed(report)],
         "problems": [
             {"severity": problem.severity, "message": problem.message + problem.tail, "fix": problem.fix}
             for problem in report.problems

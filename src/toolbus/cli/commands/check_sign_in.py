@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Iterator
 
-from toolbus.cli.sign_in import oauth_client, tokens_of
-from toolbus.config import BusConfig
+from toolbus.cli.sign_in import oauth_client, signs_in_by_itself, tokens_of
+from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.errors import AuthRequired, LoginRequired, SignInFailed, ToolbusError, login_line
 
 STEPS = {
@@ -19,8 +19,9 @@ _NEXT_STEPS = {
     "resource metadata": "check that the URL is right, and tell the operator of the server",
     "authorization server": "tell the operator of the server, or set auth.issuer",
     "client": "register a client at the authorization server, and set auth.client_id",
-    "store": "check the tokens setting in the config",
 }
+_MACHINE_STEP = "check the credentials in auth"
+"""Nobody signs in there."""
 
 
 async def failed_step(config: BusConfig, alias: str, error: ToolbusError | None) -> ToolbusError | None:
@@ -38,11 +39,15 @@ async def failed_step(config: BusConfig, alias: str, error: ToolbusError | None)
     return error
 
 
-def next_step(error: AuthRequired) -> str:
-    """What to do about it."""
+def problem_and_step(error: AuthRequired, server: ServerConfig) -> tuple[str, str]:
+    """What is wrong, and what to do about it."""
     if error.hint or not isinstance(error, SignInFailed):
-        return error.hint
-    return _NEXT_STEPS.get(error.step, f"sign in again: {login_line(error.server)}")
+        return error.problem.removesuffix(f"; {error.hint}"), error.hint
+    if error.step == "store":  # its message ends with the step
+        problem, _, step = error.problem.partition("; ")
+        return problem, step
+    last = _MACHINE_STEP if signs_in_by_itself(server) else f"sign in again: {login_line(error.server)}"
+    return error.problem, _NEXT_STEPS.get(error.step, last)
 
 
 def steps_passed(error: AuthRequired) -> Iterator[tuple[str, str]]:

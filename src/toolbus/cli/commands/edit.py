@@ -147,7 +147,7 @@ def _entry(name: str, server: NewServer) -> dict[str, JSON]:
 
 
 def _referring(
-    name: str, plain: Mapping[str, JSON], known: Mapping[str, JSON], env: Mapping[str, str]
+    name: str, plain: Mapping[str, JSON], known: Mapping[str, JSON], env: dict[str, str]
 ) -> tuple[dict[str, JSON], Sequence[Secret]]:
     """The entry with references for its secrets, under names that the other entries do not use."""
     referred = (referenced_names(entry) for entry in known.values() if is_mapping(entry))

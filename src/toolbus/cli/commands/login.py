@@ -1,5 +1,7 @@
 """`toolbus login`, `logins` and `logout`: sign in to servers, show who is signed in, and sign out."""
 
+import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -80,14 +82,20 @@ async def logout(settings: Settings, alias: str, user: str, *, revoke: bool) -> 
     if screen.as_json:
         facts = {"server": alias, "user": user, "removed": was_signed_in, "revoked": is_revoked}
         screen.json({**facts, "tokens": tokens.place})
-    elif was_signed_in:
-        who = f"{alias} as {user}" if user else alias
+        return FAILED if is_revoked is False else 0
+    who = f"{alias} as {user}" if user else alias
+    if was_signed_in:
         screen.print(Text(visible(f"signed out of {who}; {_removed(tokens.place, is_revoked)}")))
     else:
-        names = ", ".join(login.user for login in others if login.user and login.access)
-        known_users = f"; signed in with --user: {names}" if names else ""
-        screen.print(Text(visible(f"not signed in to {alias}; nothing was removed{known_users}")))
+        users = [login.user for login in others if login.access]
+        screen.print(Text(visible(f"not signed in to {who}; nothing was removed{_signed_in(users)}")))
     return FAILED if is_revoked is False else 0
+
+
+def _signed_in(users: Sequence[str]) -> str:
+    """Whose logins there are, and the option for each."""
+    options = [f"--user {shlex.quote(user)}" if user else "without --user" for user in users]
+    return f"; signed in: {', '.join(options)}" if options else ""
 
 
 def _removed(place: str, is_revoked: bool | None) -> str:
@@ -109,6 +117,8 @@ class _Row:
     login: "Login | None" = None
     remark: str = ""
     """Instead of a login."""
+    problem: str = ""
+    """Why it is not known whether there is one."""
 
 
 @async_command
@@ -128,6 +138,9 @@ async def logins(settings: Settings) -> int:
         header = ("server", "user", "issuer", "scopes", "expires in", "renews")
         cells = [[Text(name, style="dim") for name in header], *map(_cells, rows)]
         screen.rows(cells, indent=0, max_lines=None)
+        for row in rows:
+            if row.problem:
+                screen.note(f"{row.alias}: {row.problem}")
         screen.note(f"tokens are in {tokens.place}")
     else:
         screen.note("no server has auth: oauth; see 'toolbus login --help'")
@@ -139,7 +152,7 @@ async def _rows(config: BusConfig, server: ServerConfig, tokens: "Tokens") -> li
         client = await oauth_client(config, server.alias, tokens)
         found = [login for login in await tokens.logins(client.resource) if login.access]
     except ToolbusError as error:
-        return [_Row(alias=server.alias, remark=problem_of(error))]
+        return [_Row(alias=server.alias, remark="unknown, see below", problem=problem_of(error))]
     missing = "signs in by itself" if signs_in_by_itself(server) else "not signed in"
     return [_Row(alias=server.alias, login=login) for login in found] or [
         _Row(alias=server.alias, remark=missing)
@@ -168,7 +181,7 @@ def _cells(row: _Row) -> list[Text]:
 
 def _row_json(row: _Row) -> JSON:
     if row.login is None:
-        return {"server": row.alias, "signed_in": False, "remark": row.remark}
+        return {"server": row.alias, "signed_in": False, "remark": row.problem or row.remark}
     return {"server": row.alias, "signed_in": True, **_login_json(row.login)}
 
 
