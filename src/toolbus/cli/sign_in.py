@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from toolbus.cli.errors import NoSignIn
 from toolbus.cli.output.screen import short_path
 from toolbus.config import BusConfig, Secrets, ServerConfig
-from toolbus.core.errors import ConfigError, LoginRequired, ServerDown, SignInFailed
+from toolbus.core.errors import ConfigError, LoginRequired, SignInFailed
 from toolbus.core.login import LoginHandler
 from toolbus.state.tokens.tokens import Tokens, open_tokens
 
@@ -135,9 +135,7 @@ async def connect_signed_in(bus: "Toolbus", alias: str) -> None:
     """Connect a server after somebody has signed in to it."""
     try:
         await bus.connect(alias)
-    except ServerDown as error:
-        if error.state != "auth_required":
-            raise
+    except LoginRequired:
         # It was tried in the second before, and is not tried more often than that.
         await asyncio.sleep(RETRY_SECONDS)
         await bus.connect(alias)

@@ -116,7 +116,7 @@ class Link:
 
     @property
     def session(self) -> Session:
-        """The live session; `ServerDown` explains why there is none."""
+        """The live session; `ServerDown` or `LoginRequired` explains why there is none."""
         session = self._live_session
         if session is None:
             raise self._down()
