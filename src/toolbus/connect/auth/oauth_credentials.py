@@ -364,6 +364,8 @@ def _guarded(handler: LoginHandler) -> LoginHandler:
     async def ask(request: LoginRequest) -> str | None:
         try:
             return await handler(request)
+        except ToolbusError:
+            raise
         except Exception as error:  # the host's code: whatever it raises, nobody signs in
             raise AuthFailure(f"the login handler raised {type(error).__name__}", step="sign-in") from error
 
