@@ -232,8 +232,9 @@ class Link:
 
     @property
     def _failed_recently(self) -> bool:
-        """Whether an attempt just showed that it cannot connect."""
-        return self._needs_user and time.monotonic() - self._last_attempt < ON_DEMAND_EVERY
+        """Whether an attempt just showed that it cannot connect, and no other one is being made."""
+        is_recent = time.monotonic() - self._last_attempt < ON_DEMAND_EVERY
+        return self._needs_user and is_recent and self._attempts_started == self._attempts_finished
 
     @property
     def _live_session(self) -> Session | None:
@@ -322,8 +323,7 @@ class Link:
     async def _run_session(self) -> ToolbusError | None:
         error: ToolbusError | None = None
         session: Session | None = None
-        idle = False
-        loop = asyncio.get_running_loop()
+        idle, loop = False, asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
                 try:
