@@ -259,3 +259,14 @@ async def test_a_handler_that_raises_is_not_a_failure_of_the_server(
 
     async with bus_of(config(guarded, tmp_path), broken) as bus:
         assert "sign-in failed: the login handler raised ValueError" in str(bus.servers["guarded"].error)
+
+
+async def test_the_token_of_a_program_is_replaced_by_itself_and_not_stored(
+    authority: AuthorizationServer, guarded: ResourceServer, tmp_path: Path
+) -> None:
+    authority.spoil(lifetime=2)
+    machine = {"type": "client_credentials", "client_id": "bot", "client_secret": SECRET}
+    async with bus_of(config(guarded, tmp_path, machine)) as bus, asyncio.timeout(60):
+        while authority.count("token client_credentials 200") < 3:
+            assert await called(bus, "whoami") == "bot"
+    assert await open_tokens(f"file:{tmp_path}").find(guarded.url, "") is None

@@ -151,9 +151,8 @@ class OAuthCredentials:
         server, redacted = self._config.alias, self._values.redacted
         reason = redacted(failure.reason)
         if isinstance(failure, Unreachable):
-            cause = f"the login cannot be renewed: {reason}"
-            error = ConnectFailed(server, "sign-in", cause, hint="check the network, and try again")
-            return WireError(cause, sent=False, lost=False, reported=error)
+            error = ConnectFailed(server, "sign-in", reason, hint="check the network, and try again")
+            return WireError(f"signing in failed: {reason}", sent=False, lost=False, reported=error)
         if isinstance(failure, PersonNeeded) and self._flow.is_personal:
             error = LoginRequired(
                 server, reason, user=self._identity.user, scopes=failure.scopes, status=status
@@ -179,21 +178,23 @@ class OAuthCredentials:
                 try:
                     await self._keep(await self._flow.refresh(stored))
                 except PersonNeeded as needed:
-                    await self._drop_rejected(stored, needed.reason)
+                    await self._store_rejected(stored)
+                    self._drop(needed.reason)
             else:
                 await self._keep(await self._flow.obtain(known=stored))
 
     async def _to_renew(self) -> Login | None:
-        """The login to renew: the stored one. One that could not be stored is only in memory."""
+        """The login to renew: the stored one; that of a program, or one that was not stored, is in memory."""
+        if not self._flow.is_personal:
+            return self._token.login
         stored = await self._flow.login()
         return self._token.login if stored is None and not self._is_stored else stored
 
-    async def _drop_rejected(self, login: Login, reason: str) -> None:
-        """Forget a login, and that it could be renewed, which is true for all programs."""
+    async def _store_rejected(self, login: Login) -> None:
+        """Store that a login cannot be renewed any more, so that no program tries."""
         if login.refresh is not None:
             with self._storing():
                 await self._flow.save(replace(login, refresh=None))
-        self._drop(reason)
 
     async def _replace(self, challenge: Challenge) -> None:
         """Replace a token that the server rejected, or get the first one."""
@@ -226,13 +227,14 @@ class OAuthCredentials:
         try:
             await self._keep(await self._flow.refresh(stored))
         except PersonNeeded as needed:
+            await self._store_rejected(stored)
             return needed.reason
         return ""
 
     async def _extend(self, challenge: Challenge) -> None:
         """Get a token with more permissions."""
         if not self._flow.is_personal:
-            await self._keep(await self._flow.obtain(challenge))
+            await self._keep(await self._flow.obtain(challenge, self._token.login))
         elif self._token.login is None or not await self._take_stored(self._token.login.access):
             await self._ask(challenge, "the login lacks permissions")
 
