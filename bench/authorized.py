@@ -14,8 +14,8 @@ from toolbus.state.tokens.memory import MemoryStore
 from toolbus.state.tokens.tokens import open_tokens
 
 HOUR = 3600.0
-TOKEN = "t" * 1_000
-"""As long as a token that contains its claims."""
+TOKEN = "t" * 43
+"""As long as an opaque token of oidc-provider; a longer one takes the server longer to read."""
 
 
 async def signed_in(url: str, *, with_key: bool) -> MemoryStore:

@@ -22,7 +22,7 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
 **** from a lockfile of ten stdio servers. First catalog: from the import to the catalog; raw: toolbus without
   the lockfile, which starts them. The others: CPU time of a whole interpreter that prints it, and that of
   'import mcp'.
-***** toolbus on both sides: with a valid OAuth token of 1,000 characters, or one that is bound to a key, so
+***** toolbus on both sides: with a valid OAuth token of 43 characters, or one that is bound to a key, so
   that each request carries a proof (DPoP); raw: without credentials."""
 NAME = 30
 HEAD = f"{'':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
