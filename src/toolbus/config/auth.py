@@ -81,7 +81,7 @@ class _OAuth(_Auth):
     resource: bool | str = True
     """Whether to name the server in requests for tokens, or the name to use."""
     dpop: Literal["auto", "always", "never"] = "auto"
-    """Whether tokens are bound to a key of ours (DPoP); `auto`: if the server asks for it."""
+    """Whether tokens are bound to a local key (DPoP); `auto`: if the server asks for it."""
 
     def _problems(self) -> Iterator[tuple[str, str]]:
         if any("${" in scope for scope in self.scopes):
