@@ -26,21 +26,23 @@ ALLOWED: dict[str, set[str]] = {
     "schema": set(),  # pure: JSON Schema and nothing of ours
     "core": {"schema"},
     "state": {"core"},
-    "config": {"core", "state"},
+    "config": {"core", "schema", "state"},
     "lock": {"core", "config", "schema"},
+    "policy": {"core", "config", "schema", "state"},
+    "audit": {"core", "config", "state"},
     "shape": {"core", "schema"},
     "connect": {"core", "config", "schema", "state"},
     "discover": {"core", "config", "connect"},
     "call": {"core", "schema", "shape"},
-    "bus": STAGES | {"lock", "state"},
+    "bus": STAGES | {"lock", "policy", "audit", "state"},
     **{part: {"core", "bus"} for part in PUBLIC},
     "adapters": FACE,
     "gateway": FACE,
     "agent": FACE | {"adapters"},  # its tools are those of the adapter for pydantic-ai
     "testing": FACE | {"adapters"},
     "extension": FACE | {"adapters"},  # its host takes tools of one framework
-    "cli": STAGES | FACES | {"bus", "lock", "schema", "state", "testing", "__init__"},
-    "__init__": STAGES | {"bus", "lock", "state"},
+    "cli": STAGES | FACES | {"bus", "lock", "policy", "audit", "schema", "state", "testing", "__init__"},
+    "__init__": STAGES | {"bus", "lock", "policy", "audit", "state"},
     "demo": set(),
     "__main__": {"cli"},
 }

@@ -9,11 +9,11 @@ import logging
 from collections.abc import Callable, Mapping
 
 from toolbus.config import BusConfig, LockMode, ServerConfig
+from toolbus.core.canonical import NotCanonical, digest
 from toolbus.core.errors import CallRefused, ConfigError, LockError
 from toolbus.core.events import Emit, ToolHeld, warn
 from toolbus.core.operation import Operation
 from toolbus.core.records import Inventory, ToolSpec
-from toolbus.lock.canonical import NotCanonical, digest
 from toolbus.lock.drift import Held, Review, Reviewer, held_reason, label_of
 from toolbus.lock.file import NAME, LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.launch import launch_of

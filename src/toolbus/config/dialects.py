@@ -29,7 +29,7 @@ SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "redact", "budget"),
     *("resource_tools", "prompt_tools", "roots"),
-    *("context", "context_budget", "lock", "tokens"),
+    *("context", "context_budget", "lock", "policy", "tokens"),
 )
 """Settings for all servers; accepted beside every container."""
 

@@ -27,6 +27,7 @@ from toolbus.config.entry import (
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
+from toolbus.config.policy import read_policy
 from toolbus.config.read import read_document
 from toolbus.config.tokens import read_tokens
 from toolbus.core.errors import ConfigError
@@ -177,6 +178,7 @@ def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Locat
         "limits": checked_limits,
         "budget": budget,
         "context_budget": context_budget,
+        "policy": read_policy,
     }
     for key, checked in checks.items():
         if key in settings:

@@ -20,6 +20,7 @@ from toolbus.config.context import CONTEXT_BUDGET, ContextSource
 from toolbus.config.limits import Limits
 from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
+from toolbus.config.policy import PolicyRule
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
 from toolbus.config.tokens import TokenSetting, tokens_problem
@@ -238,6 +239,8 @@ class BusConfig(ConfigModel):
     """The maximum number of tokens for the whole context."""
     lock: Annotated[LockMode | None, _Off] = None
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
+    policy: tuple[PolicyRule, ...] = ()
+    """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
     tokens: TokenSetting = "auto"
     """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)

@@ -22,11 +22,12 @@ from toolbus.config.host_auth import SIGN_IN
 from toolbus.config.limits import Limits
 from toolbus.config.model import HINTS, BusConfig, LockMode, ServerConfig, Timeouts
 from toolbus.config.override import ArgumentOverride, ToolOverride
+from toolbus.config.policy import SELECTORS, PolicyRule
 from toolbus.core.records import JSON, Budget, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _MODELS = (
-    *(BusConfig, ServerConfig, Timeouts, Limits, ContextSource, ToolOverride, ArgumentOverride),
+    *(BusConfig, ServerConfig, Timeouts, Limits, ContextSource, ToolOverride, ArgumentOverride, PolicyRule),
     *AUTH_TYPES.values(),
 )
 _NAMES = {"type": "array", "items": {"type": "string"}}
@@ -109,6 +110,11 @@ def config_schema() -> dict[str, JSON]:
     for name in ("Timeouts", "Limits", *(kind.__name__ for kind in AUTH_TYPES.values())):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
+    rule = defined["PolicyRule"]["properties"]
+    for key in SELECTORS:
+        patterns = {"type": "array", "items": rule[key]["items"], "minItems": 1}
+        either = [{"type": "string", "minLength": 1}, patterns]
+        rule[key] = {"description": rule[key]["description"], "anyOf": either}
     defined["ClientCredentials"]["anyOf"] = [{"required": [key]} for key in ("client_secret", "key")]
     return {
         "$schema": DRAFT,

@@ -8,6 +8,7 @@
     ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
     ├── ToolFailed             a tool reported an error, and you asked for an exception
     ├── CallRefused            a guard refused the operation; nothing was sent
+    ├── AuditFailed            the audit trail cannot be written or read
     ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
     ├── ShaperFailed           a shaper raised; the catalog is unchanged
     ├── TokenStoreError        stored tokens cannot be read or written; they were left as they are
@@ -29,11 +30,14 @@ A tool that reports a failure is not an exception: it returns a `ToolResult` wit
 Messages are one line, built from facts that are also available as attributes.
 """
 
-import shlex
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Literal
 
+from toolbus.core.config_errors import ConfigError as ConfigError
+from toolbus.core.config_errors import ConfigNotTrusted as ConfigNotTrusted
+from toolbus.core.config_errors import LockError as LockError
+from toolbus.core.config_errors import ToolbusError as ToolbusError
 from toolbus.core.display import shortened
 from toolbus.core.login import login_line
 from toolbus.core.quantities import in_seconds
@@ -46,53 +50,6 @@ TokenProblem = Literal["damaged", "newer", "exposed", "unavailable", "unreadable
 """Why stored tokens cannot be used."""
 INTERNAL_ERROR = -32603
 """The code of JSON-RPC for a failure inside a server."""
-
-
-class ToolbusError(Exception):
-    """The base of all errors that toolbus raises."""
-
-
-class ConfigError(ToolbusError, ValueError):
-    """The config is invalid; `file`, `server` and `key` locate the problem."""
-
-    def __init__(
-        self,
-        problem: str,
-        *,
-        file: str | None = None,
-        server: str | None = None,
-        key: str | None = None,
-        mistakes: "Sequence[ConfigError]" = (),
-    ) -> None:
-        self.problem = problem
-        self.file = file
-        self.server = server
-        self.key = key
-        self._mistakes = tuple(mistakes)
-        where = [file, f"server {server!r}" if server is not None else None, key]
-        super().__init__(": ".join([part for part in where if part] + [problem]))
-
-    @property
-    def mistakes(self) -> "tuple[ConfigError, ...]":
-        """Each mistake as its own error, if this one lists several; otherwise just this error."""
-        return self._mistakes or (self,)
-
-
-class ConfigNotTrusted(ConfigError):
-    """A config was discovered, not named, and the user has not accepted its current content."""
-
-    def __init__(self, file: str, reason: str = "is not trusted yet", *, option: str | None = None) -> None:
-        self.reason = reason
-        command = shlex.join(["toolbus", "trust", *([option] if option else ()), file])
-        super().__init__(f"{reason}; review and accept it: {command}", file=file)
-        self.args = (f"{file} {self.problem}",)
-
-
-class LockError(ConfigError):
-    """The lockfile cannot be used as it is; nothing was started, and nothing in it was changed."""
-
-    def __init__(self, path: object, problem: str) -> None:
-        super().__init__(problem, file=str(path))
 
 
 FORKED = "it was started before this process was forked, and belongs to the parent"
@@ -166,6 +123,15 @@ class CallRefused(ToolbusError):
         self.what = what
         self.reason = reason
         super().__init__(f"{what} was refused: {reason}")
+
+
+class AuditFailed(ToolbusError):
+    """The audit trail cannot be written or read; while it cannot be written, every call is refused."""
+
+    def __init__(self, path: object, problem: str, step: str) -> None:
+        self.path = str(path)
+        self.problem = problem
+        super().__init__(f"audit trail {self.path}: {problem}; {step}")
 
 
 class ArgumentsError(ToolbusError, TypeError):

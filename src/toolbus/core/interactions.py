@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
+from toolbus.core.approval import Approve
 from toolbus.core.elicitation import Answer, Elicitation
 from toolbus.core.login import LoginHandler
 from toolbus.core.records import Audio, Image, PromptMessage, Text
@@ -52,7 +53,7 @@ Sample: TypeAlias = Callable[[Sampling], Sampled | Awaitable[Sampled | None] | N
 
 @dataclass(frozen=True, kw_only=True)
 class Interactions:
-    """The handlers: `elicit` asks a person, `sample` calls a model, `login` lets a person sign in.
+    """The handlers: `elicit` and `approve` ask a person, `sample` calls a model, `login` lets one sign in.
 
     Timeouts of that server's calls pause while a handler runs.
     """
@@ -61,6 +62,8 @@ class Interactions:
     sample: Sample | None = None
     login: LoginHandler | None = None
     """Lets a person sign in to a server when it is needed; without it, calls fail with `AuthRequired`."""
+    approve: Approve | None = None
+    """Asks a person about a call, if the policy says `ask`; without it, such calls are refused."""
     roots: Sequence[str | Path] | None = None
     """Folders, or `file://` URIs."""
     rounds: int = ROUNDS
@@ -74,7 +77,7 @@ class Interactions:
     """
 
     def __post_init__(self) -> None:
-        for name in ("elicit", "sample", "login"):
+        for name in ("elicit", "sample", "login", "approve"):
             handler = getattr(self, name)
             if handler is not None and not callable(handler):
                 raise TypeError(f"{name} must be a function, not {type(handler).__name__}")

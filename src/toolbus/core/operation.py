@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
+from toolbus.core.approval import Approval
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.events import OnLog, Reason
 from toolbus.core.fast_init import with_fast_init
@@ -28,6 +29,8 @@ class Caller:
     """The entry point: an adapter, the command line, the gateway."""
     user: str = ""
     session: str = ""
+    run: str = ""
+    """One run of an agent."""
 
 
 PROGRAM = Caller()
@@ -60,6 +63,12 @@ class Operation:
     """The `id` of its events; unique in this process."""
     observed: "Observed | None" = field(default=None, repr=False, compare=False)
     """The observers that watch this operation, if there are any."""
+    approval: Approval | None = None
+    """The approval of a person, if it was asked for before."""
+    during: int | None = None
+    """For a request of a server: the `id` of the call that caused it, if known."""
+    policies: "tuple[Guard, ...]" = ()
+    """The guards of the views that it was made through."""
 
     @property
     def route(self) -> str:
@@ -164,6 +173,28 @@ class Observed(Protocol):
     """The failure of the last try; a hook may try several times."""
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A decision about one operation."""
+
+    action: Literal["allow", "deny"]
+    by: str
+    """Who decided: `policy`, `guard`, `lock`, an answer of a person and who asked for it, or `default`."""
+    rule: str | None = None
+    """The rule of the policy, such as `policy[2]`."""
+    definition: str | None = None
+    """The digest of the tool's definition, as in the lockfile."""
+    reason: str = ""
+
+
+class Trail(Protocol):
+    """Records decisions."""
+
+    def decided(self, operation: Operation, decision: Decided, /) -> None:
+        """Record a decision, before anything is sent; `AuditFailed` if it cannot be recorded."""
+        ...
 
 
 Guard: TypeAlias = Callable[[Operation], Awaitable[None]]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from toolbus.config.limits import Limits
+from toolbus.core.canonical import digest
 from toolbus.core.records import (
     JSON,
     Inventory,
@@ -20,7 +21,6 @@ from toolbus.core.records import (
     ToolSpec,
 )
 from toolbus.core.tool_definition import tool_spec
-from toolbus.lock.canonical import digest
 from toolbus.schema.values import entries_of, is_array, is_object, items_of
 
 Kind: TypeAlias = Literal["tools", "prompts", "templates"]

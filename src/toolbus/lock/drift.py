@@ -6,8 +6,8 @@ from functools import cached_property
 from typing import Literal, TypeAlias
 
 from toolbus.config.limits import Limits
+from toolbus.core.canonical import NotCanonical
 from toolbus.core.records import Inventory, JSONObject, ToolSpec
-from toolbus.lock.canonical import NotCanonical
 from toolbus.lock.definitions import (
     Kind,
     changed_fields,

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from toolbus.config.limits import Limits
+from toolbus.core.canonical import NotCanonical, digest
 from toolbus.core.errors import LockError
 from toolbus.core.records import JSON, Inventory, JSONObject
-from toolbus.lock.canonical import NotCanonical, digest
 from toolbus.lock.definitions import KINDS, Kind, definition_digest, inventory_of, text_digest
 from toolbus.schema.values import entries_of, is_object
 

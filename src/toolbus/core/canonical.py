@@ -54,6 +54,15 @@ def digest(value: JSON) -> str:
     return f"sha256:{hashlib.sha256(canonical(value)).hexdigest()}"
 
 
+def digest_of(value: JSON) -> str:
+    """As `digest`, also for a value that canonical JSON cannot express: then `json-sha256:...`."""
+    try:
+        return digest(value)
+    except NotCanonical:
+        text = json.dumps(value, sort_keys=True, default=repr)
+        return f"json-sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
 def _sorted(value: JSON) -> str:
     """The value with its keys in the order of their UTF-16 code units."""
     if is_object(value):

@@ -1,0 +1,78 @@
+"""A person's approval of a call: the question, the answer, and the proof that a call was approved."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from toolbus.core.canonical import digest_of
+from toolbus.core.records import JSON, ToolSpec
+
+ApprovalAnswer: TypeAlias = bool | str
+"""True or `once` allows this call, `session` the tool until the bus closes, `always` until the tool changes.
+
+`never` denies the tool until it changes; False, or any other text as the reason, denies this call.
+"""
+LASTING = ("session", "always", "never")
+"""The answers that count for further calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Approval:
+    """A person's approval of one call; it counts for no other."""
+
+    call: str
+    """The digest of the call."""
+    by: str
+    """Who asked the person: an adapter, the command line, a function."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalRequest:
+    """A call that waits for approval."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, JSON]
+    """The arguments exactly as they will be sent; show them whole."""
+    spec: ToolSpec | None
+    """None for your own function."""
+    digest: str | None = None
+    """The digest of the tool's definition, as in the lockfile; an answer for another one has expired."""
+    call: str | None = None
+    """The digest of the call; None for your own function."""
+    rule: str | None = None
+    """The rule of the policy that asks, such as `policy[2]`; None if your program asks."""
+    reason: str = ""
+    """The reason that the rule gives."""
+    user: str = ""
+    """The user who calls (`bus.as_user`); ask nobody else."""
+
+    @property
+    def server(self) -> str | None:
+        """The server that has the tool."""
+        return None if self.spec is None else self.spec.origin.server
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether the tool is marked read-only, by a server that the config trusts (`trust: true`)."""
+        return self.spec is not None and self.spec.reads_only
+
+    def approved(self, by: str) -> Approval | None:
+        """The proof that a person approved this call; None for your own function, which needs none."""
+        return None if self.call is None else Approval(call=self.call, by=by)
+
+
+Approve: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer | Awaitable[ApprovalAnswer]]
+"""Asks a person about one call; plain or async."""
+
+
+def is_approval(answer: ApprovalAnswer) -> bool:
+    """Whether the answer allows the call."""
+    return answer is True or answer in ("once", "session", "always")
+
+
+def call_digest(
+    route: str, server: str, tool: str, arguments: Mapping[str, JSON], definition: str | None
+) -> str:
+    """The digest of one call: the same for the same tool, definition and arguments."""
+    return digest_of([route, server, tool, definition, dict(arguments)])
