@@ -3,7 +3,7 @@
 import pytest
 from jsonschema_rs import validator_for
 
-from toolbus import load_config
+from toolbus.config import load_config
 from toolbus.config.schema import config_schema
 from toolbus.core.errors import ConfigError
 
@@ -12,7 +12,8 @@ SERVERS = {"servers": {"files": {"command": "x"}}}
 
 def test_one_pattern_is_a_list_of_one() -> None:
     (rule,) = load_config({**SERVERS, "policy": [{"tools": "files/*", "do": "ask"}]}).policy
-    assert rule.tools == ("files/*",) and rule.selects
+    assert rule.tools == ("files/*",)
+    assert rule.selects
 
 
 def test_a_rule_without_patterns_is_about_everything_that_we_ask_of_servers() -> None:
