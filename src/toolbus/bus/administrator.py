@@ -1,9 +1,8 @@
 """What the administrator of this machine permits and requires of a bus."""
 
 import logging
-from collections.abc import Mapping
 
-from toolbus.config import BusConfig, LockMode
+from toolbus.config import BusConfig
 from toolbus.config.administrator import ASK, Administrator, read_administrator
 from toolbus.core.errors import ConfigError
 from toolbus.lock.file import NAME
@@ -20,9 +19,7 @@ def administrator_of(config: BusConfig) -> Administrator:
     return found
 
 
-def check_lock(
-    config: BusConfig, administrator: Administrator, modes: Mapping[str, LockMode], *, exists: bool
-) -> None:
+def check_lock(config: BusConfig, administrator: Administrator, *, exists: bool) -> None:
     """ConfigError if the administrator requires a lock that the config does not have."""
     file = administrator.requiring("lock")
     outside = _outside(config)
@@ -30,11 +27,12 @@ def check_lock(
         return
     if config.file is None:
         raise _unmet(file, f"a {NAME} is required, and only a config in a file has one; write toolbus.yaml")
+    for alias in outside:
+        mode = config.servers[alias].lock or config.lock or "block"
+        if mode != "block":
+            raise _unmet(file, f"server {alias!r} has lock: {mode}, and block is required; remove it")
     if not exists:
         raise _unmet(file, f"a {NAME} is required next to {config.file}; create it: toolbus lock")
-    for alias in outside:
-        if modes[alias] != "block":
-            raise _unmet(file, f"server {alias!r} has lock: {modes[alias]}, and block is required; remove it")
 
 
 def _check_audit(config: BusConfig, administrator: Administrator) -> None:

@@ -37,7 +37,7 @@ class Approvals:
             alias: "off" if file is None else _mode(config, server)
             for alias, server in config.servers.items()
         }
-        check_lock(config, self.administrator, self._modes, exists=file is not None)
+        check_lock(config, self.administrator, exists=file is not None)
         watched = [alias for alias, mode in self._modes.items() if mode != "off"]
         self.file = file if watched else None
         """None if nothing is compared with it."""

@@ -109,4 +109,4 @@ def _shown(config: ServerConfig) -> str:
         return shown_url(masked(config.url))
     texts = without_literals(config)
     words = (text for key, text in texts.items() if key == "command" or key.startswith("args["))
-    return shortened(" ".join(words), 120)
+    return shortened(shlex.join(words), 120)
