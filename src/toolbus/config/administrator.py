@@ -101,7 +101,7 @@ class PolicyFile:
         allow, deny = self.policy.allow, self.policy.deny
         for line in deny.argv or ():
             if argv_denied(line, launch):
-                return "deny.argv", f"is denied by {shlex.join(line)!r}"
+                return "deny.argv", f"is denied by {' '.join(line)!r}"
         for pattern in deny.packages or ():
             if package_denied(pattern, launch):
                 return "deny.packages", f"is denied by {pattern!r}"
