@@ -97,6 +97,11 @@ async def test_a_required_sandbox(site: Site, tmp_path: Path) -> None:
     assert (error.file, error.server, error.key) == (str(site.file), "files", "require")
     assert error.problem.startswith("servers have to run in a sandbox; set sandbox: true, or ask whoever")
     assert place.starts == 0
+    config = Toolbus(
+        {"servers": {"files": place.server(sandbox=True), "all": place.server()}, "sandbox": True}
+    )
+    usable = config._bus.lifecycle.usable_config  # pyright: ignore[reportPrivateUsage]  # nothing is started
+    assert [server.mistake for server in usable.servers.values()] == [None, None]
 
 
 def test_a_required_audit_trail(site: Site, tmp_path: Path) -> None:

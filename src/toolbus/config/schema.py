@@ -23,11 +23,13 @@ from toolbus.config.limits import Limits
 from toolbus.config.model import HINTS, BusConfig, LockMode, ServerConfig, Timeouts
 from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.config.policy import SELECTORS, PolicyRule
+from toolbus.config.sandbox import Sandbox
 from toolbus.core.records import JSON, Budget, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _MODELS = (
-    *(BusConfig, ServerConfig, Timeouts, Limits, ContextSource, ToolOverride, ArgumentOverride, PolicyRule),
+    *(BusConfig, ServerConfig, Timeouts, Limits, Sandbox, ContextSource, ToolOverride, ArgumentOverride),
+    PolicyRule,
     *AUTH_TYPES.values(),
 )
 _NAMES = {"type": "array", "items": {"type": "string"}}
@@ -49,6 +51,7 @@ _BUDGET = {
 }
 # In YAML, `off` without quotes is false.
 _LOCK: dict[str, JSON] = {"anyOf": [{"enum": [*get_args(LockMode), False]}]}
+_SANDBOX: dict[str, JSON] = {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Sandbox"}]}
 # Keys of an entry in a file that differ from the fields of ServerConfig.
 _ENTRY_KEYS: dict[str, dict[str, JSON]] = {
     "command": {"anyOf": [{"type": "string"}, _NAMES]},
@@ -69,6 +72,7 @@ _ENTRY_KEYS: dict[str, dict[str, JSON]] = {
     },
     "connection": {"$ref": "#/$defs/Entry", "description": "Keys of this entry, as AIDK groups them."},
     "lock": _LOCK,
+    "sandbox": _SANDBOX,
     "log_level": {"anyOf": [{"enum": [*get_args(LogLevel), "off", False]}]},
     "name": {"description": "The same as `alias`, in a list of servers."},
     "serverName": {"description": "The same as `alias`, in a list of servers."},
@@ -83,6 +87,7 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
     "context_budget": {"minimum": SMALLEST},
     "tokens": {"anyOf": [{"enum": ["auto", "keyring", "memory"]}, {"type": "string", "pattern": "^file:."}]},
     "lock": _LOCK,
+    "sandbox": _SANDBOX,
 }
 # A disabled entry is not checked.
 _SWITCHED_OFF = {
@@ -107,7 +112,7 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    for name in ("Timeouts", "Limits", *(kind.__name__ for kind in AUTH_TYPES.values())):
+    for name in ("Timeouts", "Limits", "Sandbox", *(kind.__name__ for kind in AUTH_TYPES.values())):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
     rule = defined["PolicyRule"]["properties"]
