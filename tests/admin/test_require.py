@@ -9,6 +9,9 @@ from tests.cli.running import toolbus
 from tests.lock.place import Place, names
 from tests.servers.everyday import everyday
 from toolbus import Toolbus, connect_mcp
+from toolbus.config import load_config
+from toolbus.config.administrator import read_administrator
+from toolbus.config.permitted import permitted_config
 from toolbus.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
@@ -97,10 +100,8 @@ async def test_a_required_sandbox(site: Site, tmp_path: Path) -> None:
     assert (error.file, error.server, error.key) == (str(site.file), "files", "require")
     assert error.problem.startswith("servers have to run in a sandbox; set sandbox: true, or ask whoever")
     assert place.starts == 0
-    config = Toolbus(
-        {"servers": {"files": place.server(sandbox=True), "all": place.server()}, "sandbox": True}
-    )
-    usable = config._bus.lifecycle.usable_config  # pyright: ignore[reportPrivateUsage]  # nothing is started
+    servers = {"files": place.server(sandbox=True), "all": place.server()}
+    usable = permitted_config(load_config({"servers": servers, "sandbox": True}), read_administrator())
     assert [server.mistake for server in usable.servers.values()] == [None, None]
 
 
