@@ -163,15 +163,16 @@ class Chain:
         self._file = file = _File(path, fd, tail.size, self._audit.rotate, tail.end.seq, tail.end.hash)
         # The first line of a file says that it is: if somebody removes it, the next one does not.
         first = f',"file":{json.dumps(path.name)}' if len(tail.rest) == tail.size else ""
+        closing = b"\n" if tail.is_open else b""
         try:
             if tail.rest:
                 closing = b"" if tail.rest.endswith(b"\n") else b"\n"
                 rest = tail.rest + closing
                 facts = f',"bytes":{len(rest)},"incomplete":"sha256:{sha256(rest).hexdigest()}"'
                 self._write(file, "recovered", facts + first, closing)
-                first = ""
+                first, closing = "", b""
             facts = f',"id":"{self.id}","by":"process {os.getpid()}"'
-            self._write(file, "started", facts + first)
+            self._write(file, "started", facts + first, closing)
             self._remove_old(file)
         except BaseException:
             self._release()

@@ -22,6 +22,8 @@ class Tail:
     rest: bytes
     """The incomplete line after it, if any."""
     size: int
+    is_open: bool = False
+    """Whether the last whole line has no line break yet."""
 
 
 def read_tail(fd: int, before: Callable[[], Position]) -> Tail:
@@ -31,6 +33,8 @@ def read_tail(fd: int, before: Callable[[], Position]) -> Tail:
     while True:
         start = max(0, size - length)
         data = read_at(fd, start, size - start)
+        if (open_line := position_of(data[data.rfind(b"\n") + 1 :])) is not None:
+            return Tail(open_line, b"", size, is_open=True)
         found = _last_whole_line(data, is_beginning=start == 0)
         if found is not None or start == 0:
             break

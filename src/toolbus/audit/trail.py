@@ -205,8 +205,10 @@ def _none(key: str, value: JSON) -> str:
 
 
 def _plain(value: JSON) -> JSON:
-    """The value with a mapping as a dict, which JSON can express."""
-    return dict(value) if is_mapping(value) and type(value) is not dict else value
+    """The value; a mapping as a dict, which JSON can express."""
+    if type(value) is dict or not is_mapping(value):
+        return value  # pyright: ignore[reportUnknownVariableType]  # JSON
+    return dict(value)
 
 
 def _opaque(value: object) -> str:

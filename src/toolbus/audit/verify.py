@@ -63,8 +63,8 @@ class _Checker:
         with file.open("rb") as content:
             for line in content:
                 self._number += 1
-                if line.endswith(b"\n"):
-                    self._check_line(line[:-1])
+                if line.endswith(b"\n") or position_of(line) is not None:  # only the line break is missing
+                    self._check_line(line.removesuffix(b"\n"))
                 else:
                     self._rest += line
         if self._rest:
