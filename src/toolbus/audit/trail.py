@@ -112,7 +112,9 @@ class AuditTrail:
             server = str(operation.server)
         if spec.route == "resources/read":  # a URI may have a token in it
             tool = redacted_by_all(tool)
-        parts.append(f',"route":{_quoted(spec.route)},"server":{_quoted(server)}')
+        parts.append(f',"route":{_quoted(spec.route)}')
+        if server:  # an unknown tool has none
+            parts.append(f',"server":{_quoted(server)}')
         if tool:
             parts.append(f',"tool":{_quoted(tool)}')
         return "".join(parts)
