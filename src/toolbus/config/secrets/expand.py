@@ -36,6 +36,10 @@ class Resolved:
     auth: Mapping[str, str] = field(default_factory=dict[str, str])
     """The texts of `auth` by key, without the short-lived ones: see `lookup`."""
     cwd: str | None = None
+    readable: tuple[str, ...] = ()
+    """The paths of `sandbox.read`."""
+    writable: tuple[str, ...] = ()
+    """The paths of `sandbox.write`."""
     folder: Path | None = None
     """Where the config is."""
     public_url: str | None = None
@@ -120,11 +124,17 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         token=token,
         auth=auth,
         cwd=secrets.located(cwd) if cwd else None,
+        readable=tuple(secrets.located(path) for path in _numbered(values, "sandbox.read")),
+        writable=tuple(secrets.located(path) for path in _numbered(values, "sandbox.write")),
         folder=secrets.folder,
         public_url=None if config.url is None else shown_url(masked(config.url)),
         redacted=Redactor(private.values, echoes=private.credentials if config.redact else None),
         source=(config, secrets),
     )
+
+
+def _numbered(values: Mapping[str, str], name: str) -> Iterator[str]:
+    return (value for key, value in values.items() if key.startswith(f"{name}["))
 
 
 def _auth_texts(config: ServerConfig) -> Iterator[tuple[str, str]]:
