@@ -12,8 +12,9 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, Strict
+from pydantic import BeforeValidator, Field, InstanceOf, Strict, WithJsonSchema
 
+from toolbus.config.administrator import Administrator
 from toolbus.config.audit import Audit
 from toolbus.config.auth import Auth
 from toolbus.config.base import ConfigModel
@@ -41,6 +42,8 @@ _Sandbox = Annotated[
     Sandbox | None,
     BeforeValidator(lambda value: read_sandbox(value, Location()) if isinstance(value, bool) else value),
 ]
+# Of a machine, not of a config: no schema of it.
+_Rules = Annotated[InstanceOf[Administrator], WithJsonSchema({})]
 _Patterns = Annotated[tuple[str | dict[str, bool], ...], Strict(False)]
 
 _NEEDED: dict[Transport, str] = {
@@ -153,6 +156,8 @@ class ServerConfig(ConfigModel):
     """Warnings about its entry in the config, such as ignored keys."""
     mistake: ConfigError | None = Field(default=None, exclude=True, repr=False)
     """Why its entry is invalid; then no other field is set, and connecting raises this."""
+    administrator: _Rules | None = Field(default=None, exclude=True, repr=False)
+    """The rules of this machine, as a bus has read them; None to read them when it connects."""
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Every text that may contain references, with the name of its field: `env.TOKEN`, `args[2]`."""
@@ -266,6 +271,8 @@ class BusConfig(ConfigModel):
     """The file it was read from."""
     folder: Path | None = None
     """The folder of `.env` and of relative paths."""
+    for_lock: bool = Field(default=False, exclude=True, repr=False)
+    """Whether its servers are started only to write their lockfile, which may be required otherwise."""
     reviewed: dict[str, bytes | None] | None = Field(default=None, exclude=True, repr=False)
     """Project files by path, with the content that the user accepted; they are not read again."""
 

@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from toolbus.config.administrator import read_administrator
 from toolbus.config.auth import SECRET_KEYS, ClientCredentials, text_problem
+from toolbus.config.launch_patterns import Launch
 from toolbus.config.model import ServerConfig
+from toolbus.config.permitted import refused_commands, refused_launch
 from toolbus.config.secrets.echo import is_credential
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.lookup import Found, Missing, Secrets
@@ -81,11 +84,34 @@ class Resolved:
 async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     """The config with every reference filled in.
 
-    Raises SecretMissing for a reference without a value, ConfigError for a mistake in the config or a value
-    that cannot be used. Waits for `get_secret`, files and commands; each reference is looked up once.
+    Raises SecretMissing for a reference without a value, ConfigError for a mistake in the config, a value
+    that cannot be used, and what the administrator does not permit. Waits for `get_secret`, files and
+    commands; each reference is looked up once.
     """
     if config.mistake is not None:
         raise config.mistake.with_traceback(None)  # the same one at each attempt
+    administrator = config.administrator or read_administrator()
+    refused = refused_commands(config, administrator, secrets.folder)
+    if refused is None:
+        values = await _filled_in(config, secrets)
+        refused = refused_launch(
+            config,
+            administrator,
+            Launch(
+                command=values.command,
+                args=values.args,
+                variables=frozenset(values.env),
+                cwd=values.cwd,
+                inherits=config.inherit_env != "none",
+                url=values.url,
+            ),
+        )
+        if refused is None:
+            return values
+    raise refused
+
+
+async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
     known: dict[Reference, Found] = {}
     private = _Private()
     values: dict[str, str] = {}
