@@ -9,51 +9,21 @@ What a server says about its own tools decides nothing, unless the config marks 
 import hashlib
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from typing import Literal, TypeAlias, TypeVar
 
-from toolbus.core.records import JSON, ToolSpec
+from toolbus.core.approval import ApprovalAnswer, ApprovalRequest, is_approval
+from toolbus.core.records import ToolSpec
 
 ApprovalMode: TypeAlias = Literal["never", "writes", "ask"]
 """Ask `never`, for every tool (`ask`), or for all but the read-only ones of trusted servers (`writes`)."""
-Decision: TypeAlias = bool | str
-"""True allows a call; False or a reason denies it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A call that waits for approval."""
-
-    id: str
-    name: str
-    arguments: Mapping[str, JSON]
-    spec: ToolSpec | None
-    """None for your own function."""
-
-    @property
-    def server(self) -> str | None:
-        """The server that has the tool."""
-        return None if self.spec is None else self.spec.origin.server
-
-    @property
-    def reads_only(self) -> bool:
-        """Whether the tool is marked read-only, by a server that the config trusts (`trust: true`)."""
-        return _is_read_only(self.spec)
-
-    @property
-    def digest(self) -> str | None:
-        """A digest of the tool's definition, to remember an answer with; None for your own function."""
-        return None if self.spec is None else definition_digest(self.spec)
-
-
 Function = TypeVar("Function", bound=Callable[..., object])
 T = TypeVar("T")
 ApprovalRule: TypeAlias = ApprovalMode | Function
 """The value of `approve=`."""
 NeedsApproval: TypeAlias = Callable[[ToolSpec], bool]
 """An adapter's function: whether calls of a tool need approval."""
-Approver: TypeAlias = Callable[[Request], Decision | Awaitable[Decision]]
+Approver: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer | Awaitable[ApprovalAnswer]]
 """The agent's function, plain or async: decides about one call."""
 
 
@@ -69,18 +39,24 @@ def needs_approval(spec: ToolSpec, rule: ApprovalRule[NeedsApproval]) -> bool:
     return rule(spec) if callable(rule) else _asks(rule, spec)
 
 
-async def denial(request: Request, rule: ApprovalRule[Approver], ask: Approver) -> str | None:
+async def denial(request: ApprovalRequest, rule: ApprovalRule[Approver], ask: Approver) -> str | None:
     """Why the call is denied, for the model; None if it is allowed. A mode leaves the decision to `ask`."""
     if not callable(rule) and not _asks(rule, request.spec):
         return None
-    decision = await decided(rule if callable(rule) else ask, request)
-    if decision is True:
+    return denial_text(await decided(rule if callable(rule) else ask, request))
+
+
+def denial_text(answer: ApprovalAnswer) -> str | None:
+    """Why an answer denies the call, for the model; None if it allows it."""
+    if is_approval(answer):
         return None
-    reason = f": {decision}" if isinstance(decision, str) and decision else ""
+    reason = f": {answer}" if isinstance(answer, str) and answer not in ("", "never") else ""
     return f"The user did not allow this call{reason}. Do not try it again unless the user asks for it."
 
 
-async def decided(decide: Callable[[T], Decision | Awaitable[Decision]], request: T) -> Decision:
+async def decided(
+    decide: Callable[[T], ApprovalAnswer | Awaitable[ApprovalAnswer]], request: T
+) -> ApprovalAnswer:
     """The decision of a plain or async function."""
     decision = decide(request)
     return await decision if inspect.isawaitable(decision) else decision

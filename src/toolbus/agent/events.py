@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from toolbus.adapters.approval import Decision
+from toolbus.core.approval import ApprovalAnswer
 from toolbus.core.records import JSON, Image
 
 
@@ -69,7 +69,7 @@ class ApprovalAsked:
     server: str | None = None
     digest: str | None = None
     """A digest of the tool's definition, to remember an answer with; None for your own function."""
-    answer: "asyncio.Future[Decision]" = field(repr=False, compare=False)
+    answer: "asyncio.Future[ApprovalAnswer]" = field(repr=False, compare=False)
 
     def approve(self) -> None:
         """Allow the call."""
@@ -79,7 +79,7 @@ class ApprovalAsked:
         """Deny the call; the model gets the reason."""
         self._settle(reason or False)
 
-    def _settle(self, decision: Decision) -> None:
+    def _settle(self, decision: ApprovalAnswer) -> None:
         if not self.answer.done():
             self.answer.set_result(decision)
 

@@ -8,9 +8,10 @@ from typing import Any, Generic, TypeVar
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from toolbus.adapters.approval import ApprovalRule, Approver, Decision, Request, denial
+from toolbus.adapters.approval import ApprovalRule, Approver, definition_digest, denial
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
+from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.records import JSON, ToolSpec
 
 T = TypeVar("T")
@@ -44,7 +45,7 @@ class Run(Generic[T]):
         self._limits = limits
         self._calls = 0
         self._events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-        self._pending: set[asyncio.Future[Decision]] = set()
+        self._pending: set[asyncio.Future[ApprovalAnswer]] = set()
         self._has_listener = False
         self._task: asyncio.Task[RunResult[T]] | None = None
 
@@ -116,7 +117,8 @@ class Run(Generic[T]):
         allowed = self._limits.tool_calls
         if allowed is not None and self._calls > allowed:
             raise LimitReached("tool_calls", allowed)
-        request = Request(id=call, name=name, arguments=arguments, spec=spec)
+        digest = None if spec is None else definition_digest(spec)
+        request = ApprovalRequest(id=call, name=name, arguments=arguments, spec=spec, digest=digest)
         return await denial(request, self._approve, self._ask)
 
     def report_progress(
@@ -125,10 +127,10 @@ class Run(Generic[T]):
         """Emit the progress of a call."""
         self.emit(ToolProgressed(id=call, name=name, progress=progress, total=total, message=message))
 
-    async def _ask(self, request: Request) -> Decision:
+    async def _ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         if not self._has_listener:
             return NO_LISTENER
-        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
         self._pending.add(answer)
         self.emit(
             ApprovalAsked(

@@ -14,8 +14,8 @@ from threading import Thread
 from types import FrameType
 from typing import Any, TypeVar
 
-from toolbus.adapters.approval import Decision
 from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
+from toolbus.core.approval import ApprovalAnswer
 from toolbus.core.elicitation import Answer, Elicitation
 
 T = TypeVar("T")
@@ -200,7 +200,7 @@ class Turn:
         """The result; raises the run's error."""
         return _result_of(self._work)
 
-    def settle(self, asked: ApprovalAsked, decision: Decision) -> None:
+    def settle(self, asked: ApprovalAsked, decision: ApprovalAnswer) -> None:
         """Approve a call (True), or deny it with a reason for the model."""
         self._loop.call_soon(asked.approve if decision is True else lambda: asked.deny(decision or ""))
 

@@ -4,13 +4,13 @@ import asyncio
 
 from rich.text import Text
 
-from toolbus.adapters.approval import Decision
 from toolbus.agent import ApprovalAsked
 from toolbus.cli.chat.background import PendingQuestion
 from toolbus.cli.chat.keyboard import Keyboard
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import ask_user
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
+from toolbus.core.approval import ApprovalAnswer
 
 APPROVAL_PROMPT = "run it? [y]es, [n]o, [a]lways in this chat: "
 ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
@@ -28,7 +28,7 @@ class Prompter:
         self._always: dict[tuple[str | None, str], str | None] = {}
         """The digest of each tool that is always allowed, by server and name."""
 
-    def approve(self, asked: ApprovalAsked) -> Decision:
+    def approve(self, asked: ApprovalAsked) -> ApprovalAnswer:
         """Return True, or a reason for denial; KeyboardInterrupt on Ctrl-C."""
         tool = asked.server, asked.name
         if tool in self._always:
