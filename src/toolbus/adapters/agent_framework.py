@@ -50,7 +50,7 @@ def tools(
     images; set `audio`, and `files` for PDFs, if it accepts those too.
     """
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return ToolList(source, lambda tool: BusTool(tool, options), servers)
+    return ToolList(source, lambda tool: BusTool(tool, options), servers, face="agent-framework")
 
 
 def toolset(
@@ -64,7 +64,9 @@ def toolset(
 ) -> "BusProvider":
     """A context provider that updates the tools before every model request; options as for `tools`."""
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return BusProvider(ToolList(source, lambda tool: BusTool(tool, options), servers, live=True))
+    return BusProvider(
+        ToolList(source, lambda tool: BusTool(tool, options), servers, face="agent-framework", live=True)
+    )
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:

@@ -50,7 +50,7 @@ def toolset(
     confirms them. The model gets images; set `audio`, and `files` for PDFs, if it accepts those too.
     """
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return BusToolkit(ToolList(source, lambda tool: _functions(tool, options), servers))
+    return BusToolkit(ToolList(source, lambda tool: _functions(tool, options), servers, face="agno"))
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:

@@ -48,7 +48,8 @@ def toolset(
     """
     check_rule(approve)
     return BusToolset(
-        ToolList(source, lambda tool: BusTool(tool, approve, dialect), servers, live=True), dialect
+        ToolList(source, lambda tool: BusTool(tool, approve, dialect), servers, face="google-adk", live=True),
+        dialect,
     )
 
 

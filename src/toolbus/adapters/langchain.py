@@ -41,12 +41,16 @@ def tools(source: ToolSource, servers: Servers = None, *, dialect: Dialect = "op
     LangChain passes a schema to its model nearly unchanged, so `dialect` is that of the model's provider.
     An agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
-    return ToolList(source, lambda tool: structured_tool(tool, dialect=dialect), servers)
+    return ToolList(source, lambda tool: structured_tool(tool, dialect=dialect), servers, face="langchain")
 
 
 def live(bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> "LiveTools":
     """Middleware that updates the tools every turn: `create_agent(model, middleware=[live(bus)])`."""
-    return LiveTools(ToolList(bus, lambda tool: structured_tool(tool, dialect=dialect), servers, live=True))
+    return LiveTools(
+        ToolList(
+            bus, lambda tool: structured_tool(tool, dialect=dialect), servers, face="langchain", live=True
+        )
+    )
 
 
 def messages(prompt: PromptResult) -> list[AnyMessage]:

@@ -45,7 +45,9 @@ def tools(
     `openai-responses` for `OpenAIResponses`. An agent keeps the tools it was built with; use `live` for a
     catalog that changes.
     """
-    return ToolList(source, lambda tool: BusTool(tool, approve=approve, dialect=dialect), servers)
+    return ToolList(
+        source, lambda tool: BusTool(tool, approve=approve, dialect=dialect), servers, face="llama-index"
+    )
 
 
 def live(
@@ -57,7 +59,7 @@ def live(
 ) -> "LiveTools":
     """A retriever that updates the tools every turn: `FunctionAgent(tool_retriever=live(bus))`."""
     convert = partial(BusTool, approve=approve, dialect=dialect)
-    return LiveTools(ToolList(source, convert, servers, live=True))
+    return LiveTools(ToolList(source, convert, servers, face="llama-index", live=True))
 
 
 def messages(prompt: PromptResult) -> list[ChatMessage]:

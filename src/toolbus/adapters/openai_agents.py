@@ -41,7 +41,13 @@ def tools(
     each, `agent.clone(tools=tools(bus, follow=True))`: the SDK fails runs that share a changing list. Without
     `follow`, call `refresh()` to update the list.
     """
-    return ToolList(source, lambda tool: function_tool(tool, approve=approve), servers, follow=follow)
+    return ToolList(
+        source,
+        lambda tool: function_tool(tool, approve=approve),
+        servers,
+        face="openai-agents",
+        follow=follow,
+    )
 
 
 def messages(prompt: PromptResult) -> list[TResponseInputItem]:

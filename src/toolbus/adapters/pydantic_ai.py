@@ -76,13 +76,19 @@ class BusToolset(AbstractToolset[Any]):
     """A live catalog: the agent gets its tools before every model request."""
 
     def __init__(
-        self, source: ToolSource, servers: Servers, dialect: Dialect | None, options: AdapterOptions
+        self,
+        source: ToolSource,
+        servers: Servers,
+        dialect: Dialect | None,
+        options: AdapterOptions,
+        face: str = "pydantic-ai",
     ) -> None:
         self._source: ToolSource = source if isinstance(source, Bus) else list(source)
         self._servers = servers
         current_tools(self._source, servers)  # raises for an unknown server
         self._dialect: Dialect | None = dialect
         self._options = options
+        self._face = face
         self._tool_lists: dict[Dialect, ToolList[tuple[Tool, ToolDefinition]]] = {}
 
     @property
@@ -96,7 +102,11 @@ class BusToolset(AbstractToolset[Any]):
         dialect: Dialect = self._dialect or dialect_of(ctx.model)
         if dialect not in self._tool_lists:
             self._tool_lists[dialect] = ToolList(
-                self._source, lambda tool: (tool, tool_definition(tool, dialect)), self._servers, live=True
+                self._source,
+                lambda tool: (tool, tool_definition(tool, dialect)),
+                self._servers,
+                face=self._face,
+                live=True,
             )
         tools = self._tool_lists[dialect]
         tools.refresh()

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
+from uuid import uuid4
 
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
@@ -11,6 +12,8 @@ from pydantic_ai.usage import RunUsage
 from toolbus.adapters.approval import ApprovalRule, Approver, definition_digest, denial
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
+from toolbus.bus.tool import Runner
+from toolbus.bus.view import View
 from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.records import JSON, ToolSpec
 
@@ -43,6 +46,9 @@ class Run(Generic[T]):
     def __init__(self, approve: ApprovalRule[Approver], limits: Limits) -> None:
         self._approve: ApprovalRule[Approver] = approve
         self._limits = limits
+        self.id = uuid4().hex
+        """The `run` of the caller of its calls."""
+        self._runners: dict[View, View] = {}
         self._calls = 0
         self._events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         self._pending: set[asyncio.Future[ApprovalAnswer]] = set()
@@ -104,6 +110,14 @@ class Run(Generic[T]):
         return self._task
 
     # Callbacks for the tools
+
+    def runner(self, runner: Runner) -> Runner:
+        """The same runner, with this run as its caller."""
+        if not isinstance(runner, View):
+            return runner
+        if runner not in self._runners:
+            self._runners[runner] = runner.view(caller=replace(runner.caller, run=self.id))
+        return self._runners[runner]
 
     def emit(self, event: RunEvent) -> None:
         """Send an event to the listener."""

@@ -15,11 +15,11 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 from toolbus.adapters.options import AdapterOptions
 from toolbus.adapters.pydantic_ai import BusTool, BusToolset, tool_return
 from toolbus.adapters.tool_calls import result_metadata
-from toolbus.adapters.tool_list import Bus, ToolSource, bus_of
+from toolbus.adapters.tool_list import Bus, ToolSource, bus_of, with_face
 from toolbus.agent.failures import NameClash
 from toolbus.bus.engine import reason_of
 from toolbus.bus.sync import SyncTool
-from toolbus.bus.tool import Tool
+from toolbus.bus.tool import Runner, Tool
 from toolbus.bus.view import View
 from toolbus.core.errors import BusClosed, CallRefused, ToolNotFound
 from toolbus.core.records import JSON, ToolResult, ToolSpec
@@ -48,6 +48,7 @@ class ToolLike(Protocol):
 
 AgentTool: TypeAlias = Callable[..., Any] | FunctionTool[Any] | Tool | SyncTool | Bus | ToolLike
 """A function, a tool, or a bus whose tools are updated every turn."""
+FACE = "agent"
 # Wrong arguments use up a retry of that function; a run is bounded by its limits instead.
 MAX_RETRIES = 1000
 MAX_INSTRUCTIONS = 2_000
@@ -56,6 +57,10 @@ MAX_INSTRUCTIONS = 2_000
 
 class RunCallbacks(Protocol):
     """The run that the calls belong to."""
+
+    def runner(self, runner: Runner) -> Runner:
+        """The same runner, with this run as its caller."""
+        ...
 
     async def denial_reason(
         self, call: str, name: str, arguments: Mapping[str, JSON], spec: ToolSpec | None
@@ -76,10 +81,19 @@ class Toolbox:
     def __init__(self, tools: Iterable[AgentTool], own: Bus | None = None) -> None:
         """Raise `NameClash` for two tools of the same name; a run checks those of a bus when it starts."""
         given = [tool.tool if isinstance(tool, SyncTool) else tool for tool in tools]
-        self.buses = [bus_of(tool) for tool in given if isinstance(tool, Bus)]
+        views: dict[View, View] = {}
+
+        def own_view(view: View) -> View:
+            return views.setdefault(view, with_face(view, FACE))
+
+        self.buses = [own_view(bus_of(tool)) for tool in given if isinstance(tool, Bus)]
         if own is not None:
-            self.buses.append(bus_of(own))
-        self.chosen = [tool for tool in given if isinstance(tool, Tool)]
+            self.buses.append(own_view(bus_of(own)))
+        chosen = {id(tool): tool for tool in given if isinstance(tool, Tool)}  # one may be given twice
+        self.chosen = [
+            Tool(tool.spec, own_view(tool.runner)) if isinstance(tool.runner, View) else tool
+            for tool in chosen.values()
+        ]
         owners = (tool.runner for tool in self.chosen if isinstance(tool.runner, View))
         self.all_buses = list(dict.fromkeys([*self.buses, *owners]))
         """Every bus, including the buses of individual tools."""
@@ -117,13 +131,14 @@ class McpTools(BusToolset):
     """MCP tools that report progress to the run that calls them."""
 
     def __init__(self, source: ToolSource) -> None:
-        super().__init__(source, None, None, AdapterOptions())
+        super().__init__(source, None, None, AdapterOptions(), FACE)
 
     async def run_tool(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
         """Run one call."""
         callbacks: RunCallbacks = ctx.deps
         on_progress = partial(callbacks.report_progress, ctx.tool_call_id or "", tool.name)
-        return await tool.run(arguments, on_progress=on_progress)
+        own = Tool(tool.spec, callbacks.runner(tool.runner), can_read_more=tool.can_read_more)
+        return await own.run(arguments, on_progress=on_progress)
 
 
 class RunTools(AbstractToolset[Any]):

@@ -13,7 +13,13 @@ from toolbus.cli.input.elicitation import ask_user, at_terminal
 from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.session import (
+    COMMAND_LINE,
+    async_command,
+    load_trusted_config,
+    open_bus,
+    selected_servers,
+)
 from toolbus.core.elicitation import Action, Answer, Elicitation, Pending
 from toolbus.core.errors import ServerError
 from toolbus.core.forms import Field
@@ -54,11 +60,12 @@ async def _resume(settings: Settings, pending: Pending, answers: Answers | None,
             screen.note("nothing was sent; the call is still waiting")
             return INTERRUPTED
     async with open_bus(screen, config, [pending.server]) as bus:
-        spec = await bus.find(f"{pending.server}/{pending.tool}")
+        own = bus.view(caller=COMMAND_LINE)
+        spec = await own.find(f"{pending.server}/{pending.tool}")
         began = time.perf_counter()
         while True:
             with call_progress(screen, spec.name) as progressed:
-                result = await bus.resume(pending, answers, timeout=options.timeout, on_progress=progressed)
+                result = await own.resume(pending, answers, timeout=options.timeout, on_progress=progressed)
             if result.pending is None or options.on_input == "suspend" or not at_terminal(screen):
                 break
             pending = result.pending
