@@ -1,7 +1,9 @@
 """Which calls need a person's approval, for the adapters and for the agent.
 
-`approve=` takes a mode or a function. An adapter's function says which tools need approval, and the framework
-asks. The agent's function decides about each call itself.
+The policy of the bus asks about calls, and `approve=` may ask about more. `approve=` takes a mode or a
+function. An adapter's function says which tools need approval, and the framework asks. The agent's function
+decides about each call itself. An answer to the policy is handed over with the call, and the guard of the
+bus takes it for exactly that call.
 
 What a server says about its own tools decides nothing, unless the config marks the server with `trust: true`.
 """
@@ -9,11 +11,13 @@ What a server says about its own tools decides nothing, unless the config marks 
 import hashlib
 import inspect
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, TypeAlias, TypeVar
 
-from toolbus.core.approval import ApprovalAnswer, ApprovalRequest, is_approval
-from toolbus.core.records import ToolSpec
+from toolbus.bus.tool import Tool
+from toolbus.bus.view import View
+from toolbus.core.approval import Approval, ApprovalAnswer, ApprovalRequest, is_approval
+from toolbus.core.records import JSON, ToolSpec
 
 ApprovalMode: TypeAlias = Literal["never", "writes", "ask"]
 """Ask `never`, for every tool (`ask`), or for all but the read-only ones of trusted servers (`writes`)."""
@@ -75,6 +79,37 @@ def definition_digest(spec: ToolSpec) -> str:
         "trusted": spec.trusted,
     }
     return hashlib.sha256(json.dumps(claims, sort_keys=True).encode()).hexdigest()
+
+
+def approval_request(tool: Tool, arguments: Mapping[str, JSON]) -> ApprovalRequest | None:
+    """What the policy asks a person about a call, with the arguments as they would be sent."""
+    view = tool.runner
+    return view.approval_needed(tool.spec, arguments) if isinstance(view, View) else None
+
+
+def approval_of(
+    tool: Tool, arguments: Mapping[str, JSON], by: str | None, answer: ApprovalAnswer = "once"
+) -> Approval | None:
+    """The approval to hand over with a call that a person approved in a framework; None if none is needed."""
+    request = None if by is None else approval_request(tool, arguments)
+    return None if request is None or by is None else request.approved(by, answer)
+
+
+def may_ask(tool: Tool) -> bool:
+    """Whether the policy asks about some calls of a tool; for frameworks that have to know before a call."""
+    return isinstance(tool.runner, View) and tool.runner.may_ask(tool.spec)
+
+
+def is_allowed(tool: Tool, arguments: Mapping[str, JSON]) -> bool:
+    """Whether a rule of the policy allows the call, or a person did in answer to one."""
+    return isinstance(tool.runner, View) and tool.runner.is_allowed(tool.spec, arguments)
+
+
+def approval_metadata(request: ApprovalRequest | None) -> dict[str, JSON]:
+    """The question of the policy, for the person whom a framework asks."""
+    if request is None:
+        return {}
+    return {"rule": request.rule, "reason": request.reason, "arguments": dict(request.arguments)}
 
 
 def _asks(mode: ApprovalMode, spec: ToolSpec | None) -> bool:

@@ -9,15 +9,24 @@ from uuid import uuid4
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from toolbus.adapters.approval import ApprovalRule, Approver, definition_digest, denial
+from toolbus.adapters.approval import (
+    ApprovalRule,
+    Approver,
+    approval_request,
+    decided,
+    definition_digest,
+    denial,
+    is_allowed,
+)
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
-from toolbus.bus.tool import Runner
+from toolbus.bus.tool import Runner, Tool
 from toolbus.bus.view import View
-from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
-from toolbus.core.records import JSON, ToolSpec
+from toolbus.core.approval import Approval, ApprovalAnswer, ApprovalRequest
+from toolbus.core.records import JSON
 
 T = TypeVar("T")
+FACE = "agent"
 NO_LISTENER = "it needs approval, and nothing is reading the events of this run"
 STOP_TIMEOUT = 10.0
 """Seconds to wait for a cancelled run to end."""
@@ -123,17 +132,35 @@ class Run(Generic[T]):
         """Send an event to the listener."""
         self._events.put_nowait(event)
 
-    async def denial_reason(
-        self, call: str, name: str, arguments: Mapping[str, JSON], spec: ToolSpec | None
-    ) -> str | None:
-        """Why a call is denied; None if it is allowed. Raises `LimitReached` above the limit of calls."""
+    async def approval(
+        self, call: str, name: str, arguments: Mapping[str, JSON], tool: Tool | None
+    ) -> Approval | str | None:
+        """The approval of a call, or why it is denied; None if nobody has to be asked here.
+
+        Raises `LimitReached` above the limit of calls.
+        """
         self._calls += 1
         allowed = self._limits.tool_calls
         if allowed is not None and self._calls > allowed:
             raise LimitReached("tool_calls", allowed)
+        question = None if tool is None else approval_request(tool, arguments)
+        if question is not None:
+            return await self._answer_rule(replace(question, id=call, name=name))
+        if self._approve == "writes" and tool is not None and is_allowed(tool, arguments):
+            return None
+        spec = None if tool is None else tool.spec
         digest = None if spec is None else definition_digest(spec)
         request = ApprovalRequest(id=call, name=name, arguments=arguments, spec=spec, digest=digest)
         return await denial(request, self._approve, self._ask)
+
+    async def _answer_rule(self, question: ApprovalRequest) -> Approval | str | None:
+        """The answer to a rule, which the guard of the bus takes; `approve=` has the same answer."""
+        if callable(self._approve):
+            return question.approved("function", await decided(self._approve, question))
+        if self._has_listener:
+            return question.approved(FACE, await self._ask(question))
+        # The bus may have somebody to ask; otherwise its guard refuses the call.
+        return await denial(question, self._approve, self._ask)
 
     def report_progress(
         self, call: str, name: str, progress: float, total: float | None, message: str | None
@@ -152,7 +179,9 @@ class Run(Generic[T]):
                 name=request.name,
                 arguments=request.arguments,
                 server=request.server,
-                digest=request.digest,
+                digest=None if request.spec is None else definition_digest(request.spec),
+                rule=request.rule,
+                reason=request.reason,
                 answer=answer,
             )
         )

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -17,12 +18,14 @@ from toolbus.adapters.pydantic_ai import BusTool, BusToolset, tool_return
 from toolbus.adapters.tool_calls import result_metadata
 from toolbus.adapters.tool_list import Bus, ToolSource, bus_of, with_face
 from toolbus.agent.failures import NameClash
+from toolbus.agent.run import FACE
 from toolbus.bus.engine import reason_of
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.tool import Runner, Tool
 from toolbus.bus.view import View
+from toolbus.core.approval import Approval
 from toolbus.core.errors import BusClosed, CallRefused, ToolNotFound
-from toolbus.core.records import JSON, ToolResult, ToolSpec
+from toolbus.core.records import JSON, ToolResult
 from toolbus.shape.budget import fitted
 
 logger = logging.getLogger("toolbus")
@@ -48,7 +51,6 @@ class ToolLike(Protocol):
 
 AgentTool: TypeAlias = Callable[..., Any] | FunctionTool[Any] | Tool | SyncTool | Bus | ToolLike
 """A function, a tool, or a bus whose tools are updated every turn."""
-FACE = "agent"
 # Wrong arguments use up a retry of that function; a run is bounded by its limits instead.
 MAX_RETRIES = 1000
 MAX_INSTRUCTIONS = 2_000
@@ -62,10 +64,10 @@ class RunCallbacks(Protocol):
         """The same runner, with this run as its caller."""
         ...
 
-    async def denial_reason(
-        self, call: str, name: str, arguments: Mapping[str, JSON], spec: ToolSpec | None
-    ) -> str | None:
-        """Why the call is denied; None if it is allowed."""
+    async def approval(
+        self, call: str, name: str, arguments: Mapping[str, JSON], tool: Tool | None
+    ) -> Approval | str | None:
+        """The approval of a call, or why it is denied; None if nobody has to be asked here."""
         ...
 
     def report_progress(
@@ -133,12 +135,13 @@ class McpTools(BusToolset):
     def __init__(self, source: ToolSource) -> None:
         super().__init__(source, None, None, AdapterOptions(), FACE)
 
-    async def run_tool(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
-        """Run one call."""
+    async def run_tool(self, tool: BusTool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
+        """Run one call; the run has asked for its approval."""
         callbacks: RunCallbacks = ctx.deps
-        on_progress = partial(callbacks.report_progress, ctx.tool_call_id or "", tool.name)
-        own = Tool(tool.spec, callbacks.runner(tool.runner), can_read_more=tool.can_read_more)
-        return await own.run(arguments, on_progress=on_progress)
+        called = tool.tool
+        on_progress = partial(callbacks.report_progress, ctx.tool_call_id or "", called.name)
+        own = Tool(called.spec, callbacks.runner(called.runner), can_read_more=called.can_read_more)
+        return await own.run(arguments, on_progress=on_progress, approval=tool.approval)
 
 
 class RunTools(AbstractToolset[Any]):
@@ -202,12 +205,14 @@ class RunTools(AbstractToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         """Run the tool after approval, if needed; the model gets the errors."""
-        spec = tool.tool.spec if isinstance(tool, BusTool) else None
-        denial = await self._callbacks.denial_reason(ctx.tool_call_id or "", name, tool_args, spec)
-        if denial is not None:
-            if isinstance(tool, BusTool):
-                tool.tool.report_unsent("refused", "not approved")
-            raise ToolFailed(denial)
+        mcp_tool = tool.tool if isinstance(tool, BusTool) else None
+        approval = await self._callbacks.approval(ctx.tool_call_id or "", name, tool_args, mcp_tool)
+        if isinstance(approval, str):
+            if mcp_tool is not None:
+                mcp_tool.report_unsent("refused", "not approved")
+            raise ToolFailed(approval)
+        if isinstance(tool, BusTool):
+            tool = replace(tool, approval=approval)
         try:
             return _converted(await tool.toolset.call_tool(name, tool_args, ctx, tool))
         except (ModelRetry, ToolFailed, ToolFailedError, ToolRetryError):

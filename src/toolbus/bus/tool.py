@@ -6,6 +6,7 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from toolbus.core.approval import Approval
 from toolbus.core.display import signature
 from toolbus.core.errors import BusClosed, ToolbusError
 from toolbus.core.events import Reason
@@ -36,6 +37,7 @@ class Runner(Protocol):
         on_progress: Progress | None = None,
         *,
         keep: bool = True,
+        approval: Approval | None = None,
     ) -> ToolResult: ...
 
     def warn(self, server: str, tool: str | None, message: str) -> None: ...
@@ -99,10 +101,21 @@ class Tool:
         """Run the tool. Never raises: a failure is a result with `is_error`, for the model to read."""
         return await self.run(arguments)
 
-    async def run(self, arguments: Mapping[str, JSON], *, on_progress: Progress | None = None) -> ToolResult:
-        """As `execute`, with the arguments as one mapping; `on_progress` receives progress."""
+    async def run(
+        self,
+        arguments: Mapping[str, JSON],
+        *,
+        on_progress: Progress | None = None,
+        approval: Approval | None = None,
+    ) -> ToolResult:
+        """As `execute`, with the arguments as one mapping; `on_progress` receives progress.
+
+        `approval` is what a person answered about exactly this call.
+        """
         try:
-            return await self.runner.run(self.spec, arguments, on_progress, keep=self.can_read_more)
+            return await self.runner.run(
+                self.spec, arguments, on_progress, keep=self.can_read_more, approval=approval
+            )
         except ToolbusError as error:
             return self._failure(str(error))
         except Exception as error:  # from a user's hook: `execute` never raises
@@ -111,8 +124,12 @@ class Tool:
 
     def execute_sync(self, /, **arguments: JSON) -> ToolResult:
         """As `execute`, from a thread without a loop; RuntimeError if it would never return."""
+        return self.run_sync(arguments)
+
+    def run_sync(self, arguments: Mapping[str, JSON], *, approval: Approval | None = None) -> ToolResult:
+        """As `run`, from a thread without a loop; RuntimeError if it would never return."""
         try:
-            return self.runner.wait(self.execute(**arguments))
+            return self.runner.wait(self.run(arguments, approval=approval))
         except ToolbusError as error:
             return self._failure(str(error))
 
