@@ -38,6 +38,8 @@ class Runner(Protocol):
         *,
         keep: bool = True,
         approval: Approval | None = None,
+        face: str = "",
+        run: str = "",
     ) -> ToolResult: ...
 
     def warn(self, server: str, tool: str | None, message: str) -> None: ...
@@ -107,15 +109,16 @@ class Tool:
         *,
         on_progress: Progress | None = None,
         approval: Approval | None = None,
+        face: str = "",
+        run: str = "",
     ) -> ToolResult:
         """As `execute`, with the arguments as one mapping; `on_progress` receives progress.
 
-        `approval` is what a person answered about exactly this call.
+        `approval` is a person's approval of exactly this call; `face` and `run` tell who calls.
         """
+        made: dict[str, Any] = {"approval": approval, "face": face, "run": run}
         try:
-            return await self.runner.run(
-                self.spec, arguments, on_progress, keep=self.can_read_more, approval=approval
-            )
+            return await self.runner.run(self.spec, arguments, on_progress, keep=self.can_read_more, **made)
         except ToolbusError as error:
             return self._failure(str(error))
         except Exception as error:  # from a user's hook: `execute` never raises
