@@ -81,10 +81,10 @@ def definition_digest(spec: ToolSpec) -> str:
     return hashlib.sha256(json.dumps(claims, sort_keys=True).encode()).hexdigest()
 
 
-def approval_request(tool: Tool, arguments: Mapping[str, JSON]) -> ApprovalRequest | None:
+def approval_request(tool: Tool, arguments: Mapping[str, JSON], *, run: str = "") -> ApprovalRequest | None:
     """What the policy asks a person about a call, with the arguments as they would be sent."""
     view = tool.runner
-    return view.approval_needed(tool.spec, arguments) if isinstance(view, View) else None
+    return view.approval_needed(tool.spec, arguments, run=run) if isinstance(view, View) else None
 
 
 def approval_of(
@@ -97,12 +97,12 @@ def approval_of(
 
 def may_ask(tool: Tool) -> bool:
     """Whether the policy asks about some calls of a tool; for frameworks that have to know before a call."""
-    return isinstance(tool.runner, View) and tool.runner.may_ask(tool.spec)
+    return isinstance(tool.runner, View) and tool.runner.calls.may_ask(tool.spec)
 
 
 def is_allowed(tool: Tool, arguments: Mapping[str, JSON]) -> bool:
     """Whether a rule of the policy allows the call, or a person did in answer to one."""
-    return isinstance(tool.runner, View) and tool.runner.is_allowed(tool.spec, arguments)
+    return isinstance(tool.runner, View) and tool.runner.calls.is_allowed(tool.spec, arguments)
 
 
 def approval_metadata(request: ApprovalRequest | None) -> dict[str, JSON]:

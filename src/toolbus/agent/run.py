@@ -20,8 +20,7 @@ from toolbus.adapters.approval import (
 )
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
-from toolbus.bus.tool import Runner, Tool
-from toolbus.bus.view import View
+from toolbus.bus.tool import Tool
 from toolbus.core.approval import Approval, ApprovalAnswer, ApprovalRequest
 from toolbus.core.records import JSON
 
@@ -57,7 +56,6 @@ class Run(Generic[T]):
         self._limits = limits
         self.id = uuid4().hex
         """The `run` of the caller of its calls."""
-        self._runners: dict[View, View] = {}
         self._calls = 0
         self._events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
         self._pending: set[asyncio.Future[ApprovalAnswer]] = set()
@@ -120,14 +118,6 @@ class Run(Generic[T]):
 
     # Callbacks for the tools
 
-    def runner(self, runner: Runner) -> Runner:
-        """The same runner, with this run as its caller."""
-        if not isinstance(runner, View):
-            return runner
-        if runner not in self._runners:
-            self._runners[runner] = runner.view(caller=replace(runner.caller, run=self.id))
-        return self._runners[runner]
-
     def emit(self, event: RunEvent) -> None:
         """Send an event to the listener."""
         self._events.put_nowait(event)
@@ -143,7 +133,7 @@ class Run(Generic[T]):
         allowed = self._limits.tool_calls
         if allowed is not None and self._calls > allowed:
             raise LimitReached("tool_calls", allowed)
-        question = None if tool is None else approval_request(tool, arguments)
+        question = None if tool is None else approval_request(tool, arguments, run=self.id)
         if question is not None:
             return await self._answer_rule(replace(question, id=call, name=name))
         if self._approve == "writes" and tool is not None and is_allowed(tool, arguments):

@@ -21,7 +21,7 @@ from toolbus.agent.failures import NameClash
 from toolbus.agent.run import FACE
 from toolbus.bus.engine import reason_of
 from toolbus.bus.sync import SyncTool
-from toolbus.bus.tool import Runner, Tool
+from toolbus.bus.tool import Tool
 from toolbus.bus.view import View
 from toolbus.core.approval import Approval
 from toolbus.core.errors import BusClosed, CallRefused, ToolNotFound
@@ -60,8 +60,9 @@ MAX_INSTRUCTIONS = 2_000
 class RunCallbacks(Protocol):
     """The run that the calls belong to."""
 
-    def runner(self, runner: Runner) -> Runner:
-        """The same runner, with this run as its caller."""
+    @property
+    def id(self) -> str:
+        """The `run` of the caller of its calls."""
         ...
 
     async def approval(
@@ -138,10 +139,10 @@ class McpTools(BusToolset):
     async def run_tool(self, tool: BusTool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
         """Run one call; the run has asked for its approval."""
         callbacks: RunCallbacks = ctx.deps
-        called = tool.tool
-        on_progress = partial(callbacks.report_progress, ctx.tool_call_id or "", called.name)
-        own = Tool(called.spec, callbacks.runner(called.runner), can_read_more=called.can_read_more)
-        return await own.run(arguments, on_progress=on_progress, approval=tool.approval)
+        on_progress = partial(callbacks.report_progress, ctx.tool_call_id or "", tool.tool.name)
+        return await tool.tool.run(
+            arguments, on_progress=on_progress, approval=tool.approval, run=callbacks.id
+        )
 
 
 class RunTools(AbstractToolset[Any]):

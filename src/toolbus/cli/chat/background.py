@@ -12,7 +12,7 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from types import FrameType
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
 from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
@@ -154,7 +154,7 @@ class Turn:
     ) -> None:
         """`prepare` runs before it, and may ask, too."""
         self._loop = loop
-        self._events: SimpleQueue[RunEvent | PendingQuestion | PendingApproval | None] = SimpleQueue()
+        self._events: SimpleQueue[RunEvent | Asked[Any, Any] | None] = SimpleQueue()
         self._questions: set[Asked[Any, Any]] = set()
         self._is_over = False
         self._interrupted = False
@@ -171,13 +171,7 @@ class Turn:
         for asked in self._questions:
             asked.settle(asked.unanswered)
 
-    @overload
-    async def ask(self, asked: PendingQuestion) -> Answer: ...
-
-    @overload
-    async def ask(self, asked: PendingApproval) -> ApprovalAnswer: ...
-
-    async def ask(self, asked: PendingQuestion | PendingApproval) -> Answer | ApprovalAnswer:
+    async def ask(self, asked: Asked[Q, A]) -> A:
         """Ask the user during the turn; once it is over, the question stays unanswered."""
         if self._is_over:
             return asked.unanswered
@@ -216,7 +210,7 @@ class Turn:
         with _signal_handler(signal.SIGINT, signal.default_int_handler):
             yield
 
-    def __iter__(self) -> Iterator[RunEvent | PendingQuestion | PendingApproval]:
+    def __iter__(self) -> Iterator[RunEvent | Asked[Any, Any]]:
         """Events and questions until the run ends."""
         while True:
             if self._interrupted:

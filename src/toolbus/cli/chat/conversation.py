@@ -4,7 +4,7 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from toolbus.agent import Agent, ApprovalAsked, ModelFailed, RunResult
-from toolbus.cli.chat.background import BackgroundLoop, PendingApproval, PendingQuestion, Turn
+from toolbus.cli.chat.background import Asked, BackgroundLoop, PendingApproval, PendingQuestion, Turn
 from toolbus.cli.chat.prompter import Prompter
 from toolbus.cli.chat.view import View
 from toolbus.config.secrets.redact import redacted
@@ -62,7 +62,7 @@ class Conversation:
     def _follow(self, turn: Turn) -> RunResult[str]:
         self._view.begin()
         for event in turn:
-            if isinstance(event, PendingQuestion | PendingApproval):
+            if isinstance(event, Asked):
                 self._view.pause()
                 with turn.ctrl_c_raises():
                     self._answer(event)
@@ -76,11 +76,14 @@ class Conversation:
                 self._view.approval_settled(event.id, allowed=is_approval(answer))
         return turn.result
 
-    def _answer(self, asked: PendingQuestion | PendingApproval) -> None:
-        if isinstance(asked, PendingQuestion):
-            self._prompter.answer(asked)
-        else:
-            self._prompter.approve_other(asked)
+    def _answer(self, asked: Asked[Any, Any]) -> None:
+        match asked:
+            case PendingQuestion():
+                self._prompter.answer(asked)
+            case PendingApproval():
+                self._prompter.approve_other(asked)
+            case _:
+                raise AssertionError("there are no other questions")
 
 
 def without_secrets(error: ModelFailed, secrets: tuple[str, ...]) -> ModelFailed:

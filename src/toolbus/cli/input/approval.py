@@ -64,7 +64,7 @@ async def ask_approval(screen: Screen, call: WaitingCall, choices: Sequence[Choi
     """
     _show(screen, call)
     prompt = f"run it? {', '.join(_WORDS[choice] for choice in choices)}: "
-    known = {typed: choice for choice in choices for typed in _TYPED[choice]}
+    known: dict[str, Choice] = {typed: choice for choice in choices for typed in _TYPED[choice]}
     try:
         while True:
             answer = known.get((await ask_async(prompt)).strip().lower())
