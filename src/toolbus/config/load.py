@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+from toolbus.config.audit import read_audit
 from toolbus.config.context import ContextSource, context_budget, context_sources
 from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container, with_container
 from toolbus.config.entry import (
@@ -27,7 +28,7 @@ from toolbus.config.entry import (
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
-from toolbus.config.policy import read_policy
+from toolbus.config.policy import check_aliases, read_policy
 from toolbus.config.read import read_document
 from toolbus.config.tokens import read_tokens
 from toolbus.core.errors import ConfigError
@@ -146,6 +147,9 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
     with mistakes.collected():
         if "tokens" in settings:
             settings["tokens"] = read_tokens(settings.pop("tokens"), location, folder)
+    with mistakes.collected():
+        if "audit" in settings:
+            settings["audit"] = read_audit(settings.pop("audit"), location, folder)
     bus = _bus_settings(settings, mistakes, location).model_copy(
         update={"file": location.file, "folder": folder}
     )
@@ -162,6 +166,9 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
                 servers[alias] = server_config(alias, entry, location=here, defaults=defaults)
         except ConfigError as error:
             servers[alias] = invalid_config(alias, entry, error)
+    with mistakes.collected():
+        if bus.policy:
+            check_aliases(servers, location)
     # A disabled server has no resources to read.
     wanted_context = tuple(source for source in context if source.server in servers)
     disabled = tuple(alias for alias in aliases if alias not in servers)

@@ -14,13 +14,14 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, Strict
 
+from toolbus.config.audit import Audit
 from toolbus.config.auth import Auth
 from toolbus.config.base import ConfigModel
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
 from toolbus.config.limits import Limits
 from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
-from toolbus.config.policy import PolicyRule
+from toolbus.config.policy import PolicyRule, check_aliases
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
 from toolbus.config.tokens import TokenSetting, tokens_problem
@@ -241,6 +242,8 @@ class BusConfig(ConfigModel):
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
     policy: tuple[PolicyRule, ...] = ()
     """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
+    audit: Audit | None = None
+    """Where every decision and call is recorded; in a file, also the path alone."""
     tokens: TokenSetting = "auto"
     """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
@@ -265,6 +268,8 @@ class BusConfig(ConfigModel):
         if problem := tokens_problem(self.tokens):
             raise Location().error(problem, "tokens")
         _check_hints(self.include, self.exclude, Location())
+        if self.policy:
+            check_aliases(self.servers, Location())
 
 
 def check_alias(alias: str, key: str = "alias", server: str | None = None) -> None:
