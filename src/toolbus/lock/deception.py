@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from toolbus.core.lookalikes import latin
 from toolbus.core.text import cleaned, strings
 from toolbus.lock.definitions import KINDS
 from toolbus.lock.file import LockedServer
@@ -18,12 +19,6 @@ _SCRIPTS = (
     *("FULLWIDTH", "MATHEMATICAL"),
 )
 """Scripts whose letters look like Latin ones; others, such as Japanese next to Latin, are ordinary."""
-_LOOKALIKES = str.maketrans(
-    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u04bb\u0501\u051b\u051d\u0432\u043a\u043c"
-    "\u043d\u0442\u03b1\u03b5\u03b9\u03ba\u03bd\u03bf\u03c1\u03c4\u03c5\u03c7\u0131\u0261\u1d0f\u217c\u2113",
-    "aeopcyxijshdqwbkm" + "htaeikvoptuxigoll",
-)
-"""Letters of other scripts that look like a Latin letter (Unicode's confusables, the common part)."""
 _DIGITS = str.maketrans("01|$5", "ollss")
 _LINE_ENDS = re.compile(r"\r\n?|[\v\f]")
 _OTHERS = r"(?:previous|prior|preceding|above|earlier|other|all|any|your|system|safety)"
@@ -101,7 +96,7 @@ def _mixed(name: str) -> str | None:
         if len(scripts) > 1:
             found = " and ".join(sorted(script.title() for script in scripts))
             return f"its name {name!a} mixes letters of {found}"
-        plain = unicodedata.normalize("NFKC", word).casefold().translate(_LOOKALIKES)
+        plain = latin(word)
         if scripts - {"LATIN"} and plain.isascii():
             return f"its name {name!a} looks Latin, but is written in {next(iter(scripts)).title()}"
     return None
@@ -170,5 +165,5 @@ def _scripts(text: str) -> set[str]:
 
 def _skeleton(name: str) -> str:
     """What a name looks like: compatible forms, letters of other scripts and digits as Latin letters."""
-    plain = unicodedata.normalize("NFKC", name).casefold().translate(_LOOKALIKES).translate(_DIGITS)
+    plain = latin(name).translate(_DIGITS)
     return cleaned(plain).replace("-", "_").replace("rn", "m").replace("vv", "w")

@@ -1,0 +1,87 @@
+"""Globs on `server/name`.
+
+A name is matched as it is. A rule that asks or denies also matches a name that looks the same (another case,
+letters of another script, hidden characters) and any reading of a URI. A rule that allows matches a URI only
+if it matches however the URI is read.
+"""
+
+import re
+from collections.abc import Callable
+from fnmatch import translate
+from typing import NamedTuple
+
+from toolbus.core.lookalikes import look
+from toolbus.policy.spellings import spellings
+from toolbus.policy.target import Target
+
+
+class _Parts(NamedTuple):
+    """A pattern, divided between server and name."""
+
+    server: Callable[[str], bool]
+    name: Callable[[str], bool]
+    looks: Callable[[str], bool]
+    """Whether it matches what a name looks like."""
+
+
+class Pattern:
+    """One glob. A `*` for the server never reaches into the name; one in the name also matches slashes."""
+
+    def __init__(self, text: str, *, loosens: bool) -> None:
+        """`loosens`: of a rule that allows."""
+        self.text = text
+        self._loosens = loosens
+        self._divided: dict[int, _Parts | None] = {}
+
+    def names(self, alias: str) -> bool:
+        """Whether it may match anything of this server."""
+        return any(parts.server(alias) for parts in self._ways(alias))
+
+    def matches(self, target: Target) -> bool:
+        """Whether it matches the server and the name."""
+        return any(
+            parts.server(target.server) and self._fits(parts, target) for parts in self._ways(target.server)
+        )
+
+    def _fits(self, parts: _Parts, target: Target) -> bool:
+        name = target.name
+        if self._loosens:
+            return parts.name(name) and (target.kind != "resource" or self._fits_every_reading(parts, name))
+        if parts.name(name) or parts.looks(look(name)):
+            return True
+        if target.kind != "resource":
+            return False
+        readings = spellings(name)
+        return readings is None or any(parts.looks(look(reading)) for reading in readings)
+
+    def _fits_every_reading(self, parts: _Parts, uri: str) -> bool:
+        if self.text.endswith(f"/{uri}"):
+            return True  # exactly this one was meant
+        readings = spellings(uri)
+        return readings is not None and all(map(parts.name, readings))
+
+    def _ways(self, alias: str) -> list[_Parts]:
+        """How it can be divided for a server; in one way, unless the alias has slashes itself."""
+        ways = (self._division(number) for number in {1, alias.count("/") + 1})
+        return [parts for parts in ways if parts is not None]
+
+    def _division(self, number: int) -> _Parts | None:
+        """Divided at the slash of this number; None if there are fewer."""
+        if number not in self._divided:
+            self._divided[number] = self._divide(number)
+        return self._divided[number]
+
+    def _divide(self, number: int) -> _Parts | None:
+        if self.text == "*":
+            return _Parts(_glob("*"), _glob("*"), _glob("*"))
+        steps = self.text.split("/")
+        if len(steps) <= number:
+            return None
+        server, name = "/".join(steps[:number]), "/".join(steps[number:])
+        return _Parts(_glob(server), _glob(name), _glob(look(name)))
+
+
+def _glob(pattern: str) -> Callable[[str], bool]:
+    """As `fnmatchcase`, whose cache is too small for many rules; a text equal to the pattern matches, too."""
+    match = re.compile(translate(pattern)).match
+    return lambda text: text == pattern or match(text) is not None

@@ -1,0 +1,56 @@
+"""One rule of a policy, ready to be compared with targets."""
+
+from collections.abc import Mapping
+from typing import cast
+
+from toolbus.config.policy import PolicyRule
+from toolbus.core.records import JSON
+from toolbus.policy.hints import Holds, holds
+from toolbus.policy.patterns import Pattern
+from toolbus.policy.target import Kind, Target, Verdict
+from toolbus.schema.validator import Validator
+
+SELECTOR: Mapping[Kind, str] = {
+    "tool": "tools",
+    "resource": "resources",
+    "prompt": "prompts",
+    "request": "requests",
+}
+"""The key of a rule for each kind of target."""
+
+
+class Rule:
+    """One rule, with its patterns and schema compiled."""
+
+    def __init__(self, index: int, rule: PolicyRule) -> None:
+        self.index = index
+        self.config = rule
+        self.verdict = Verdict(action=rule.do, rule=index, reason=rule.reason or "")
+        self.loosens = rule.do == "allow"
+        self.patterns: dict[Kind, tuple[Pattern, ...]] = {
+            kind: tuple(Pattern(text, loosens=self.loosens) for text in getattr(rule, key))
+            for kind, key in SELECTOR.items()
+        }
+        self.validator = Validator(rule.arguments) if rule.arguments else None
+        """The condition on arguments; None if there is none."""
+
+    def selects(self, target: Target) -> bool:
+        """Whether it is about this target, by its patterns."""
+        if self.config.selects:
+            return any(pattern.matches(target) for pattern in self.patterns[target.kind])
+        return target.kind == "tool" if self.config.hint else target.kind != "request"
+
+    def holds(self, target: Target) -> Holds:
+        """Whether its patterns and its hint match."""
+        if not self.selects(target):
+            return "no"
+        hint = self.config.hint
+        return "yes" if hint is None else holds(hint, target.spec)
+
+    def accepts(self, arguments: Mapping[str, JSON]) -> bool:
+        """Whether its condition on arguments holds; what cannot be checked is decided the strict way."""
+        if self.validator is None:
+            return True
+        given = arguments if isinstance(arguments, dict) else dict(arguments)
+        found = self.validator.accepts(cast("JSON", given))
+        return not self.loosens if found is None else found

@@ -1,0 +1,129 @@
+"""Decide by ordered rules, of which the first that matches counts.
+
+A rule that matches only by the word of an untrusted server does not end the search. It counts if it is
+stricter than what the other rules decide, so a server cannot loosen the policy with what it claims.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from toolbus.config.policy import PolicyRule
+from toolbus.core.argument_map import EMPTY
+from toolbus.core.records import JSON, JSONObject
+from toolbus.policy.rule import Rule
+from toolbus.policy.target import STRICTNESS, UNMATCHED, Kind, Target, Verdict
+
+__all__ = ["Kind", "Policy", "Target", "Verdict"]
+
+_MOST_KNOWN = 2_000
+_LONGEST_NAME = 500
+"""Longer names are not remembered."""
+
+
+class _Candidates(NamedTuple):
+    """The rules that may decide about one target."""
+
+    annotations: JSONObject
+    trusted: bool
+    verdict: Verdict | None
+    """The decision, if it does not depend on arguments."""
+    rules: tuple[Rule, ...]
+    """Those that match, up to the first that does so whatever the arguments are."""
+    claimed: tuple[Rule, ...]
+    """Those that match by the word of the server, the strictest first."""
+
+
+class Policy:
+    """The rules of a config, a view or an administrator."""
+
+    def __init__(self, rules: Sequence[PolicyRule]) -> None:
+        self.rules = tuple(rules)
+        self._compiled = tuple(Rule(index, rule) for index, rule in enumerate(self.rules))
+        self._known: dict[tuple[Kind, str, str], _Candidates] = {}
+
+    def decide(self, target: Target, arguments: Mapping[str, JSON]) -> Verdict:
+        """What happens to a call with these arguments."""
+        spec = target.spec
+        found = self._known.get((target.kind, target.server, target.name))
+        if (
+            found is None
+            or found.annotations is not (EMPTY if spec is None else spec.annotations)
+            or found.trusted is not (spec is not None and spec.trusted)
+        ):
+            found = self._candidates(target)
+        return found.verdict or _decided(found, arguments)
+
+    def removes(self, target: Target) -> Verdict | None:
+        """The denial that holds whatever the arguments are; None if there is none."""
+        found = self._candidates(target)
+        for rule in found.claimed:
+            if rule.config.do == "deny" and rule.validator is None:
+                return rule.verdict
+        last = _last(found)
+        denies = last.action == "deny" and all(rule.config.do == "deny" for rule in found.rules)
+        return last if denies else None
+
+    def may_ask(self, target: Target) -> bool:
+        """Whether there may be arguments about which a person has to be asked."""
+        if self.removes(target) is not None:
+            return False
+        found = self._candidates(target)
+        actions = {_last(found).action, *(rule.config.do for rule in found.rules)}
+        claims_ask = any(rule.config.do == "ask" for rule in found.claimed)
+        return "ask" in actions or (claims_ask and "allow" in actions)
+
+    def _candidates(self, target: Target) -> _Candidates:
+        """The rules for a target; remembered, because every call asks for them."""
+        key = (target.kind, target.server, target.name)
+        spec = target.spec
+        annotations, trusted = (EMPTY, False) if spec is None else (spec.annotations, spec.trusted)
+        found = self._known.get(key)
+        if found is not None and found.annotations is annotations and found.trusted is trusted:
+            return found
+        found = self._compare(target, annotations, trusted)
+        if len(target.name) <= _LONGEST_NAME:
+            # A server may offer new names without end, and a model may read any URI.
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[key] = found
+        return found
+
+    def _compare(self, target: Target, annotations: JSONObject, trusted: bool) -> _Candidates:
+        rules: list[Rule] = []
+        claimed: list[Rule] = []
+        for rule in self._compiled:
+            match rule.holds(target):
+                case "no":
+                    continue
+                case "word":
+                    if not rule.loosens:
+                        claimed.append(rule)
+                case "yes":
+                    rules.append(rule)
+                    if rule.validator is None:
+                        break
+        claimed.sort(key=lambda rule: -STRICTNESS[rule.config.do])
+        found = _Candidates(annotations, trusted, None, tuple(rules), tuple(claimed))
+        if any(rule.validator is not None for rule in (*rules, *claimed)):
+            return found
+        return found._replace(verdict=_decided(found, EMPTY))
+
+
+def _decided(candidates: _Candidates, arguments: Mapping[str, JSON]) -> Verdict:
+    verdict = UNMATCHED
+    for rule in candidates.rules:
+        if rule.accepts(arguments):
+            verdict = rule.verdict
+            break
+    for rule in candidates.claimed:
+        if STRICTNESS[rule.verdict.action] <= STRICTNESS[verdict.action]:
+            break  # the others are not stricter, either
+        if rule.accepts(arguments):
+            return rule.verdict
+    return verdict
+
+
+def _last(candidates: _Candidates) -> Verdict:
+    """What is decided if no condition on arguments holds."""
+    rules = candidates.rules
+    return rules[-1].verdict if rules and rules[-1].validator is None else UNMATCHED
