@@ -27,7 +27,7 @@ from toolbus.config.entry import (
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
-from toolbus.config.policy import read_policy
+from toolbus.config.policy import check_aliases, read_policy
 from toolbus.config.read import read_document
 from toolbus.config.tokens import read_tokens
 from toolbus.core.errors import ConfigError
@@ -162,6 +162,9 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
                 servers[alias] = server_config(alias, entry, location=here, defaults=defaults)
         except ConfigError as error:
             servers[alias] = invalid_config(alias, entry, error)
+    with mistakes.collected():
+        if bus.policy:
+            check_aliases(servers, location)
     # A disabled server has no resources to read.
     wanted_context = tuple(source for source in context if source.server in servers)
     disabled = tuple(alias for alias in aliases if alias not in servers)

@@ -20,7 +20,7 @@ from toolbus.config.context import CONTEXT_BUDGET, ContextSource
 from toolbus.config.limits import Limits
 from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
-from toolbus.config.policy import PolicyRule
+from toolbus.config.policy import PolicyRule, check_aliases
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
 from toolbus.config.tokens import TokenSetting, tokens_problem
@@ -265,6 +265,8 @@ class BusConfig(ConfigModel):
         if problem := tokens_problem(self.tokens):
             raise Location().error(problem, "tokens")
         _check_hints(self.include, self.exclude, Location())
+        if self.policy:
+            check_aliases(self.servers, Location())
 
 
 def check_alias(alias: str, key: str = "alias", server: str | None = None) -> None:

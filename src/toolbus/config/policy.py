@@ -1,14 +1,15 @@
 """The `policy` of a bus: ordered rules, of which the first that matches decides about a call."""
 
+from collections.abc import Collection
 from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, Strict
 
 from toolbus.config.base import ConfigModel
+from toolbus.config.conditions import check_condition
 from toolbus.config.location import Location, is_list
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
-from toolbus.schema.validator import InvalidSchema, Validator
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 Hint: TypeAlias = Literal["destructive", "read-only", "writes", "idempotent", "open-world"]
@@ -79,10 +80,7 @@ class PolicyRule(ConfigModel):
                 "a rule that denies has no rate", "per_minute" if self.per_minute else "per_run"
             )
         if self.arguments is not None:
-            try:
-                Validator(self.arguments)
-            except InvalidSchema as error:
-                raise location.error(f"is not a JSON Schema that can be used: {error}", "arguments") from None
+            check_condition(self.arguments, location, "arguments")
 
 
 def read_policy(value: JSON, location: Location) -> tuple[PolicyRule, ...]:
@@ -100,3 +98,12 @@ def _rule(value: JSON, location: Location, key: str) -> PolicyRule:
         return PolicyRule(**{str(name): field for name, field in fields.items()})
     except ConfigError as error:
         raise location.relocated(error, lambda own: f"{key}.{own}" if own else key) from None
+
+
+def check_aliases(aliases: Collection[str], location: Location) -> None:
+    """ConfigError for aliases like `a` and `a/b`: a rule on `a/b/x` would be about tools of both."""
+    for alias in aliases:
+        for other in aliases:
+            if alias.startswith(f"{other}/"):
+                problem = f"patterns on {alias!r} would also match tools of {other!r}; rename one of the two"
+                raise location.error(problem, "policy")

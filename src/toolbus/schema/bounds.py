@@ -31,6 +31,8 @@ _SLOW_VISITS = 8
 _RECHECKED = ("unevaluatedProperties", "unevaluatedItems")
 """Keywords for which the schemas beside them are visited once more."""
 
+_HOLDERS = (dict, list, tuple)
+
 _COSTLY = frozenset([*SCHEMA_KEYWORDS, *REFERENCES, "pattern", *_SLOW])
 
 
@@ -94,10 +96,10 @@ class Bounds:
         for _ in range(_DEEPEST):
             work += visits * factor * len(level)
             if states:
-                steps += states * factor * sum(map(_characters, level))
+                steps += states * factor * _characters(level)
             if work > MOST_WORK or steps > MOST_STEPS:
                 return False
-            level = [inner for outer in level for inner in _values(outer)]
+            level = [inner for outer in level if isinstance(outer, _HOLDERS) for inner in _values(outer)]
             if not level:
                 return True
             factor = min(factor * growth, MOST_WORK)
@@ -203,12 +205,15 @@ def _capped(work: _Work) -> _Work:
 
 
 def _values(value: JSON) -> Iterable[JSON]:
-    if is_object(value):
-        return value.values()
-    return cast("Iterable[JSON]", value) if isinstance(value, list | tuple) else ()
+    return value.values() if is_object(value) else cast("Iterable[JSON]", value)
 
 
-def _characters(value: JSON) -> int:
-    if isinstance(value, str):
-        return len(value)
-    return sum(map(len, value)) if is_object(value) else 0
+def _characters(values: list[JSON]) -> int:
+    """Of the strings, and of the names in objects."""
+    count = 0
+    for value in values:
+        if isinstance(value, str):
+            count += len(value)
+        elif is_object(value):
+            count += sum(map(len, value))
+    return count
