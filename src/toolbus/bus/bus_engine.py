@@ -3,11 +3,13 @@
 from toolbus.bus.engine import Access, Engine, Extensions
 from toolbus.bus.lifecycle import Lifecycle
 from toolbus.bus.lock import Approvals
+from toolbus.bus.policing import Policing
 from toolbus.bus.user_access import SharedParts
 from toolbus.bus.user_engine import UserEngine
 from toolbus.bus.users import Users
 from toolbus.config import BusConfig
 from toolbus.core.events import Emit, Event, InputAnswered, InputAsked, Logged, StateChanged
+from toolbus.core.records import OWN
 
 
 class BusEngine(Engine):
@@ -15,17 +17,31 @@ class BusEngine(Engine):
 
     def __init__(self, config: BusConfig, extensions: Extensions) -> None:
         """`LockError` if there is a lockfile that cannot be used."""
-        super().__init__(config, extensions, Approvals(config))
+        policing = Policing(config)
+        super().__init__(config, extensions, Approvals(config), policing=policing)
+        policing.warn = lambda message: self.catalog.warn(OWN, None, message)
+        policing.changed = self._enforce_everywhere
         self._extensions = extensions
         self._owners: dict[int, Emit] = {}
         """Where the events of a user's call go, by the id of the call."""
         self.users = Users(self._new_user)
         self.lifecycle = Lifecycle(
-            config, self.servers, self.catalog, self.lock, self.hub, extensions.get_secret, self.users
+            config,
+            self.servers,
+            self.catalog,
+            self.lock,
+            policing,
+            self.hub,
+            extensions.get_secret,
+            self.users,
         )
         self._shared = SharedParts(lifecycle=self.lifecycle, servers=self.servers, lock=self.lock)
         if self.lock.approvals.file is not None:
             self.catalog.rebuild()
+
+    def _enforce_everywhere(self) -> None:
+        self.enforce()
+        self.users.enforce()
 
     @property
     def access(self) -> Access:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
+from toolbus.bus.policing import Policing
 from toolbus.bus.servers import Servers
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
 from toolbus.connect.auth.identity import Identity
@@ -45,6 +46,7 @@ class Lifecycle:
         servers: Servers,
         catalog: LiveCatalog,
         lock: BusLock,
+        policing: Policing,
         hub: Hub,
         get_secret: GetSecret | None,
         followers: Followers,
@@ -53,6 +55,7 @@ class Lifecycle:
         self._followers = followers
         self._servers = servers
         self._catalog = catalog
+        self._policing = policing
         self._hub = hub
         self._get_secret = get_secret
         self._tokens: tuple[object, Tokens] | None = None
@@ -161,12 +164,14 @@ class Lifecycle:
             servers = change(self.config.servers)
             new = (config or self.config).model_copy(update={"servers": servers})
             approvals = Approvals(new)
+            enforced = self._policing.prepare(new)
             usable = approvals.servers_to_use(new)
             fresh = await self._servers.open_new(usable, self.identity(new))
             if self.closed:  # in the meantime, so they are closed here
                 await self._servers.close_servers(fresh)
                 raise BusClosed()
             self.config = new
+            self._policing.use(new, enforced)
             self._lock.use(approvals)
             self._lock.report_launches()
             gone = self._servers.install(fresh, usable)

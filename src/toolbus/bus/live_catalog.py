@@ -13,7 +13,7 @@ from toolbus.core.catalog import Catalog
 from toolbus.core.collector import paused_collector
 from toolbus.core.errors import ShaperFailed
 from toolbus.core.events import CatalogChanged, Hub, Warned, warn
-from toolbus.core.records import Inventory
+from toolbus.core.records import Inventory, ToolSpec
 from toolbus.shape import Shaper
 
 logger = logging.getLogger("toolbus")
@@ -32,8 +32,13 @@ class LiveCatalog:
         inventories: Callable[[], Mapping[str, Inventory]],
         hub: Hub,
         reports: Callable[[str], bool],
+        removes: Callable[[ToolSpec], bool] = lambda spec: False,
     ) -> None:
-        """`reports` tells whether problems with the tools of a server are reported here."""
+        """`reports` tells whether problems with the tools of a server are reported here.
+
+        `removes` tells whether the policy denies every call of a tool.
+        """
+        self._removes = removes
         self._reports = reports
         self._own_shapers = tuple(shapers)
         self._inventories = inventories
@@ -46,6 +51,10 @@ class LiveCatalog:
         """Why the last rebuild failed."""
         self.shaping = Shaping(config, self._own_shapers)
         self._now = Catalog(own=self.shaping.own)
+        self.removed = Catalog()
+        """The tools that the policy denies, by the names that they would have."""
+        self.version = 0
+        """Counts how often it was rebuilt."""
         self._is_outdated = False
         self._updating = RLock()
 
@@ -84,11 +93,17 @@ class LiveCatalog:
 
     def rebuild(self) -> None:
         """Rebuild the catalog, and emit what changed."""
+        self.version += 1
         inventories = self._inventories()
         own = [*([READ_RESULT] if self.offers_kept_results else []), *self.shaping.own]
         try:
             with paused_collector():
-                fresh = Catalog(self.shaping.tools(inventories), own, self.instructions)
+                # After naming, so that a policy does not change the names of other tools.
+                tools = self.shaping.tools(inventories)
+                removed = [spec for spec in tools if self._removes(spec)]
+                denied = {spec.name for spec in removed}
+                kept = [spec for spec in tools if spec.name not in denied] if denied else tools
+                fresh = Catalog(kept, own, self.instructions)
         except ShaperFailed as failed:
             self.failed = failed
             # Each time, unlike `warn`: until it is fixed, the catalog does not change.
@@ -96,6 +111,8 @@ class LiveCatalog:
             self._hub.emit(Warned(server=READ_RESULT.origin.server, message=str(failed)))
             return
         before, self._now, self.failed = self._now, fresh, None
+        self.removed = Catalog(removed)
+        self.version += 1  # again: another thread may have looked meanwhile
         self._warn_new(self.shaping.warnings(inventories, fresh.specs))
         if difference := fresh.changes_since(before):
             self.registrations.sync(fresh.specs)

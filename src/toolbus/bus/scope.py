@@ -5,11 +5,13 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TypeAlias, TypeVar
 
+from toolbus.bus.targets import is_removed
 from toolbus.call import READ_RESULT
 from toolbus.core.catalog import Catalog
 from toolbus.core.events import CatalogChanged, Event, Filter
 from toolbus.core.operation import PROGRAM, Caller
 from toolbus.core.records import OWN, ToolSpec
+from toolbus.policy.layers import Layer
 
 T = TypeVar("T")
 Names: TypeAlias = Sequence[str] | str | None
@@ -23,20 +25,34 @@ class Scope:
     servers: frozenset[str] | None = None
     patterns: tuple[tuple[str, ...], ...] = ()
     """A group for each nested view; a tool must match a pattern of every group."""
+    policies: tuple[Layer, ...] = ()
+    """The policies of the nested views; each decides in addition to that of the bus."""
 
     @property
     def is_whole(self) -> bool:
         """Whether it shows everything."""
-        return self.servers is None and not self.patterns
+        return self.servers is None and not self.patterns and not self.policies
 
-    def narrowed(self, servers: frozenset[str] | None, include: Names, caller: Caller | None) -> "Scope":
+    def narrowed(
+        self,
+        servers: frozenset[str] | None,
+        include: Names,
+        caller: Caller | None,
+        policy: Layer | None = None,
+    ) -> "Scope":
         """A narrower scope."""
         if servers is None or self.servers is None:
             both = self.servers if servers is None else servers
         else:
             both = servers & self.servers
         groups = () if include is None else ((include,) if isinstance(include, str) else tuple(include),)
-        return replace(self, servers=both, patterns=self.patterns + groups, caller=caller or self.caller)
+        return replace(
+            self,
+            servers=both,
+            patterns=self.patterns + groups,
+            caller=caller or self.caller,
+            policies=self.policies if policy is None else (*self.policies, policy),
+        )
 
     def has_server(self, alias: str) -> bool:
         """Whether it shows that server."""
@@ -44,6 +60,10 @@ class Scope:
 
     def has(self, spec: ToolSpec) -> bool:
         """Whether it shows that tool."""
+        return self.reaches(spec) and not (self.policies and is_removed(spec, self.policies))
+
+    def reaches(self, spec: ToolSpec) -> bool:
+        """Whether that tool is in it, shown or denied by a policy."""
         origin = spec.origin
         if origin == READ_RESULT.origin:
             return True

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
 
 from toolbus.bus.resources import Request
+from toolbus.core.approval import QUESTION, Approval
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.operation import OnInput, Resumed
 from toolbus.core.records import JSON, Progress, TaskState, ToolResult, ToolSpec
@@ -40,7 +41,9 @@ class Tasks:
             timeout=timeout,
             on_progress=on_progress,
             on_input=on_input,
-            resumed=resumed,
+            # Of a call that was not approved yet, the server knows nothing.
+            resumed=resumed if pending.call is None else None,
+            approval=_approval(resumed),
         )
 
     async def submit(self, name: str, arguments: Mapping[str, JSON] | None) -> "TaskHandle":
@@ -111,6 +114,18 @@ class TaskHandle:
 
     def __repr__(self) -> str:
         return f"TaskHandle({self.id!r})"
+
+
+def _approval(resumed: Resumed) -> Approval | None:
+    """What a person answered to the question whether the call is approved, now or before."""
+    pending = resumed.pending
+    if pending.call is not None:
+        given = resumed.answers[QUESTION]
+        answer = (given.content or {}).get("answer", "no") if given.action == "accept" else False
+        return Approval(call=pending.call, by="resumed", answer=answer, resumed=True)
+    if pending.approved is not None:
+        return Approval(call=pending.approved, by=pending.approved_by or "resumed")
+    return None
 
 
 def _task(pending: Pending) -> str:

@@ -6,6 +6,7 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from toolbus.core.approval import Approval
 from toolbus.core.display import signature
 from toolbus.core.errors import BusClosed, ToolbusError
 from toolbus.core.events import Reason
@@ -36,6 +37,9 @@ class Runner(Protocol):
         on_progress: Progress | None = None,
         *,
         keep: bool = True,
+        approval: Approval | None = None,
+        face: str = "",
+        run: str = "",
     ) -> ToolResult: ...
 
     def warn(self, server: str, tool: str | None, message: str) -> None: ...
@@ -99,10 +103,22 @@ class Tool:
         """Run the tool. Never raises: a failure is a result with `is_error`, for the model to read."""
         return await self.run(arguments)
 
-    async def run(self, arguments: Mapping[str, JSON], *, on_progress: Progress | None = None) -> ToolResult:
-        """As `execute`, with the arguments as one mapping; `on_progress` receives progress."""
+    async def run(
+        self,
+        arguments: Mapping[str, JSON],
+        *,
+        on_progress: Progress | None = None,
+        approval: Approval | None = None,
+        face: str = "",
+        run: str = "",
+    ) -> ToolResult:
+        """As `execute`, with the arguments as one mapping; `on_progress` receives progress.
+
+        `approval` is a person's approval of exactly this call; `face` and `run` tell who calls.
+        """
+        made: dict[str, Any] = {"approval": approval, "face": face, "run": run}
         try:
-            return await self.runner.run(self.spec, arguments, on_progress, keep=self.can_read_more)
+            return await self.runner.run(self.spec, arguments, on_progress, keep=self.can_read_more, **made)
         except ToolbusError as error:
             return self._failure(str(error))
         except Exception as error:  # from a user's hook: `execute` never raises

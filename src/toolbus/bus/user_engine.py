@@ -65,6 +65,7 @@ class UserEngine(Engine):
             config,
             replace(extensions, interactions=for_user(extensions.interactions, user)),
             shared.lock.approvals,
+            policing=bus.policing,
             user=user,
             store=bus.results.store,
             observers=[calls],

@@ -71,6 +71,11 @@ class Users:
         for engine in self._all:
             engine.catalog.outdate()
 
+    def enforce(self) -> None:
+        """The bus has another policy or audit trail now."""
+        for engine in self._all:
+            engine.enforce()
+
     def emit_shared(self, event: StateChanged) -> None:
         """Emit that a shared server changed its state."""
         for engine in self._all:

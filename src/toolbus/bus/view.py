@@ -5,7 +5,9 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from toolbus.bus.engine import Engine, reason_of
+from toolbus.bus.calls import Calls, Made
+from toolbus.bus.engine import Engine
+from toolbus.bus.policing import Rules, rules_of
 from toolbus.bus.registry import Registry, Selection
 from toolbus.bus.resources import Resources
 from toolbus.bus.scope import Names, Scope, is_own_resource
@@ -13,11 +15,12 @@ from toolbus.bus.tasks import TaskHandle, Tasks, check_call
 from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
+from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import CallRefused, LoginRequired, ToolbusError, ToolNotFound
+from toolbus.core.errors import CallRefused, ToolbusError, ToolNotFound
 from toolbus.core.events import Emit, EventStream, Filter, OnLog, Reason
-from toolbus.core.operation import Caller, Failure, request_spec
+from toolbus.core.operation import Caller, request_spec
 from toolbus.core.records import (
     JSON,
     Completion,
@@ -53,18 +56,28 @@ class View:
         self._shown: tuple[Catalog, Catalog] | None = None
         """The whole catalog, and the part in this scope."""
         self._resources = Resources(self._request, self._inventories)
-        self._tasks = Tasks(self._find, self._run, self._request)
+        self._calls = Calls(engine, scope, lambda: self.catalog)
+        self._tasks = Tasks(self._calls.find_to_call, self._calls.send, self._request)
 
-    def view(self, *, servers: Names = None, include: Names = None, caller: Caller | None = None) -> "View":
-        """The same API for a part of this view: some servers, matching tools, or another caller.
+    def view(
+        self,
+        *,
+        servers: Names = None,
+        include: Names = None,
+        caller: Caller | None = None,
+        policy: Rules = None,
+    ) -> "View":
+        """The same API for a part of this view: some servers, matching tools, another caller, more rules.
 
         `include` takes patterns such as `files_*` or `files/read*`, for public names and `server/tool`.
+        With `policy`, these rules decide as well, and the stricter decision counts.
         Anything outside the view can neither be called nor read through it. A view ends with its bus.
         """
         known = None if servers is None else self._known(servers)
         if caller is not None and (user := self._engine.user):
             caller = replace(caller, user=user)  # nobody calls for another user
-        return View(self._engine, self._scope.narrowed(known, include, caller))
+        layer = None if policy is None else self._engine.policing.of_view(rules_of(policy))
+        return View(self._engine, self._scope.narrowed(known, include, caller, layer))
 
     @property
     def caller(self) -> Caller:
@@ -146,7 +159,7 @@ class View:
             check_call(on_input, timeout=timeout, longest=longest, recover=recover)
         # Not by `_operation`: every call is here, and passing keywords on costs.
         operation = Operation(
-            spec=self.catalog.get(name) or await self._find(name),
+            spec=self.catalog.get(name) or await self._calls.find_to_call(name),
             arguments={} if arguments is None else arguments,
             timeout=timeout,
             longest=longest,
@@ -156,6 +169,7 @@ class View:
             on_input=on_input,
             caller=self._scope.caller,
             servers=self._scope.servers,
+            policies=self._scope.policies,
         )
         if loop.is_current and self._access.installed:
             return await self._engine.path.run(operation)
@@ -168,67 +182,52 @@ class View:
         on_progress: Progress | None = None,
         *,
         keep: bool = True,
+        approval: Approval | None = None,
+        face: str = "",
+        run: str = "",
     ) -> ToolResult:
         """Call the tool of a spec for a model, by its origin; used by `Tool.execute`.
 
         The result is clean and within the tool's budget; with `keep`, `read_result` can read the rest.
+        `approval` is a person's approval of exactly this call (`approval_needed`). Hooks, guards and
+        observers see the face that calls, and the run of an agent that it belongs to.
         """
-        self._access.check_running()
-        if str(spec.origin) not in self.catalog:
-            missing = self._engine.missing(str(spec.origin), self._scope)
-            self.report_unsent(spec.name, reason_of(missing), str(missing), spec.origin)
-            raise missing
-        operation = self._operation(spec, arguments=arguments, on_progress=on_progress)
-        return await self._access.run(self._for_model(operation, keep))
+        made = Made(approval=approval, face=face, run=run)
+        return await self._calls.run(spec, arguments, on_progress, keep, made)
 
-    async def _for_model(self, operation: Operation, keep: bool) -> ToolResult:
-        result = await self._engine.path.run(operation)
-        budget = self._live.shaping.budget(operation.spec.origin)
-        return await self._engine.results.for_model(result, operation, budget, keep=keep)
+    def approval_needed(
+        self, spec: ToolSpec, arguments: Mapping[str, JSON], *, run: str = ""
+    ) -> ApprovalRequest | None:
+        """What a person has to be asked before a call, with the arguments as they would be sent.
+
+        None if nobody has to be asked: the call is allowed, or `run` refuses it with the reason.
+        """
+        return self._calls.approval_needed(spec, arguments, run)
+
+    def definition_digest(self, spec: ToolSpec) -> str | None:
+        """The digest of a tool's definition, as in the lockfile; None if its server does not offer it."""
+        return self._engine.definitions.of(spec)
 
     async def find(self, name: str) -> ToolSpec:
-        """The tool of that public name or `server/tool`; connects the idle servers that may have it."""
-        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
-            kind = type(name).__name__
-            raise TypeError(
-                f"the name of a tool must be a string, its public name or 'server/tool', not {kind}"
-            )
-        if (spec := self.catalog.get(name)) is None:
-            await self._access.run(self._engine.connect_likely(name, self._scope))
-            spec = self.catalog.get(name)
-        if spec is None:
-            raise self._engine.missing(name, self._scope)
-        return spec
+        """The tool of that public name or `server/tool`; connects the idle servers that may have it.
 
-    async def _find(self, name: str) -> ToolSpec:
-        """As `find`, for a call: observers see an unknown name."""
-        try:
-            return await self.find(name)
-        except (ToolNotFound, CallRefused, LoginRequired) as error:
-            self.report_unsent(name, reason_of(error), str(error))
-            raise
+        Also a tool that a policy denies, so that calling it says so.
+        """
+        return await self._calls.find(name)
 
     def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
         """Report a call that was not made to the observers: of a tool, or of an unknown name."""
-        operation = self._operation(ToolSpec(name=name, origin=origin or Origin("", name)), arguments={})
-        failure = Failure(reason, error)
-        self._access.loop.call_soon(lambda: self._engine.path.report(operation, failure))
+        self._calls.report_unsent(name, reason, error, origin)
 
     def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
-        """The error for a name that is not among the known ones: held, or unknown."""
+        """The error for a name that is not among the known ones: held, denied, or unknown."""
         reason = self._engine.why_held(name, self._scope)
         return ToolNotFound(name, known) if reason is None else CallRefused(f"tool {name!r}", reason)
-
-    def _operation(self, spec: ToolSpec, **fields: Any) -> Operation:
-        return Operation(spec=spec, caller=self._scope.caller, servers=self._scope.servers, **fields)
-
-    async def _run(self, spec: ToolSpec, **fields: Any) -> ToolResult:
-        return await self._access.run(self._engine.path.run(self._operation(spec, **fields)))
 
     async def _request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
         self._access.check_running()
         spec = request_spec(route, self._check(server), name)
-        return (await self._run(spec, arguments=arguments)).raise_for_error()
+        return (await self._calls.send(spec, arguments=arguments)).raise_for_error()
 
     # Calls that end later
 
@@ -353,7 +352,7 @@ class View:
         return self._scope.visible(shaping.with_quarantined(self._engine.lock.inventories))
 
     def _inventories(self, server: str | None) -> list[Inventory]:
-        every = self._engine.lock.inventories
+        every = self._engine.offered(self._scope.policies)
         return list(self._scope.visible(every).values()) if server is None else [every[self._check(server)]]
 
     async def health(self) -> dict[str, Health]:

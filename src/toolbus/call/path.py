@@ -3,17 +3,30 @@
 from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from toolbus.call.arguments import ArgumentCheck, Checked
 from toolbus.call.hooks import Hook, wrap
 from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
 from toolbus.call.results import Warn
+from toolbus.core.approval import Approval, ApprovalPending
 from toolbus.core.errors import ArgumentsError, CallRefused
 from toolbus.core.operation import Failure, Guard, Observed, Observer, Operation, Route
 from toolbus.core.records import JSONObject, Origin, ToolResult, ToolSpec
 
 T = TypeVar("T")
+
+
+class PolicyStation(Protocol):
+    """The last guard: enforces the policy."""
+
+    async def __call__(self, operation: Operation, /) -> Approval | None:
+        """Admit an operation, or raise `CallRefused` or `ApprovalPending`; returns a person's approval."""
+        ...
+
+    def check_offered(self, operation: Operation, /) -> None:
+        """Raise `CallRefused` if an operation is denied whatever its arguments are."""
+        ...
 
 
 class CallPath:
@@ -34,9 +47,18 @@ class CallPath:
         self._routes = routes
         self._repairing = repairing
         self._observers = observers
+        self._own_observers = observers
         self._guards = guards
+        self._policy: PolicyStation | None = None
+        self._guarded = bool(guards)
         self._checks: dict[tuple[str, str, bool], tuple[JSONObject, ArgumentCheck]] = {}
         self._through_hooks = wrap(hooks, self._run_inner)
+
+    def use_policy(self, policy: "PolicyStation | None", observers: Sequence[Observer] = ()) -> None:
+        """Enforce a policy after all guards, if there is one; these observers follow every operation, too."""
+        self._policy = policy
+        self._guarded = policy is not None or bool(self._guards)
+        self._observers = [*self._own_observers, *observers]
 
     async def run(self, operation: Operation) -> ToolResult:
         """Run an operation; raises `ToolbusError` if that was not possible."""
@@ -69,10 +91,27 @@ class CallPath:
             observed.end(ToolResult(value=answered))
         return answered
 
-    def report(self, operation: Operation, failure: Failure) -> None:
-        """Report an operation to the observers that failed before it was run."""
-        if (observed := observe(self._observers, operation)) is not None:
+    def report(self, operation: Operation, failure: Failure, *, is_denied: bool = False) -> None:
+        """Report an operation to the observers that failed before it was run; `is_denied` by the policy."""
+        observed = observe(self._observers, operation)
+        try:
+            if is_denied:
+                self._check_offered(operation)
+        except CallRefused as refusal:
+            failure = failure_of(refusal) or failure
+        if observed is not None:
             observed.end(failure)
+
+    def prepared(self, operation: Operation) -> Operation | None:
+        """The operation as it would be sent without hooks; None if its arguments are wrong."""
+        try:
+            operation = _accepted(operation)
+        except ArgumentsError:
+            return None
+        checked = self._prepare(operation)
+        if checked is None:
+            return operation
+        return None if checked.problem is not None else replace(operation, arguments=checked.arguments)
 
     # Plain functions, here and below: a coroutine less on the way of every call.
     def _run_inner(self, operation: Operation) -> Awaitable[ToolResult]:
@@ -93,26 +132,40 @@ class CallPath:
 
     def _send(self, operation: Operation) -> Awaitable[ToolResult]:
         checked = self._prepare(operation)
-        if checked is None and not self._guards:
+        if checked is None and not self._guarded:
             return self._routes[operation.spec.route](operation)
         return self._send_checked(operation, checked or Checked(arguments=operation.arguments))
 
     async def _send_checked(self, operation: Operation, checked: Checked) -> ToolResult:
         if checked.problem is not None:
+            self._check_offered(operation)
             if operation.observed is not None:
                 operation.observed.failure = INVALID
             return ToolResult.failure(checked.problem)
         if checked.arguments is not operation.arguments:
             operation = replace(operation, arguments=checked.arguments)
-        await self._guard(operation)
+        try:
+            approval = await self._guard(operation)
+        except ApprovalPending as suspended:
+            return ToolResult.from_pending(suspended.pending)
         result = await self._routes[operation.spec.route](operation)
+        if approval is not None and result.pending is not None:
+            approved = replace(result.pending, approved=approval.call, approved_by=approval.by)
+            result = replace(result, pending=approved)
         return result.with_notes(repaired=list(checked.repairs)) if checked.repairs else result
 
-    async def _guard(self, operation: Operation) -> None:
+    def _check_offered(self, operation: Operation) -> None:
+        """Raise `CallRefused` if the policy denies an operation whatever its arguments are."""
+        if self._policy is not None:
+            self._policy.check_offered(operation)
+
+    async def _guard(self, operation: Operation) -> Approval | None:
+        """Admit an operation; returns the approval of a person, if there was one."""
         try:
             for guard in self._guards:
                 await guard(operation)
-        except CallRefused:
+            return None if self._policy is None else await self._policy(operation)
+        except (CallRefused, ApprovalPending):
             raise
         except Exception as error:
             # A guard that fails must not admit the operation.

@@ -51,10 +51,15 @@ class ServerRoutes:
     """The routes to the servers of a bus."""
 
     def __init__(
-        self, servers: Mapping[str, ServerRequests], inventories: Callable[[], Mapping[str, Inventory]]
+        self,
+        servers: Mapping[str, ServerRequests],
+        inventories: Callable[[], Mapping[str, Inventory]],
+        listed: Callable[[Operation], Mapping[str, Inventory]],
     ) -> None:
+        """`listed` returns what an operation may list of the inventories."""
         self._servers = servers
         self._inventories = inventories
+        self._listed = listed
 
     @property
     def table(self) -> dict[str, Route]:
@@ -93,6 +98,7 @@ class ServerRoutes:
             on_log=operation.on_log,
             suspends=operation.on_input == "suspend",
             longest=server.longest if operation.longest is None else operation.longest,
+            policies=operation.policies,
         )
         if resumed is not None and resumed.pending.task is not None:
             return await TaskPoller(server, in_flight, operation).resume(resumed)
@@ -144,7 +150,7 @@ class ServerRoutes:
         allowed, server = operation.servers, operation.arguments.get("server")
         inventories = {
             alias: inventory
-            for alias, inventory in self._inventories().items()
+            for alias, inventory in self._listed(operation).items()
             if allowed is None or alias in allowed
         }
         if server is not None and server not in inventories:

@@ -52,7 +52,7 @@ def candidate(path: Path) -> Candidate:
     named = {os.path.relpath(file, folder): content for file, content in contents.items()}
     return Candidate(
         config=config.model_copy(update={"reviewed": contents}),
-        file=_located(path),
+        file=located(path),
         digests={name: _digest(held) for name, held in sorted({**named, path.name: content}.items())},
     )
 
@@ -112,7 +112,7 @@ def accept(found: Candidate) -> None:
 
 def forget(path: Path) -> bool:
     """Delete the trust record; return whether there was one."""
-    return state.remove(_record_of(_located(path)))
+    return state.remove(_record_of(located(path)))
 
 
 def watched_files(config: BusConfig) -> list[Path]:
@@ -123,7 +123,7 @@ def watched_files(config: BusConfig) -> list[Path]:
     if config.reviewed is None:
         return [file]
     with suppress(OSError):  # without a state folder there is no record
-        return [file, *map(Path, config.reviewed), state.location(_record_of(_located(file)))]
+        return [file, *map(Path, config.reviewed), state.location(_record_of(located(file)))]
     return [file]
 
 
@@ -131,7 +131,8 @@ def _refuse(found: Candidate, reason: str) -> None:
     raise ConfigNotTrusted(str(found.file), reason)
 
 
-def _located(path: Path) -> Path:
+def located(path: Path) -> Path:
+    """The path that stands for a config file in the state folder."""
     # The folder is resolved, but not a link to the file: `.env`, relative paths and programs are looked up
     # beside the link, so a link to a trusted config elsewhere is a different config.
     return Path(os.path.expanduser(path)).absolute().parent.resolve() / path.name

@@ -229,7 +229,9 @@ class LinkRequests:
 
 
 def _in_flight(operation: Operation) -> CallInFlight:
-    return CallInFlight(tool=None, operation_id=operation.id, caller=operation.caller)
+    return CallInFlight(
+        tool=None, operation_id=operation.id, caller=operation.caller, policies=operation.policies
+    )
 
 
 def _size(item: types.TextResourceContents | types.BlobResourceContents) -> int:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolbus.core.canonical import digest_of
+from toolbus.core.elicitation import Pending
 from toolbus.core.records import JSON, ToolSpec
 
 ApprovalAnswer: TypeAlias = bool | str
@@ -14,6 +15,16 @@ ApprovalAnswer: TypeAlias = bool | str
 """
 LASTING = ("session", "always", "never")
 """The answers that count for further calls."""
+QUESTION = "approval"
+"""The key of the question whether a call is approved, in a suspended call."""
+
+
+class ApprovalPending(Exception):
+    """A call is suspended until a person approves it."""
+
+    def __init__(self, pending: Pending) -> None:
+        self.pending = pending
+        super().__init__(str(pending))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +35,10 @@ class Approval:
     """The digest of the call."""
     by: str
     """Who asked the person: an adapter, the command line, a function."""
+    answer: ApprovalAnswer = "once"
+    """What the person answered."""
+    resumed: bool = False
+    """Whether it answers the question of a suspended call; if it is about another call, nobody is asked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,9 +72,9 @@ class ApprovalRequest:
         """Whether the tool is marked read-only, by a server that the config trusts (`trust: true`)."""
         return self.spec is not None and self.spec.reads_only
 
-    def approved(self, by: str) -> Approval | None:
+    def approved(self, by: str, answer: ApprovalAnswer = "once") -> Approval | None:
         """The proof that a person approved this call; None for your own function, which needs none."""
-        return None if self.call is None else Approval(call=self.call, by=by)
+        return None if self.call is None else Approval(call=self.call, by=by, answer=answer)
 
 
 Approve: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer | Awaitable[ApprovalAnswer]]

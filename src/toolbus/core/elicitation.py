@@ -105,19 +105,26 @@ class Pending:
     """The task that waits, if the call became a task."""
     rounds: int = 1
     """How often the server has asked so far."""
+    call: str | None = None
+    """The digest of the call, if a person has to approve it: nothing was sent yet, and toolbus asks."""
+    approved: str | None = None
+    """The digest of the call, if a person approved it before its server suspended it."""
+    approved_by: str | None = None
+    """Who asked that person."""
 
     @property
     def questions(self) -> dict[str, Elicitation]:
         """The questions for a person, by the server's keys."""
+        asks = self.server if self.call is None else "toolbus"
         return {
-            key: question(request["params"], self.server, self.tool)
+            key: question(request["params"], asks, self.tool)
             for key, request in self.requests.items()
             if request["method"] == ELICITATION
         }
 
     def to_json(self) -> str:
         """The call as JSON, for a file or a database; it includes the arguments."""
-        values = {name: getattr(self, name) for name in _STORED}
+        values = {name: getattr(self, name) for name in _STORED | _ADDED}
         return json.dumps({"toolbus": 1, "pending": values})
 
     @classmethod
@@ -134,6 +141,8 @@ class Pending:
 
     def __str__(self) -> str:
         asked = "; ".join(question.message for question in self.questions.values())
+        if self.call is not None:
+            return f"a person has to approve the call: {asked}"
         return f"server {self.server!r} waits for an answer: {asked}"
 
 
@@ -146,6 +155,8 @@ _STORED: dict[str, Any] = {
     "task": str | None,
     "rounds": int,
 }
+_ADDED: dict[str, Any] = {"call": str | None, "approved": str | None, "approved_by": str | None}
+"""What earlier versions did not store."""
 
 
 def question(params: Mapping[str, Any], server: str, tool: str | None) -> Elicitation:
@@ -163,7 +174,8 @@ def _stored(document: Any) -> dict[str, Any] | None:
         case _:
             return None
     kinds = [isinstance(values.get(name), kind) for name, kind in _STORED.items()]
-    if set(values) != set(_STORED) or not all(kinds):
+    kinds += [isinstance(values.get(name), kind) for name, kind in _ADDED.items()]
+    if not set(_STORED) <= set(values) <= set(_STORED | _ADDED) or not all(kinds):
         return None
     return values if all(map(_is_request, values["requests"].values())) else None
 

@@ -119,9 +119,11 @@ class ToolFailed(ToolbusError):
 class CallRefused(ToolbusError):
     """A guard refused an operation: nothing was sent."""
 
-    def __init__(self, what: str, reason: str) -> None:
+    def __init__(self, what: str, reason: str, rule: str | None = None) -> None:
+        """`rule` is the rule of the policy that decided, such as `policy[2]`."""
         self.what = what
         self.reason = reason
+        self.rule = rule
         super().__init__(f"{what} was refused: {reason}")
 
 

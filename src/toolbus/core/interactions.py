@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from toolbus.core.approval import Approve
+from toolbus.core.approval import ApprovalAnswer, ApprovalRequest, Approve
 from toolbus.core.elicitation import Answer, Elicitation
 from toolbus.core.login import LoginHandler
 from toolbus.core.records import Audio, Image, PromptMessage, Text
@@ -64,6 +64,8 @@ class Interactions:
     """Lets a person sign in to a server when it is needed; without it, calls fail with `AuthRequired`."""
     approve: Approve | None = None
     """Asks a person about a call, if the policy says `ask`; without it, such calls are refused."""
+    approver: str = "function"
+    """What the audit trail calls the one who asks in `approve`."""
     roots: Sequence[str | Path] | None = None
     """Folders, or `file://` URIs."""
     rounds: int = ROUNDS
@@ -105,8 +107,13 @@ def for_user(interactions: Interactions, user: str) -> Interactions:
         assert interactions.sample is not None
         return interactions.sample(replace(request, user=user))
 
+    def approve(request: ApprovalRequest) -> ApprovalAnswer | Awaitable[ApprovalAnswer]:
+        assert interactions.approve is not None
+        return interactions.approve(replace(request, user=user))
+
     return replace(
         interactions,
         elicit=elicit if interactions.elicit else None,
         sample=sample if interactions.sample else None,
+        approve=approve if interactions.approve else None,
     )

@@ -67,8 +67,8 @@ class Operation:
     """The approval of a person, if it was asked for before."""
     during: int | None = None
     """For a request of a server: the `id` of the call that caused it, if known."""
-    policies: "tuple[Guard, ...]" = ()
-    """The guards of the views that it was made through."""
+    policies: tuple[object, ...] = ()
+    """The policies of the views that it was made through; the guard of the bus knows them."""
 
     @property
     def route(self) -> str:
@@ -135,6 +135,8 @@ class CallInFlight:
     """How often the server has asked; a question that may belong to several calls is split among them."""
     unanswered: str | None = None
     """The question of the server that has no handler."""
+    policies: tuple[object, ...] = ()
+    """As of the operation."""
     on_end: "tuple[Callable[[CallInFlight], None], ...]" = ()
     """Called when the operation ends."""
 

@@ -1,0 +1,125 @@
+"""Calls of the tools of a view: found by name, sent down the path, or reported if they cannot be."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from toolbus.bus.engine import Engine, reason_of
+from toolbus.bus.scope import Scope
+from toolbus.core.approval import Approval, ApprovalRequest
+from toolbus.core.catalog import Catalog
+from toolbus.core.errors import CallRefused, LoginRequired, ToolNotFound
+from toolbus.core.events import Reason
+from toolbus.core.operation import Caller, Failure, Operation
+from toolbus.core.records import JSON, Origin, Progress, ToolResult, ToolSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """How a call for a model was made."""
+
+    approval: Approval | None = None
+    face: str = ""
+    run: str = ""
+
+
+class Calls:
+    """The calls of one scope."""
+
+    def __init__(self, engine: Engine, scope: Scope, catalog: Callable[[], Catalog]) -> None:
+        self._engine = engine
+        self._scope = scope
+        self._access = engine.access
+        self._catalog = catalog
+
+    async def run(
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, JSON],
+        on_progress: Progress | None,
+        keep: bool,
+        made: Made,
+    ) -> ToolResult:
+        """Call the tool of a spec for a model."""
+        self._access.check_running()
+        name = str(spec.origin)
+        if name not in self._catalog() and self._engine.known(name, self._scope) is None:
+            missing = self._engine.missing(name, self._scope)
+            self.report_unsent(spec.name, reason_of(missing), str(missing), spec.origin)
+            raise missing
+        operation = self.operation(
+            spec,
+            arguments=arguments,
+            on_progress=on_progress,
+            approval=made.approval,
+            caller=self._caller(made),
+        )
+        return await self._access.run(self._for_model(operation, keep))
+
+    async def _for_model(self, operation: Operation, keep: bool) -> ToolResult:
+        result = await self._engine.path.run(operation)
+        budget = self._engine.catalog.shaping.budget(operation.spec.origin)
+        return await self._engine.results.for_model(result, operation, budget, keep=keep)
+
+    def approval_needed(
+        self, spec: ToolSpec, arguments: Mapping[str, JSON], run: str
+    ) -> ApprovalRequest | None:
+        """What a person has to be asked before a call."""
+        if not self._engine.policing.needed:
+            return None
+        operation = self.operation(spec, arguments=arguments, caller=self._caller(Made(run=run)))
+        prepared = self._engine.path.prepared(operation)
+        return None if prepared is None else self._engine.guard.question(prepared)
+
+    async def find(self, name: str) -> ToolSpec:
+        """The tool of that public name or `server/tool`."""
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
+            kind = type(name).__name__
+            raise TypeError(
+                f"the name of a tool must be a string, its public name or 'server/tool', not {kind}"
+            )
+        if (spec := self._catalog().get(name) or self._engine.known(name, self._scope)) is None:
+            await self._access.run(self._engine.connect_likely(name, self._scope))
+            spec = self._catalog().get(name) or self._engine.known(name, self._scope)
+        if spec is None:
+            raise self._engine.missing(name, self._scope)
+        return spec
+
+    async def find_to_call(self, name: str) -> ToolSpec:
+        """As `find`, for a call: observers see an unknown name."""
+        try:
+            return await self.find(name)
+        except (ToolNotFound, CallRefused, LoginRequired) as error:
+            self.report_unsent(name, reason_of(error), str(error))
+            raise
+
+    def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
+        """Report a call that was not made to the observers: of a tool, or of an unknown name."""
+        engine, failure = self._engine, Failure(reason, error)
+        spec = engine.known(name if origin is None else str(origin), self._scope)
+        is_denied = spec is not None and engine.why_removed(spec, self._scope) is not None
+        if spec is None or not is_denied:
+            spec = ToolSpec(name=name, origin=origin or Origin("", name))
+        operation = self.operation(spec, arguments={})
+        self._access.loop.call_soon(lambda: engine.path.report(operation, failure, is_denied=is_denied))
+
+    async def send(self, spec: ToolSpec, **fields: Any) -> ToolResult:
+        """Send an operation down the path."""
+        return await self._access.run(self._engine.path.run(self.operation(spec, **fields)))
+
+    def operation(self, spec: ToolSpec, *, caller: Caller | None = None, **fields: Any) -> Operation:
+        """An operation of this scope."""
+        scope = self._scope
+        return Operation(
+            spec=spec,
+            caller=scope.caller if caller is None else caller,
+            servers=scope.servers,
+            policies=scope.policies,
+            **fields,
+        )
+
+    def _caller(self, made: Made) -> Caller:
+        caller = self._scope.caller
+        if not made.face and not made.run:
+            return caller
+        return replace(caller, face=made.face or caller.face, run=made.run or caller.run)

@@ -1,0 +1,263 @@
+"""The guard of a bus: the one place that enforces its policy, for every face and every kind of operation.
+
+It sees an operation exactly as it will be sent. It decides, asks a person if need be, counts what a rule
+lets through, and records the decision before anything is sent. Whatever goes wrong, nothing is sent.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from toolbus.core.approval import QUESTION, Approval, ApprovalPending, ApprovalRequest, call_digest
+from toolbus.core.elicitation import ELICITATION, Pending
+from toolbus.core.errors import CallRefused
+from toolbus.core.operation import Decided, Operation, Trail
+from toolbus.core.records import JSON
+from toolbus.policy.answers import AnswerKey
+from toolbus.policy.asking import Answered, Asking
+from toolbus.policy.layers import Layer, Ruling, layers_of, removal, rulings
+from toolbus.policy.rules import Target
+
+NOBODY = (
+    "asks a person, and nobody can be asked here; pass Interactions(approve=...), use a terminal or "
+    'on_input="suspend", or change the rule'
+)
+CHANGED = "the call is not the one that was approved: its arguments or the tool changed since"
+ANSWERS = ("once", "session", "always", "never", "no")
+"""What a person may answer to the question of a suspended call."""
+
+
+class Subjects(Protocol):
+    """What operations are about."""
+
+    def target(self, operation: Operation, /) -> Target | None:
+        """The target of an operation; None if nobody decides about it."""
+        ...
+
+    def definition(self, target: Target, /) -> str | None:
+        """The digest of the definition of a tool or a prompt, as in the lockfile."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Enforced:
+    """What a guard enforces now."""
+
+    layer: Layer
+    """The policy of the bus."""
+    trail: Trail | None = None
+
+
+@dataclass(slots=True)
+class _Case:
+    """One operation, its target, and what the policies decide about it."""
+
+    operation: Operation
+    target: Target
+    rulings: list[Ruling]
+    definition: str | None
+
+    @property
+    def what(self) -> str:
+        return described(self.operation, self.target)
+
+    def keys(self) -> list[AnswerKey]:
+        """What lasting answers would be about: each rule that asks."""
+        target = self.target
+        if target.kind == "tool" and self.definition is None:
+            return []  # an answer could not expire
+        return [
+            AnswerKey(
+                user=self.operation.caller.user,
+                kind=target.kind,
+                target=f"{target.server}/{target.name}",
+                definition=self.definition,
+                rule=ruling.layer.digest(ruling.verdict),
+            )
+            for ruling in self.rulings
+            if ruling.action == "ask"
+        ]
+
+
+class PolicyGuard:
+    """Enforces the policy of a bus, and those of its views."""
+
+    def __init__(self, enforced: Callable[[], Enforced], subjects: Subjects, asking: Asking) -> None:
+        """`enforced` returns the policy and the trail of the current config."""
+        self._enforced = enforced
+        self._subjects = subjects
+        self._asking = asking
+
+    async def __call__(self, operation: Operation) -> Approval | None:
+        """Admit an operation, or raise `CallRefused`; returns the approval, if a person gave one.
+
+        Raises `ApprovalPending` if the call is to be suspended until a person answers.
+        """
+        target = self._subjects.target(operation)
+        if target is None:
+            return None
+        enforced = self._enforced()
+        if not operation.policies:
+            layer = enforced.layer
+            verdict = layer.policy.decide(target, operation.arguments)
+            # The way of nearly all calls, so nothing is made that is not needed.
+            if verdict.action == "allow" and enforced.trail is None and not layer.limits(verdict):
+                return None
+            found = [Ruling(layer, verdict)]
+        else:
+            layers = (enforced.layer, *layers_of(operation.policies))
+            found = rulings(layers, target, operation.arguments)
+        case = _Case(operation, target, found, self._subjects.definition(target))
+        match found[0].action:
+            case "deny":
+                # The rule that removed a tool from the catalog, if there is one: each face names the same.
+                ruling = self._removal(target, operation.policies) or found[0]
+                raise self._refusal(case, "policy", ruling.denial, ruling)
+            case "ask":
+                return await self._ask(case)
+            case "allow":
+                self._allow(case, "default" if found[0].label is None else "policy")
+                return None
+
+    def check_offered(self, operation: Operation) -> None:
+        """Raise `CallRefused`, and record it, if the operation is denied whatever its arguments are."""
+        target = self._subjects.target(operation)
+        if target is not None and (ruling := self._removal(target, operation.policies)) is not None:
+            case = _Case(operation, target, [ruling], self._subjects.definition(target))
+            raise self._refusal(case, "policy", ruling.denial)
+
+    def why_removed(self, target: Target, policies: tuple[object, ...]) -> str | None:
+        """Why something is denied whatever the arguments are; None if it is not."""
+        ruling = self._removal(target, policies)
+        return None if ruling is None else ruling.denial
+
+    def question(self, operation: Operation) -> ApprovalRequest | None:
+        """What a person has to be asked about an operation; None if it is decided without one."""
+        target = self._subjects.target(operation)
+        if target is None:
+            return None
+        layers = (self._enforced().layer, *layers_of(operation.policies))
+        found = rulings(layers, target, operation.arguments)
+        case = _Case(operation, target, found, self._subjects.definition(target))
+        if found[0].action != "ask" or self._asking.settled(case.keys()) is not None:
+            return None
+        return self._request(case, found[0])
+
+    def _removal(self, target: Target, policies: tuple[object, ...]) -> Ruling | None:
+        return removal((self._enforced().layer, *layers_of(policies)), target)
+
+    # Asking
+
+    async def _ask(self, case: _Case) -> Approval | None:
+        operation, ruling = case.operation, case.rulings[0]
+        if operation.route == ELICITATION:
+            self._allow(case, "elicitation")  # the person is asked anyway
+            return None
+        request, keys = self._request(case, ruling), case.keys()
+        answered = self._given(operation, request, case) or self._asking.settled(keys)
+        if answered is None and operation.on_input == "suspend":
+            raise ApprovalPending(_pending(operation, request))
+        if answered is None and not self._asking.can_ask:
+            raise self._refusal(case, "policy", f"rule {ruling.label} {NOBODY}")
+        if answered is None:
+            answered = await self._asking.ask(request, keys)
+        if not answered.allowed:
+            raise self._refusal(case, answered.by, answered.reason)
+        self._allow(case, answered.by)
+        return Approval(call=request.call or "", by=answered.by)
+
+    def _given(self, operation: Operation, request: ApprovalRequest, case: _Case) -> Answered | None:
+        """What a person answered before; None if that was not asked, or about another call."""
+        given = operation.approval
+        if given is None:
+            return None
+        if given.call == request.call:
+            return self._asking.take(given.answer, given.by, case.keys())
+        return Answered(allowed=False, by=given.by, reason=CHANGED) if given.resumed else None
+
+    def _request(self, case: _Case, ruling: Ruling) -> ApprovalRequest:
+        operation, target = case.operation, case.target
+        call = call_digest(operation.route, target.server, target.name, operation.arguments, case.definition)
+        given = operation.approval
+        changed = "" if given is None or given.call == call else CHANGED
+        reasons = [text for text in (ruling.verdict.reason, changed) if text]
+        is_tool = target.kind == "tool"
+        return ApprovalRequest(
+            id=str(operation.id),
+            name=operation.spec.name if is_tool else f"{target.server}/{target.name}",
+            arguments=operation.arguments,
+            spec=operation.spec,
+            digest=case.definition,
+            call=call,
+            rule=ruling.label,
+            reason="; ".join(reasons),
+            user=operation.caller.user,
+        )
+
+    # Decisions
+
+    def _allow(self, case: _Case, by: str) -> None:
+        """Count and record an operation; raise `CallRefused` if that is not possible."""
+        operation = case.operation
+        if operation.resumed is None:  # else it was counted before
+            for ruling in case.rulings:
+                if (reason := ruling.layer.over(ruling.verdict, operation.caller)) is not None:
+                    raise self._refusal(case, "policy", f"rule {reason}", ruling)
+        self._record(
+            case, Decided(action="allow", by=by, rule=case.rulings[0].label, definition=case.definition)
+        )
+
+    def _refusal(self, case: _Case, by: str, reason: str, ruling: Ruling | None = None) -> CallRefused:
+        """The error for a denied operation, which is recorded."""
+        rule = (ruling or case.rulings[0]).label
+        decision = Decided(action="deny", by=by, rule=rule, definition=case.definition, reason=reason)
+        self._record(case, decision)
+        return CallRefused(case.what, reason, rule)
+
+    def _record(self, case: _Case, decision: Decided) -> None:
+        trail = self._enforced().trail
+        if trail is None:
+            return
+        try:
+            trail.decided(case.operation, decision)
+        except Exception as error:
+            raise CallRefused(case.what, f"the decision could not be recorded: {error}") from error
+
+
+def described(operation: Operation, target: Target) -> str:
+    """What an operation is about, as the beginning of a sentence."""
+    return f"{target.kind} {operation.spec.name if target.kind == 'tool' else target.name!r}"
+
+
+def _pending(operation: Operation, request: ApprovalRequest) -> Pending:
+    """The call, suspended with the question whether it is approved."""
+    choice = {"type": "string", "title": "Allow this call?", "enum": list(ANSWERS)}
+    schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
+    params = {"message": approval_text(request), "requestedSchema": schema}
+    origin = operation.spec.origin
+    return Pending(
+        server=origin.server,
+        tool=origin.tool,
+        arguments=dict(operation.arguments),
+        requests={QUESTION: {"method": ELICITATION, "params": params}},
+        rounds=0,
+        call=request.call,
+    )
+
+
+def approval_text(request: ApprovalRequest) -> str:
+    """The question about a call in words, with its arguments whole and escaped."""
+    because = f" ({request.reason})" if request.reason else ""
+    return (
+        f"Rule {request.rule} asks{because}: call {_quoted(request.name)} with {written(request.arguments)}?"
+    )
+
+
+def written(arguments: Mapping[str, JSON]) -> str:
+    """The arguments as JSON in one line, with everything but plain characters escaped."""
+    return json.dumps(dict(arguments), default=repr)
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name)

@@ -1,0 +1,105 @@
+"""The policies that decide about one operation: that of the bus, and those of the views it was made through.
+
+All of them decide, and the strictest decision counts.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from toolbus.config.policy import Action, PolicyRule
+from toolbus.core.operation import Caller
+from toolbus.core.records import JSON
+from toolbus.policy.answers import rule_digest
+from toolbus.policy.rates import Rates
+from toolbus.policy.rules import Policy, Target, Verdict
+from toolbus.policy.target import STRICTNESS
+
+_MOST_USERS = 10_000
+"""Users whose calls are counted; the one that came first is forgotten first."""
+
+
+class Layer:
+    """A policy, with the rates of its rules."""
+
+    def __init__(self, rules: Sequence[PolicyRule], prefix: str = "") -> None:
+        """`prefix` tells its rules from those of the bus: `view.policy[2]`."""
+        self.policy = Policy(rules)
+        self._rates: OrderedDict[str, Rates] = OrderedDict()
+        """By user; each has as many calls as a rule allows."""
+        self.prefix = prefix
+        self._limited = {n for n, rule in enumerate(rules) if rule.per_minute or rule.per_run}
+        self._digests: dict[int, str] = {}
+
+    def label(self, verdict: Verdict) -> str | None:
+        """The rule that decided, such as `policy[2]`."""
+        return None if verdict.rule is None else f"{self.prefix}{verdict.label}"
+
+    def limits(self, verdict: Verdict) -> bool:
+        """Whether the rule that decided has a rate."""
+        return verdict.rule in self._limited
+
+    def over(self, verdict: Verdict, caller: Caller) -> str | None:
+        """Count a call that a rule lets through; why it is one too many, or None."""
+        if verdict.rule is None or verdict.rule not in self._limited:
+            return None
+        rates = self._rates.get(caller.user)
+        if rates is None:
+            rates = self._rates[caller.user] = Rates()
+            if len(self._rates) > _MOST_USERS:
+                self._rates.popitem(last=False)
+        return rates.over(self.policy.rules[verdict.rule], self.label(verdict) or "", caller)
+
+    def digest(self, verdict: Verdict) -> str:
+        """The digest of the rule that decided."""
+        assert verdict.rule is not None, "without a rule, nobody is asked"
+        if verdict.rule not in self._digests:
+            self._digests[verdict.rule] = rule_digest(self.policy.rules[verdict.rule])
+        return self._digests[verdict.rule]
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """What one layer decides."""
+
+    layer: Layer
+    verdict: Verdict
+
+    @property
+    def action(self) -> Action:
+        """Allow, ask or deny."""
+        return self.verdict.action
+
+    @property
+    def label(self) -> str | None:
+        """The rule, such as `policy[2]`."""
+        return self.layer.label(self.verdict)
+
+    @property
+    def denial(self) -> str:
+        """Why it denies a call, for the model and the person."""
+        reason = f": {self.verdict.reason}" if self.verdict.reason else ""
+        return f"rule {self.label} denies it{reason}"
+
+
+def rulings(layers: Iterable[Layer], target: Target, arguments: Mapping[str, JSON]) -> list[Ruling]:
+    """What each layer decides about an operation, the strictest first; the bus before its views."""
+    found = [Ruling(layer, layer.policy.decide(target, arguments)) for layer in layers]
+    return sorted(found, key=lambda one: (-STRICTNESS[one.action], one.label is None))
+
+
+def removal(layers: Iterable[Layer], target: Target) -> Ruling | None:
+    """The rule that denies something whatever the arguments are."""
+    for layer in layers:
+        if (verdict := layer.policy.removes(target)) is not None:
+            return Ruling(layer, verdict)
+    return None
+
+
+def layers_of(policies: Iterable[object]) -> tuple[Layer, ...]:
+    """The policies of the views of an operation."""
+    found = tuple(policies)
+    for one in found:
+        if not isinstance(one, Layer):
+            raise TypeError(f"Operation.policies must come from a view, not {type(one).__name__}")
+    return found  # pyright: ignore[reportReturnType]  # each was checked

@@ -1,0 +1,274 @@
+"""One guard enforces the policy for every kind of operation; what it denies is never sent."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.servers.everyday import everyday
+from toolbus import CallRefused, Toolbus
+from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
+from toolbus.core.interactions import Interactions
+from toolbus.core.operation import Operation
+from toolbus.events import CallEnded, Event
+from toolbus.sync import SyncToolbus
+
+pytestmark = pytest.mark.anyio
+
+
+def config(*rules: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"servers": {"day": {"server": everyday()}}, "policy": list(rules), **more}
+
+
+class Person:
+    """Answers every question in the same way, or in turn, and keeps the questions."""
+
+    def __init__(self, *answers: ApprovalAnswer) -> None:
+        self.answers = list(answers)
+        self.asked: list[ApprovalRequest] = []
+
+    def __call__(self, request: ApprovalRequest) -> ApprovalAnswer:
+        self.asked.append(request)
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    @property
+    def interactions(self) -> Interactions:
+        return Interactions(approve=self)
+
+
+ASK = {"tools": "day/echo", "do": "ask", "reason": "it is loud"}
+
+
+async def test_a_denied_tool_is_refused_by_every_name_and_says_which_rule_denies_it() -> None:
+    rule = {"tools": "day/echo", "do": "deny", "reason": "use the web page"}
+    async with Toolbus(config()) as bus:
+        old = next(tool for tool in bus.tools() if tool.name == "day_echo")
+        await bus.reload(config(rule))
+        assert "day_echo" not in bus.catalog
+        assert "day_add" in bus.catalog
+        reason = "rule policy[0] denies it: use the web page"
+        for name in ("day_echo", "day/echo"):
+            for arguments in ({"text": "x"}, {}, {"text": 1}):
+                with pytest.raises(CallRefused) as refused:
+                    await bus.call(name, arguments)
+                assert (refused.value.what, refused.value.reason) == ("tool 'day_echo'", reason)
+                assert refused.value.rule == "policy[0]"
+        result = await old.execute(text="x")
+        assert result.text == f"MCP error: tool 'day_echo' was refused: {reason}"
+        assert str(bus.missing("day_echo", ["day_add"])) == f"tool 'day_echo' was refused: {reason}"
+
+
+async def test_rules_on_arguments_see_them_as_they_are_sent() -> None:
+    rule = {"tools": "day/add", "arguments": {"properties": {"a": {"const": 7}}}, "do": "deny"}
+    hidden = {"add": {"arguments": {"a": {"value": 7, "hide": True}}}}
+    async with Toolbus(config(rule)) as bus:
+        assert (await bus.call("day_add", {"a": 1, "b": 2})).structured == {"result": 3}
+        for given in (7, "7"):  # the second is repaired before it is sent
+            with pytest.raises(CallRefused):
+                await bus.call("day_add", {"a": given, "b": 2})
+    changed = {"day": {"server": everyday(), "override": hidden}}
+    async with Toolbus({"servers": changed, "policy": [rule]}) as bus:
+        with pytest.raises(CallRefused):
+            await bus.call("day_add", {"b": 2})
+
+
+async def test_hooks_cannot_change_a_call_after_the_policy_decided() -> None:
+    async def sneak(call: Operation, proceed: Any) -> Any:
+        from dataclasses import replace
+
+        return await proceed(replace(call, arguments={"a": 7, "b": 1}))
+
+    rule = {"tools": "day/add", "arguments": {"properties": {"a": {"const": 7}}}, "do": "deny"}
+    async with Toolbus(config(rule), hooks=[sneak]) as bus:
+        with pytest.raises(CallRefused):
+            await bus.call("day_add", {"a": 1, "b": 1})
+
+
+async def test_a_person_is_asked_with_the_exact_call_and_decides() -> None:
+    person = Person(True, "once", False, "not today")
+    async with Toolbus(config(ASK), interactions=person.interactions) as bus:
+        for _ in range(2):
+            assert (await bus.call("day_echo", {"text": "x"})).text == "x"
+        with pytest.raises(CallRefused, match="a person did not allow it; do not repeat it"):
+            await bus.call("day_echo", {"text": "x"})
+        with pytest.raises(CallRefused, match="a person did not allow it: not today; do not repeat it"):
+            await bus.call("day_echo", {"text": "x"})
+        await bus.call("day_add", {"a": 1, "b": 2})
+        digest = bus.definition_digest(bus.catalog["day_echo"])
+    assert len(person.asked) == 4
+    one = person.asked[0]
+    assert (one.name, dict(one.arguments), one.rule, one.reason) == (
+        "day_echo",
+        {"text": "x"},
+        "policy[0]",
+        "it is loud",
+    )
+    assert (one.digest, one.user, one.server) == (digest, "", "day")
+    assert digest is not None
+    assert digest.startswith("sha256:")
+
+
+async def test_an_answer_for_the_session_is_asked_once_for_each_tool() -> None:
+    person = Person("session")
+    async with Toolbus(config({"do": "ask"}), interactions=person.interactions) as bus:
+        for text in "abc":
+            await bus.call("day_echo", {"text": text})
+        await bus.call("day_add", {"a": 1, "b": 2})
+    assert [request.name for request in person.asked] == ["day_echo", "day_add"]
+
+
+async def test_without_anybody_to_ask_the_call_is_refused_with_the_next_step() -> None:
+    async with Toolbus(config(ASK)) as bus:
+        with pytest.raises(
+            CallRefused, match=r"policy\[0\] asks a person, and nobody can be asked"
+        ) as refused:
+            await bus.call("day_echo", {"text": "x"})
+    assert "Interactions(approve=...)" in refused.value.reason
+    assert "\n" not in refused.value.reason
+
+
+def _raise(request: ApprovalRequest) -> ApprovalAnswer:
+    raise ValueError("out of paper")
+
+
+async def _cancelled(request: ApprovalRequest) -> ApprovalAnswer:
+    raise asyncio.CancelledError
+
+
+async def _forever(request: ApprovalRequest) -> ApprovalAnswer:
+    await asyncio.Event().wait()
+    return True
+
+
+@pytest.mark.parametrize(
+    ("approve", "reason"),
+    [
+        (_raise, "the handler for approvals raised ValueError"),
+        (_cancelled, "the question for approval was cancelled"),
+        (lambda request: None, "the answer to the approval was invalid"),  # pyright: ignore[reportUnknownLambdaType]
+        (lambda request: 1, "the answer to the approval was invalid"),  # pyright: ignore[reportUnknownLambdaType]
+        (_forever, "no person answered within 0.01 s"),
+    ],
+)
+async def test_a_handler_that_fails_refuses_the_call(approve: Any, reason: str) -> None:
+    interactions = Interactions(approve=approve, answer_within=0.01)
+    async with Toolbus(config(ASK), interactions=interactions) as bus:
+        with pytest.raises(CallRefused) as refused:
+            await bus.call("day_echo", {"text": "x"})
+    assert refused.value.reason == reason
+
+
+async def test_a_lasting_answer_settles_equal_questions_that_wait() -> None:
+    asked: list[ApprovalRequest] = []
+    three = asyncio.Event()
+
+    async def approve(request: ApprovalRequest) -> ApprovalAnswer:
+        asked.append(request)
+        if len(asked) < 3:
+            if len(asked) == 2:
+                three.set()
+            await asyncio.Event().wait()
+        return "session"
+
+    async with Toolbus(config(ASK), interactions=Interactions(approve=approve)) as bus:
+        waiting = [asyncio.create_task(bus.call("day_echo", {"text": text})) for text in "ab"]
+        await asyncio.wait_for(three.wait(), 30)
+        assert (await bus.call("day_echo", {"text": "c"})).text == "c"
+        results = await asyncio.wait_for(asyncio.gather(*waiting), 30)
+    assert [result.text for result in results] == ["a", "b"]
+    assert len(asked) == 3
+
+
+async def test_an_approval_counts_for_exactly_the_call_that_was_shown() -> None:
+    person = Person(False)
+    async with Toolbus(config(ASK), interactions=person.interactions) as bus:
+        spec = bus.catalog["day_echo"]
+        request = bus.approval_needed(spec, {"text": "x"})
+        assert request is not None
+        approval = request.approved("langchain")
+        assert (await bus.run(spec, {"text": "x"}, approval=approval)).text == "x"
+        assert person.asked == []
+        with pytest.raises(CallRefused, match="did not allow"):
+            await bus.run(spec, {"text": "y"}, approval=approval)
+        assert "not the one that was approved" in person.asked[0].reason
+        assert bus.approval_needed(bus.catalog["day_add"], {"a": 1, "b": 2}) is None
+        assert bus.approval_needed(spec, {"text": ["not", "a", "text"]}) is None
+
+
+async def test_what_is_decided_holds_for_resources_prompts_and_completion() -> None:
+    rules = [
+        {"resources": "day/memo://of/*", "do": "deny"},
+        {"prompts": "day/*", "do": "deny", "reason": "no prompts"},
+    ]
+    async with Toolbus(config(*rules, resource_tools=True, prompt_tools=True)) as bus:
+        assert bus.prompts() == []
+        assert [item.uri_template for item in bus.templates()] == []
+        assert [item.uri for item in bus.resources()] == ["memo://greeting"]
+        assert not [name for name in bus.catalog.names if "prompt" in name]
+        assert (await bus.read_resource("day", "memo://greeting"))[0].text == "hello"
+        for uri in ("memo://of/ann", "MEMO://of/%61nn"):
+            with pytest.raises(CallRefused, match=r"policy\[0\] denies it"):
+                await bus.read_resource("day", uri)
+            with pytest.raises(CallRefused, match=r"policy\[0\] denies it"):
+                await bus.call("read_resource", {"server": "day", "uri": uri})
+        with pytest.raises(CallRefused, match=r"policy\[0\] denies it"):
+            await bus.subscribe("day", "memo://of/ann")
+        with pytest.raises(CallRefused, match="no prompts"):
+            await bus.get_prompt("day", "summarise", {"text": "x"})
+        with pytest.raises(CallRefused, match="no prompts"):
+            await bus.complete("day", "summarise", "text")
+        listed = await bus.call("list_resources")
+        assert listed.structured["day"]["templates"] == []
+        with pytest.raises(CallRefused, match="no prompts"):
+            await bus.call("mcp_day_get_prompt_summarise", {"text": "x"})
+
+
+async def test_rates_are_counted_for_each_user() -> None:
+    rule = {"tools": "day/*", "do": "allow", "per_minute": 2}
+    async with Toolbus(config(rule)) as bus:
+        for view in (bus.as_user("ann"), bus.as_user("bob")):
+            for _ in range(2):
+                await view.call("day_add", {"a": 1, "b": 2})
+            with pytest.raises(CallRefused, match=r"rule policy\[0\] allows 2 calls per minute"):
+                await view.call("day_add", {"a": 1, "b": 2})
+
+
+async def test_the_calls_of_one_run_are_counted() -> None:
+    async with Toolbus(config({"tools": "day/*", "do": "allow", "per_run": 1})) as bus:
+        spec = bus.catalog["day_add"]
+        for run in ("one", "two"):
+            await bus.run(spec, {"a": 1, "b": 2}, run=run)
+            with pytest.raises(CallRefused, match="per run"):
+                await bus.run(spec, {"a": 1, "b": 2}, run=run)
+
+
+async def test_a_reload_brings_another_policy_to_all_users_at_once() -> None:
+    async with Toolbus(config()) as bus:
+        ann = bus.as_user("ann")
+        assert (await ann.call("day_echo", {"text": "x"})).text == "x"
+        await bus.reload(config({"tools": "day/echo", "do": "deny"}))
+        for view in (bus, ann):
+            with pytest.raises(CallRefused):
+                await view.call("day_echo", {"text": "x"})
+            assert "day_echo" not in view.catalog
+        await bus.reload(config())
+        assert (await ann.call("day_echo", {"text": "x"})).text == "x"
+
+
+async def test_a_refused_call_ends_as_refused_for_observers() -> None:
+    events: list[Event] = []
+    async with Toolbus(config({"tools": "day/echo", "do": "deny"}), on_event=events.append) as bus:
+        with pytest.raises(CallRefused):
+            await bus.call("day_echo", {"text": "x"})
+    ended = [event for event in events if isinstance(event, CallEnded)]
+    assert [(event.name, event.tool, event.reason) for event in ended] == [("day_echo", "echo", "refused")]
+
+
+def test_the_synchronous_bus_asks_and_refuses_alike() -> None:
+    person = Person(True, "no")
+    with SyncToolbus(config(ASK), interactions=person.interactions) as bus:
+        assert bus.call("day_echo", {"text": "x"}).text == "x"
+        with pytest.raises(CallRefused, match="did not allow"):
+            bus.call("day_echo", {"text": "x"})
+        assert bus.tools()[0].name
+    assert len(person.asked) == 2
