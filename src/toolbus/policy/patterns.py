@@ -43,6 +43,11 @@ class Pattern:
             parts.server(target.server) and self._fits(parts, target) for parts in self._ways(target.server)
         )
 
+    def matches_as_written(self, target: Target) -> bool:
+        """Whether it matches the name itself, and not only one that it resembles."""
+        ways = self._ways(target.server)
+        return any(parts.server(target.server) and parts.name(target.name) for parts in ways)
+
     def _fits(self, parts: _Parts, target: Target) -> bool:
         name = target.name
         if self._loosens:

@@ -3,6 +3,7 @@
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from math import ceil
 
 from toolbus.config.policy import PolicyRule
 from toolbus.core.operation import Caller
@@ -27,7 +28,7 @@ class Rates:
         now = self._clock()
         recent = self._of_minute(rule, label)
         if recent is not None and len(recent) == recent.maxlen and now - recent[0] < _MINUTE:
-            wait = max(1, round(_MINUTE - (now - recent[0])))
+            wait = max(1, ceil(_MINUTE - (now - recent[0])))
             return f"{label} allows {_times(rule.per_minute)} per minute; try again in {wait} s"
         run = (label, caller.user, caller.session, caller.run)
         made = self._runs.get(run, 0)

@@ -4,16 +4,18 @@ A rule that matches only by the word of an untrusted server does not end the sea
 stricter than what the other rules decide, so a server cannot loosen the policy with what it claims.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from toolbus.config.policy import PolicyRule
 from toolbus.core.argument_map import EMPTY
 from toolbus.core.records import JSON, JSONObject
+from toolbus.policy.dead import DeadRule, dead_rules
+from toolbus.policy.explain import Step, explained
 from toolbus.policy.rule import Rule
 from toolbus.policy.target import STRICTNESS, UNMATCHED, Kind, Target, Verdict
 
-__all__ = ["Kind", "Policy", "Target", "Verdict"]
+__all__ = ["DeadRule", "Kind", "Policy", "Step", "Target", "Verdict"]
 
 _MOST_KNOWN = 2_000
 _LONGEST_NAME = 500
@@ -72,6 +74,20 @@ class Policy:
         claims_ask = any(rule.config.do == "ask" for rule in found.claimed)
         return "ask" in actions or (claims_ask and "allow" in actions)
 
+    def explain(self, target: Target, arguments: Mapping[str, JSON] | None) -> list[Step]:
+        """What each rule says, up to the one that ends the search; None for any arguments."""
+        by_default = arguments is None
+        verdict = _default(self._candidates(target)) if by_default else self.decide(target, arguments)
+        return explained(self._compiled, target, arguments, verdict.rule)
+
+    def dead(self, offered: Mapping[str, Sequence[Target]], servers: Collection[str]) -> list[DeadRule]:
+        """The rules, or patterns of rules, that have no effect.
+
+        `offered` has what each listed server offers, before anything is removed; `servers` are the aliases
+        of all servers.
+        """
+        return dead_rules(self._compiled, offered, servers)
+
     def _candidates(self, target: Target) -> _Candidates:
         """The rules for a target; remembered, because every call asks for them."""
         key = (target.kind, target.server, target.name)
@@ -127,3 +143,12 @@ def _last(candidates: _Candidates) -> Verdict:
     """What is decided if no condition on arguments holds."""
     rules = candidates.rules
     return rules[-1].verdict if rules and rules[-1].validator is None else UNMATCHED
+
+
+def _default(candidates: _Candidates) -> Verdict:
+    """The same, with what the server claims."""
+    last = _last(candidates)
+    for rule in candidates.claimed:
+        if rule.validator is None and STRICTNESS[rule.config.do] > STRICTNESS[last.action]:
+            return rule.verdict
+    return last

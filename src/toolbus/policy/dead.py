@@ -1,0 +1,163 @@
+"""Find rules without effect: a denial that matches nothing looks like one that works."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from toolbus.config.policy import Hint
+from toolbus.policy.hints import holds
+from toolbus.policy.patterns import Pattern
+from toolbus.policy.rule import SELECTOR, Rule
+from toolbus.policy.target import Kind, Target, label
+
+_MOST_COMPARED = 2_000
+_LONGEST_COMPARED = 200
+"""Comparing takes time that grows with the square of the length."""
+_NEAR_MISSES = 3
+_WHOEVER_SAYS_SO: frozenset[Hint | None] = frozenset([None, "destructive", "writes", "open-world"])
+"""Hints that never hold by the mere word of a server; None for a rule without a hint."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadRule:
+    """A rule, or one of its patterns, that has no effect."""
+
+    rule: int
+    problem: str
+    """Such as `tools: 'github/delte_*' matches no tool`."""
+    near_misses: tuple[str, ...] = ()
+    """Names that may have been meant."""
+    is_note: bool = False
+    """Whether it may well be intended, so that a check should not fail."""
+
+    @property
+    def label(self) -> str:
+        """The rule, such as `policy[2]`."""
+        return label(self.rule)
+
+    def __str__(self) -> str:
+        meant = " or ".join(map(repr, self.near_misses))
+        return f"{self.label}: {self.problem}" + (f"; did you mean {meant}?" if meant else "")
+
+
+def dead_rules(
+    rules: Sequence[Rule], offered: Mapping[str, Sequence[Target]], servers: Collection[str]
+) -> list[DeadRule]:
+    """The rules that have no effect, in order."""
+    found: list[DeadRule] = []
+    for rule in rules:
+        dead = list(_dead_patterns(rule, offered, servers)) or list(_without_tools(rule, offered, servers))
+        hiding = _hiding(rule, rules[: rule.index], servers)
+        if hiding:
+            named = " and ".join(map(label, hiding))
+            dead.append(
+                DeadRule(rule=rule.index, problem=f"is never reached: {named} always matches before it")
+            )
+        found += dead
+    return found
+
+
+def _dead_patterns(
+    rule: Rule, offered: Mapping[str, Sequence[Target]], servers: Collection[str]
+) -> Iterator[DeadRule]:
+    for kind, key in SELECTOR.items():
+        for pattern in rule.patterns[kind]:
+            named = [alias for alias in servers if pattern.names(alias)]
+            if not named:
+                problem = f"{key}: {pattern.text!r} matches no server"
+                meant = _close(pattern.text.partition("/")[0], servers) or _close(pattern.text, servers)
+                yield DeadRule(rule=rule.index, problem=problem, near_misses=meant)
+            elif _matches_nothing(pattern, kind, named, offered):
+                problem = f"{key}: {pattern.text!r} matches no {kind}"
+                meant = _meant(
+                    pattern, [each for targets in offered.values() for each in targets if each.kind == kind]
+                )
+                yield DeadRule(rule=rule.index, problem=problem, near_misses=meant)
+
+
+def _matches_nothing(
+    pattern: Pattern, kind: Kind, named: Sequence[str], offered: Mapping[str, Sequence[Target]]
+) -> bool:
+    """Whether it is known to match nothing of the servers that it names."""
+    # A resource may be read without being listed, and a request is not listed at all.
+    if kind in ("resource", "request") or any(alias not in offered for alias in named):
+        return False
+    targets = (target for alias in named for target in offered[alias] if target.kind == kind)
+    return not any(map(pattern.matches, targets))
+
+
+def _without_tools(
+    rule: Rule, offered: Mapping[str, Sequence[Target]], servers: Collection[str]
+) -> Iterator[DeadRule]:
+    """A note about a hint that no tool has, or that has no effect without trust."""
+    hint = rule.config.hint
+    if hint is None or any(alias not in offered for alias in servers):
+        return
+    targets = [target for each in offered.values() for target in each if target.kind == "tool"]
+    found = {holds(hint, target.spec) for target in targets if rule.selects(target)}
+    if not found & {"yes", "word"}:
+        problem = f"no tool that it is about has the hint {hint!r}"
+        yield DeadRule(rule=rule.index, problem=problem, is_note=True)
+    elif "yes" not in found and rule.loosens:
+        problem = f"only servers without `trust: true` mark tools as {hint}, and their word allows nothing"
+        yield DeadRule(rule=rule.index, problem=problem, is_note=True)
+
+
+def _hiding(rule: Rule, earlier: Sequence[Rule], servers: Collection[str]) -> list[int]:
+    """The rules before one that match whatever it matches; empty if it can be reached."""
+    found: set[int] = set()
+    for kind, pattern in _selected(rule):
+        hiding = (other for other in earlier if _hides(other, rule, kind, pattern, servers))
+        first = next(hiding, None)
+        if first is None:
+            return []
+        found.add(first.index)
+    return sorted(found)
+
+
+def _hides(other: Rule, rule: Rule, kind: Kind, pattern: str, servers: Collection[str]) -> bool:
+    """Whether a rule always matches before another one does by this pattern."""
+    hint = other.config.hint
+    if other.validator is not None or hint not in _WHOEVER_SAYS_SO or hint not in (None, rule.config.hint):
+        return False
+    return any(kind == its and _covers(wide, pattern, servers) for its, wide in _selected(other))
+
+
+def _selected(rule: Rule) -> list[tuple[Kind, str]]:
+    """All that a rule is about, as kinds and patterns."""
+    if rule.config.selects:
+        return [(kind, pattern.text) for kind, each in rule.patterns.items() for pattern in each]
+    kinds: tuple[Kind, ...] = ("tool",) if rule.config.hint else ("tool", "resource", "prompt")
+    return [(kind, "*") for kind in kinds]
+
+
+def _covers(wide: str, narrow: str, servers: Collection[str]) -> bool:
+    """Whether one pattern surely matches all that another one does."""
+    if wide in (narrow, "*", "*/*"):
+        return True
+    # A `*` of the narrow one stands for any text, so only a `*` may match it. Other signs are not compared,
+    # nor is a pattern that can be divided in two ways.
+    if any(sign in wide for sign in "?[") or "[" in narrow or narrow == "*":
+        return False
+    if any("/" in alias and Pattern(narrow, loosens=True).names(alias) for alias in servers):
+        return False
+    server, _, name = narrow.partition("/")
+    return Pattern(wide, loosens=True).matches(Target(kind="tool", server=server, name=name))
+
+
+def _meant(pattern: Pattern, targets: Sequence[Target]) -> tuple[str, ...]:
+    """What resembles a pattern: by name on the servers that it names, or else by server and name."""
+    whole = {f"{each.server}/{each.name}": each for each in targets}
+    named = {each.name: shown for shown, each in whole.items() if pattern.names(each.server)}
+    close = _close(pattern.text.partition("/")[2], named)
+    return tuple(named[name] for name in close) or _close(pattern.text, whole)
+
+
+def _close(written: str, known: Collection[str]) -> tuple[str, ...]:
+    """The known names that resemble a pattern."""
+    names: dict[str, str] = {}
+    for name in known:
+        if len(name) <= _LONGEST_COMPARED and len(names) < _MOST_COMPARED:
+            names.setdefault(name.casefold(), name)
+    plain = written[:_LONGEST_COMPARED].casefold().replace("*", "")
+    return tuple(names[each] for each in get_close_matches(plain, names, n=_NEAR_MISSES))
