@@ -171,9 +171,10 @@ async def test_a_token_in_use_is_renewed_before_it_expires(
     authority.spoil(lifetime=LIFETIME)
     async with bus_of(config(guarded, tmp_path), Person("ann")) as bus:
         assert await called(bus, "whoami") == "ann"
-        first = await stored(guarded, tmp_path)
-        await renewed(authority, 1)
-        second = await stored(guarded, tmp_path)
+        first = second = await stored(guarded, tmp_path)
+        while second.renewed_at == first.renewed_at:  # not the authority's count: it is stored after that
+            await asyncio.sleep(0.1)
+            second = await stored(guarded, tmp_path)
         assert second.renewed_at - first.renewed_at >= EARLY - 0.5
 
 

@@ -14,6 +14,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, Strict
 
+from toolbus.config.audit import Audit
 from toolbus.config.auth import Auth
 from toolbus.config.base import ConfigModel
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
@@ -241,6 +242,8 @@ class BusConfig(ConfigModel):
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
     policy: tuple[PolicyRule, ...] = ()
     """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
+    audit: Audit | None = None
+    """Where every decision and call is recorded; in a file, also the path alone."""
     tokens: TokenSetting = "auto"
     """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
