@@ -108,4 +108,12 @@ async def test_a_required_sandbox(site: Site, tmp_path: Path) -> None:
 def test_a_required_audit_trail(site: Site, tmp_path: Path) -> None:
     site.write("require: [audit]")
     problem = "an audit trail is required; add audit: {file: audit.jsonl} to the config, or ask whoever"
-    assert refused(Place(tmp_path)).problem.startswith(problem)
+    place = Place(tmp_path)
+    assert refused(place).problem.startswith(problem)
+    place.settings["audit"] = {"file": "audit.jsonl", "content": "none"}
+    place.configure()
+    problem = "an audit trail of the arguments is required; set content: digest in audit, or ask whoever"
+    assert refused(place).problem.startswith(problem)
+    place.settings["audit"] = "audit.jsonl"
+    place.configure()
+    assert list(Toolbus(place.config).servers) == ["files"]

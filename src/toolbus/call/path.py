@@ -88,7 +88,8 @@ class CallPath:
                 observed.end(error)
             raise
         if observed is not None:
-            observed.end(ToolResult(value=answered))
+            # A question that is put to a person later ends as a suspended call.
+            observed.end(answered if isinstance(answered, ToolResult) else ToolResult(value=answered))
         return answered
 
     def report(self, operation: Operation, failure: Failure, *, is_denied: bool = False) -> None:

@@ -53,6 +53,10 @@ class TaskRequests(Protocol):
         self, in_flight: CallInFlight, task: str, asked: JSONObject, answers: Mapping[str, Answer]
     ) -> None: ...
 
+    async def decline_task(self, in_flight: CallInFlight, suspended: ToolResult) -> dict[str, Answer] | None:
+        """Answers that decline all its questions, if guards refuse them; None if a person is to answer."""
+        ...
+
     async def listen_to_task(self, in_flight: CallInFlight, task: str) -> None: ...
 
     async def cancel_task(self, task: str, within: float | None = None) -> None: ...
@@ -126,8 +130,12 @@ class TaskPoller:
                     any(asked.get("method") == ELICITATION for asked in fresh.values())
                     and self._in_flight.suspends
                 ):
-                    return self._suspend(state.id, fresh)
-                if fresh:
+                    suspended = self._suspend(state.id, fresh)
+                    declined = await self._server.decline_task(self._in_flight, suspended)
+                    if declined is None:
+                        return suspended
+                    await self._answer(state.id, fresh, declined)
+                elif fresh:
                     self._count_round()
                     await self._answer(state.id, fresh, {})
                 elif not state.requests:

@@ -1,7 +1,7 @@
 """Commands to approve what others wrote: a config, and what servers offer. Their arguments and options."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -15,6 +15,7 @@ def add_approval_commands(app: typer.Typer) -> None:
     app.command("lock")(with_settings(_lock))
     app.command("diff")(with_settings(_diff))
     app.command("approve")(with_settings(_approve))
+    app.command("audit")(with_settings(_audit))
 
 
 def trust(
@@ -86,3 +87,46 @@ def _approve(
     from toolbus.cli.commands.lock import approve
 
     return approve(settings, target)
+
+
+def _audit(
+    settings: Settings,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Trail to read; default: the config's.")
+    ] = None,
+    tail: Annotated[
+        int, typer.Option("--tail", metavar="N", min=0, help="Show the last N events; 0 for all.")
+    ] = 50,
+    tool: Annotated[
+        str | None,
+        typer.Option(
+            "--tool",
+            metavar="PATTERN",
+            help="Show only events of these tools: a glob on SERVER/TOOL.",
+            autocompletion=tool_origins,
+        ),
+    ] = None,
+    user: Annotated[str | None, typer.Option("--user", help="Show only events of this user.")] = None,
+    decision: Annotated[
+        Literal["allow", "deny"] | None, typer.Option("--decision", help="Show only these decisions.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Show only events since: 2h, 7d, 2026-11-16."),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check that nothing was changed: exit 1 if something was.")
+    ] = False,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option("--expect", metavar="HASH", help="As --verify, and this line must be there."),
+    ] = None,
+) -> int:
+    """Show what was decided and called, or check that the record is unchanged."""
+    from toolbus.audit.read import Query
+    from toolbus.cli.commands.audit import check, run, since_time
+
+    if verify or expect:
+        return check(settings, file, expect or ())
+    query = Query(tool=tool, user=user, decision=decision, since=since_time(since))
+    return run(settings, file, query, tail)

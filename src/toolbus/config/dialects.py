@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
+from toolbus.config.audit import is_audit
 from toolbus.config.context import is_context
 from toolbus.config.entry import is_server, unwrapped
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
@@ -29,7 +30,7 @@ SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "roots"),
-    *("context", "context_budget", "lock", "policy", "tokens"),
+    *("context", "context_budget", "lock", "policy", "audit", "tokens"),
 )
 """Settings for all servers; accepted beside every container."""
 
@@ -110,7 +111,7 @@ def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
 
 def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
     """The settings without foreign ones: Gemini CLI and Continue have their own `context`."""
-    ours = {"context": is_context, "tokens": is_tokens}
+    ours = {"context": is_context, "tokens": is_tokens, "audit": is_audit}
     return {key: value for key, value in settings.items() if key not in ours or ours[key](value)}
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
+from toolbus.config.audit import read_audit
 from toolbus.config.context import ContextSource, context_budget, context_sources
 from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container, with_container
 from toolbus.config.entry import (
@@ -151,6 +152,9 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
     with mistakes.collected():
         if "tokens" in settings:
             settings["tokens"] = read_tokens(settings.pop("tokens"), location, folder)
+    with mistakes.collected():
+        if "audit" in settings:
+            settings["audit"] = read_audit(settings.pop("audit"), location, folder)
     bus = _bus_settings(settings, mistakes, location).model_copy(
         update={"file": location.file, "folder": folder}
     )

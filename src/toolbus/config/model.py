@@ -15,6 +15,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, InstanceOf, Strict, WithJsonSchema
 
 from toolbus.config.administrator import Administrator
+from toolbus.config.audit import Audit
 from toolbus.config.auth import Auth
 from toolbus.config.base import ConfigModel
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
@@ -37,12 +38,12 @@ _Off = BeforeValidator(lambda value: "off" if value is False else value)
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # Files contain lists, not tuples; everything else is strict, so that `enabled: "no"` is not True.
 _Names = Annotated[tuple[str, ...], Strict(False)]
-# Of a machine, not of a config: no schema of it.
-_Rules = Annotated[InstanceOf[Administrator], WithJsonSchema({})]
 _Sandbox = Annotated[
     Sandbox | None,
     BeforeValidator(lambda value: read_sandbox(value, Location()) if isinstance(value, bool) else value),
 ]
+# Of a machine, not of a config: no schema of it.
+_Rules = Annotated[InstanceOf[Administrator], WithJsonSchema({})]
 _Patterns = Annotated[tuple[str | dict[str, bool], ...], Strict(False)]
 
 _NEEDED: dict[Transport, str] = {
@@ -260,6 +261,8 @@ class BusConfig(ConfigModel):
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
     policy: tuple[PolicyRule, ...] = ()
     """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
+    audit: Audit | None = None
+    """Where every decision and call is recorded; in a file, also the path alone."""
     tokens: TokenSetting = "auto"
     """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)

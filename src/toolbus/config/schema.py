@@ -13,6 +13,7 @@ from typing import get_args
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
+from toolbus.config.audit import Audit
 from toolbus.config.auth import AUTH_TYPES
 from toolbus.config.base import ConfigModel
 from toolbus.config.context import SMALLEST, ContextSource
@@ -28,8 +29,18 @@ from toolbus.core.records import JSON, Budget, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _MODELS = (
-    *(BusConfig, ServerConfig, Timeouts, Limits, Sandbox, ContextSource, ToolOverride, ArgumentOverride),
-    PolicyRule,
+    *(
+        BusConfig,
+        ServerConfig,
+        Timeouts,
+        Limits,
+        Sandbox,
+        ContextSource,
+        ToolOverride,
+        ArgumentOverride,
+        PolicyRule,
+        Audit,
+    ),
     *AUTH_TYPES.values(),
 )
 _NAMES = {"type": "array", "items": {"type": "string"}}
@@ -87,6 +98,7 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
     "context_budget": {"minimum": SMALLEST},
     "tokens": {"anyOf": [{"enum": ["auto", "keyring", "memory"]}, {"type": "string", "pattern": "^file:."}]},
     "lock": _LOCK,
+    "audit": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Audit"}]},
     "sandbox": _SANDBOX,
 }
 # A disabled entry is not checked.
@@ -115,6 +127,8 @@ def config_schema() -> dict[str, JSON]:
     for name in ("Timeouts", "Limits", "Sandbox", *(kind.__name__ for kind in AUTH_TYPES.values())):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
+    rotate = defined["Audit"]["properties"]["rotate"]
+    rotate["type"] = [rotate["type"], "string"]
     rule = defined["PolicyRule"]["properties"]
     for key in SELECTORS:
         patterns = {"type": "array", "items": rule[key]["items"], "minItems": 1}

@@ -29,7 +29,7 @@ from toolbus.core.errors import CallRefused, CallRejected, InputNeeded
 from toolbus.core.events import Emit, InputAnswered, InputAsked, warn
 from toolbus.core.interactions import Interactions, Sampled, Sampling
 from toolbus.core.operation import PROGRAM, Admit, Caller, Operation, admit_all, request_spec
-from toolbus.core.records import Audio, Image, JSONObject, PromptMessage, Text
+from toolbus.core.records import Audio, Image, JSONObject, PromptMessage, Text, ToolResult
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
@@ -130,13 +130,7 @@ class RequestHandler:
         responses: dict[str, types.InputResponse] = {}
         for key, request in wire.inputs.validate_python(dict(requests)).items():
             if key in answers and isinstance(request, types.ElicitRequest):
-                question = wire.elicitation(self._server, None, request.params)
-                answer = answers[key]
-                if answer.action == "accept" and question.fault is not None:
-                    raise ValueError(question.fault)
-                responses[key] = wire.elicit_result(
-                    question.accept(answer.content) if answer.action == "accept" else answer
-                )
+                responses[key] = wire.elicit_result(await self._given(request.params, answers[key]))
             elif request.method in self.handled:
                 context = ClientRequestContext(session=session, request_id=key)
                 response = await session.dispatch_input_request(context, request)
@@ -146,6 +140,43 @@ class RequestHandler:
             else:
                 raise InputNeeded(self._server, f"question {key!r}", request_text(request))
         return responses
+
+    async def _given(self, params: types.ElicitRequestParams, answer: Answer) -> Answer:
+        """A person's answer to a question that was asked before; declined if a guard refuses it now."""
+        question = wire.elicitation(self._server, None, params)
+        if answer.action == "accept":
+            if question.fault is not None:
+                raise ValueError(question.fault)
+            answer = question.accept(answer.content)
+
+        async def given() -> Answer:
+            return answer
+
+        try:
+            return await self._admit(self._operation("elicitation", params), given)
+        except CallRefused as refusal:
+            self._warn_refused("elicitation", refusal)
+            return question.decline()
+
+    async def declined(self, suspended: ToolResult) -> dict[str, Answer] | None:
+        """Answers that decline all questions of a suspended call, if guards refuse to put them to a person.
+
+        None if a person is to answer one of them.
+        """
+        assert suspended.pending is not None, "it is suspended"
+        refused: dict[str, Answer] = {}
+
+        async def later() -> ToolResult:
+            return suspended
+
+        for key, request in wire.inputs.validate_python(dict(suspended.pending.requests)).items():
+            if isinstance(request, types.ElicitRequest):
+                try:
+                    await self._admit(self._operation("elicitation", request.params), later)
+                except CallRefused as refusal:
+                    self._warn_refused("elicitation", refusal)
+                    refused[key] = Answer(action="decline")
+        return refused if len(refused) == len(suspended.pending.questions) else None
 
     async def ask_to_visit(self, session: ClientSession, error: MCPError) -> bool:
         """Ask the user to visit the URLs that a legacy server requires first; True if they accepted."""
@@ -226,17 +257,15 @@ class RequestHandler:
         )
 
     async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
-        async def answer() -> types.ListRootsResult:
-            roots = [
-                {"uri": as_uri(root), "name": Path(str(root)).name} for root in self._interactions.roots or ()
-            ]
-            return types.ListRootsResult.model_validate({"roots": roots})
+        def listed(roots: Sequence[str | Path]) -> types.ListRootsResult:
+            found = [{"uri": as_uri(root), "name": Path(str(root)).name} for root in roots]
+            return types.ListRootsResult.model_validate({"roots": found})
 
-        try:
-            result = await self._admit(self._operation("roots", None), answer)
-        except CallRefused as refusal:
+        message = "requests the folders that it may access"
+        result = await self._ask("roots", message, None, listed, self._interactions.roots or ())
+        if not isinstance(result, types.ListRootsResult):
             self._emit_answered("roots", "decline")
-            return self._refuse(refusal.reason)
+            return types.ErrorData(code=USER_DECLINED, message="the roots were declined")
         self._emit_answered("roots", "accept")
         return result
 
@@ -244,7 +273,7 @@ class RequestHandler:
         self,
         kind: Kind,
         message: str,
-        params: types.ElicitRequestParams | types.CreateMessageRequestParams,
+        params: types.ElicitRequestParams | types.CreateMessageRequestParams | None,
         handler: Callable[[T], Any],
         question: T,
     ) -> object:
@@ -274,7 +303,7 @@ class RequestHandler:
                 raise
             self._warn(f"the handler for {kind} was cancelled")
         except CallRefused as refusal:
-            self._warn(f"its {kind} request was refused: {refusal.reason}")
+            self._warn_refused(kind, refusal)
             return DECLINED
         except Exception as error:  # a user's handler: without a response the server would wait
             if isinstance(error, TimeoutError) and within.expired():
@@ -290,10 +319,13 @@ class RequestHandler:
     ) -> Operation:
         """The server's request, as observers and guards see it."""
         sent = params.model_dump(by_alias=True, mode="json", exclude_none=True) if params else {}
+        in_flight = self._calls_in_flight.current
         return Operation(
             spec=request_spec(METHODS[kind], self._server, self._tool or ""),
             arguments=sent,
             caller=self._caller,
+            during=None if in_flight is None else in_flight.operation_id,
+            policies=() if in_flight is None else in_flight.policies,
         )
 
     def _too_many(self) -> str | None:
@@ -325,6 +357,9 @@ class RequestHandler:
 
     def _emit_answered(self, kind: Kind, action: str) -> None:
         self._emit(InputAnswered(server=self._server, kind=kind, action=action, **self._about))
+
+    def _warn_refused(self, kind: Kind, refusal: CallRefused) -> None:
+        self._warn(f"its {kind} request was refused: {refusal.reason}")
 
     def _warn(self, message: str) -> None:
         warn(self._emit, self._server, message, self._tool)

@@ -199,6 +199,15 @@ class LinkRequests:
             )
         )
 
+    async def decline_task(self, in_flight: CallInFlight, suspended: ToolResult) -> dict[str, Answer] | None:
+        """Answers that decline all its questions, if guards refuse them; None if a person is to answer."""
+
+        async def decline(session: Session, timeout: float) -> dict[str, Answer] | None:
+            with session.calls_in_flight.track(in_flight):
+                return await session.handler.declined(suspended)
+
+        return await self._request(decline, repeatable=False)
+
     async def listen_to_task(self, in_flight: CallInFlight, task: str) -> None:
         """In the legacy era: wait for a task's result, because the server asks only meanwhile."""
 

@@ -44,24 +44,29 @@ async def call_tool(
     assert tool is not None, "only tools are called"
     what = f"tool {tool!r}"
     with session.calls_in_flight.track(in_flight):
-        answered = None if resumed is None else await _answered(session, resumed)
-        try:
-            with session.exchange(what, timeout) as exchange:
-                progress = (
-                    in_flight.on_progress
-                    if in_flight.longest is None
-                    else _extending(session, in_flight, in_flight.longest, exchange)
-                )
-                if session.slots is None:
-                    return await _call(session, tool, in_flight, arguments, progress, answered)
-                exchange.delivery.unsent = True
-                async with session.slots:
-                    exchange.delivery.unsent = None  # from here on the transport knows
-                    return await _call(session, tool, in_flight, arguments, progress, answered)
-        except Suspended as asked:
-            return _suspended(session, tool, arguments, asked, resumed)
-        except TaskStarted as started:
-            return session.task_state(what, started.task)
+        while True:
+            answered = None if resumed is None else await _answered(session, resumed)
+            try:
+                with session.exchange(what, timeout) as exchange:
+                    progress = (
+                        in_flight.on_progress
+                        if in_flight.longest is None
+                        else _extending(session, in_flight, in_flight.longest, exchange)
+                    )
+                    if session.slots is None:
+                        return await _call(session, tool, in_flight, arguments, progress, answered)
+                    exchange.delivery.unsent = True
+                    async with session.slots:
+                        exchange.delivery.unsent = None  # from here on the transport knows
+                        return await _call(session, tool, in_flight, arguments, progress, answered)
+            except Suspended as asked:
+                pending = _suspended(session, tool, arguments, asked, resumed)
+            except TaskStarted as started:
+                return session.task_state(what, started.task)
+            declined = await session.handler.declined(ToolResult.from_pending(pending))
+            if declined is None:
+                return ToolResult.from_pending(pending)
+            resumed = Resumed(pending=pending, answers=declined)
 
 
 async def _call(
@@ -153,12 +158,12 @@ def _suspended(
     arguments: Mapping[str, JSON],
     asked: Suspended,
     resumed: Resumed | None,
-) -> ToolResult:
+) -> Pending:
     limit = session.handler.question_limit
     rounds = 1 + (resumed.pending.rounds if resumed else 0)
     if rounds > limit:
         raise too_many_questions(session.server, f"tool {tool!r}", limit)
-    pending = Pending(
+    return Pending(
         server=session.server,
         tool=tool,
         arguments=dict(arguments),
@@ -166,4 +171,3 @@ def _suspended(
         state=asked.state,
         rounds=rounds,
     )
-    return ToolResult.from_pending(pending)

@@ -18,7 +18,7 @@ _STRING = r'"(?:[^"\\]++|\\.)*+"'
 _STRINGS = re.compile(_STRING)
 _STRING_OR_NUMBER = re.compile(rf"{_STRING}|-?\d[\d.eE+-]*")
 # Numbers that Python writes differently, or that may be too large.
-_UNUSUAL_NUMBER = re.compile(rf"\d[.eE]|\d{{17}}|\d{{16}}(?<!{LARGEST})")
+_UNUSUAL_NUMBER = re.compile(rf"\d(?:[.eE]|\d{{16}}|\d{{15}}(?<!{LARGEST}))")
 # Keys that Python sorts differently; any other string that looks like one costs time, no more.
 _UNUSUAL_KEY = re.compile(r"""[\ue000-\U0010ffff][^"]*":""")
 _written = json.JSONEncoder(
@@ -36,7 +36,8 @@ def canonical(value: JSON) -> bytes:
         text = _written(value)
         if not text.isascii() and _UNUSUAL_KEY.search(text):
             text = _sorted(value)
-        if _UNUSUAL_NUMBER.search(_STRINGS.sub("", text)):
+        # Twice, because most texts have none, not even in a string, and the first search is much faster.
+        if _UNUSUAL_NUMBER.search(text) and _UNUSUAL_NUMBER.search(_STRINGS.sub("", text)):
             text = _STRING_OR_NUMBER.sub(_token, text)
         return text.encode()
     except UnicodeEncodeError:

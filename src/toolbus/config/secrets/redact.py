@@ -6,7 +6,9 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from threading import Lock
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+from weakref import WeakSet
 
 from toolbus.config.secrets.echo import EchoFilter, base64_forms
 from toolbus.config.secrets.reference import MASK
@@ -127,6 +129,8 @@ class Redactor:
         self._echoes = None if echoes is None else {_without_scheme(secret) for secret in echoes}
         self._learned: deque[str] = deque(maxlen=LEARNED)
         self._prepare()
+        with _guard:
+            _redactors.add(self)
 
     def learn(self, secret: str) -> None:
         """Replace this secret too from now on, until many others were learned after it."""
@@ -160,6 +164,19 @@ class Redactor:
     def received(self, message: bytes) -> bytes:
         """A JSON message of the server without the secrets that it must not contain; it stays JSON."""
         return message if self._hide is None else self._hide(message)
+
+
+_redactors: "WeakSet[Redactor]" = WeakSet()
+_guard = Lock()
+
+
+def redacted_by_all(value: JSON) -> JSON:
+    """The value without the secrets of any server of this process: one may be an argument for another."""
+    with _guard:
+        known = tuple(_redactors)
+    for redactor in known:
+        value = redactor(value) if isinstance(value, str) else redactor.json(value)
+    return value
 
 
 def _without_scheme(secret: str) -> str:

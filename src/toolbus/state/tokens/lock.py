@@ -7,7 +7,6 @@ processes could hold locks on two files of the same name. Waiting never blocks t
 import asyncio
 import logging
 import os
-import sys
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -21,6 +20,7 @@ from weakref import WeakSet, WeakValueDictionary
 
 from toolbus.core.errors import TokenStoreError
 from toolbus.core.quantities import in_seconds
+from toolbus.state.file_lock import try_lock, unlock
 from toolbus.state.tokens.thread import in_thread
 
 logger = logging.getLogger("toolbus")
@@ -124,7 +124,7 @@ class _HeldFile:
     def release(self) -> None:
         if not self.file.closed:
             with suppress(OSError):  # closing it releases it, too
-                _unlock(self.file.fileno())
+                unlock(self.file.fileno())
             self.file.close()
 
 
@@ -134,7 +134,7 @@ def _take_file(path: Path, patience: _Patience) -> _HeldFile:
     file = FileIO(os.open(path, flags, 0o600), "r+")
     try:
         for _ in patience.attempts():
-            if _try_lock(file.fileno()):
+            if try_lock(file.fileno()):
                 with suppress(OSError):  # a full disk; it is only for messages
                     file.truncate(0)
                     file.write(str(os.getpid()).encode())
@@ -192,37 +192,3 @@ def _take_in_process(name: str, patience: _Patience) -> _HeldInProcess:
         if lock.acquire(blocking=False):
             return _HeldInProcess(lock)
     raise _Busy(None, " by this process")
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    # Beyond the content: nobody could read what is locked here.
-    _OFFSET = 1 << 30
-
-    def _try_lock(fd: int) -> bool:
-        os.lseek(fd, _OFFSET, os.SEEK_SET)
-        try:
-            msvcrt.locking(fd, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
-            return False
-        finally:
-            os.lseek(fd, 0, os.SEEK_SET)
-        return True
-
-    def _unlock(fd: int) -> None:
-        os.lseek(fd, _OFFSET, os.SEEK_SET)
-        msvcrt.locking(fd, msvcrt.LK_UNLCK, 1)
-
-else:
-    import fcntl
-
-    def _try_lock(fd: int) -> bool:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
-
-    def _unlock(fd: int) -> None:
-        fcntl.flock(fd, fcntl.LOCK_UN)

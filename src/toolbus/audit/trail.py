@@ -1,0 +1,222 @@
+"""Records every decision and call of a bus: `decided` before anything is sent, `ended` when it is over.
+
+A refused call has a line `decided` alone, and a call that failed before it could be decided a line `ended`
+alone. A call with `decided` and without `ended` was cut off: its outcome is unknown.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import asdict, is_dataclass
+from json.encoder import encode_basestring_ascii as _quoted
+
+from toolbus.audit.chain import Chain
+from toolbus.config import BusConfig
+from toolbus.config.audit import Audit
+from toolbus.config.location import is_mapping
+from toolbus.config.secrets.literals import literal_secrets
+from toolbus.config.secrets.redact import Redactor, redacted_by_all
+from toolbus.core.canonical import digest_of
+from toolbus.core.elicitation import Answer
+from toolbus.core.errors import AuditFailed
+from toolbus.core.operation import PROGRAM, Decided, Failure, Operation
+from toolbus.core.records import JSON, OWN, Block, Embedded, ResourceLink, Text, ToolResult
+
+logger = logging.getLogger("toolbus")
+REQUESTS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+"""What servers ask of us; their lines say what was answered."""
+
+
+def open_trail(config: BusConfig) -> "AuditTrail | None":
+    """The audit trail of a bus; None if its config has none. No file is opened before the first line."""
+    if config.audit is None:
+        return None
+    literals = (secret.value for server in config.servers.values() for secret in literal_secrets(server))
+    return AuditTrail(config.audit, Redactor(literals))
+
+
+class AuditTrail:
+    """Observes the operations of a bus, and records the decisions of its guard; for any thread."""
+
+    def __init__(self, audit: Audit, redactor: Redactor | None = None) -> None:
+        """`redactor` knows secrets that no connection knows yet."""
+        self._chain = Chain(audit)
+        self._calls: dict[int, _Call] = {}
+        """The calls that are being observed, by id."""
+        self._content = _CONTENT[audit.content]
+        self._redactor = redactor  # held: all that exist are asked
+        self._shows_errors = audit.content == "full"
+
+    def start(self, operation: Operation, /) -> "_Call":
+        """Observe an operation."""
+        self._calls[operation.id] = call = _Call(self, operation)
+        return call
+
+    def decided(self, operation: Operation, decision: Decided, /) -> None:
+        """Record a decision; `AuditFailed` if that is not possible, and then nothing may be sent."""
+        about = self._about(operation)
+        parts = [about]
+        if decision.definition:
+            parts.append(f',"definition":{_quoted(decision.definition)}')
+        if decision.rule:
+            parts.append(f',"rule":{_quoted(decision.rule)}')
+        parts.append(f',"decision":"{decision.action}","by":{_quoted(decision.by)}')
+        if decision.reason:
+            parts.append(f',"reason":{_quoted(redacted_by_all(decision.reason))}')
+        parts.append(self._content("arguments", operation.arguments))
+        self._chain.append("decided", "".join(parts))
+        if (call := self._calls.get(operation.id)) is not None:
+            call.decided(about, refused=decision.action == "deny")
+
+    def ended(self, call: "_Call", result: ToolResult | None, failure: Failure | None) -> None:
+        """Record the end of an operation, unless it was refused: then its decision was the end."""
+        operation = call.operation
+        self._calls.pop(operation.id, None)
+        if call.refused:
+            return
+        about = call.about
+        if about is None:
+            about = self._about(operation) + self._content("arguments", operation.arguments)
+        outcome = _outcome(operation, result, failure)
+        parts = [about, f',"outcome":"{outcome}","ms":{(time.perf_counter() - call.began) * 1000:.3f}']
+        if failure is None and operation.route in REQUESTS and result is not None:
+            parts.append(self._content("answer", _answered(result.value)))
+        if self._shows_errors and failure is not None and failure.error:
+            parts.append(f',"error":{_quoted(redacted_by_all(failure.error))}')
+        if result is not None and (size := _size(result.content)):
+            parts.append(f',"bytes":{size}')
+        try:
+            self._chain.append("ended", "".join(parts))
+        except AuditFailed as error:
+            # The call was made; further ones are refused until the file can be written again.
+            logger.error("the end of %s is not recorded: %s", operation.spec.name, error)
+
+    def close(self) -> None:
+        """Release the file of this process."""
+        self._chain.close()
+
+    def _about(self, operation: Operation) -> str:
+        """Who calls what."""
+        spec, caller, chain = operation.spec, operation.caller, self._chain.id
+        origin = spec.origin
+        parts = [f',"id":"{chain}-{operation.id}"']
+        if operation.during is not None:
+            parts.append(f',"during":"{chain}-{operation.during}"')
+        if caller is not PROGRAM:
+            for key in ("run", "user", "face", "session"):
+                if text := getattr(caller, key):
+                    parts.append(f',"{key}":{_quoted(text)}')
+        server, tool = origin.server, origin.tool
+        if server == OWN:
+            server = str(operation.server)
+        if spec.route == "resources/read":  # a URI may have a token in it
+            tool = redacted_by_all(tool)
+        parts.append(f',"route":{_quoted(spec.route)}')
+        if server:  # an unknown tool has none
+            parts.append(f',"server":{_quoted(server)}')
+        if tool:
+            parts.append(f',"tool":{_quoted(tool)}')
+        return "".join(parts)
+
+
+class _Call:
+    """One operation, as the trail observes it."""
+
+    __slots__ = ("_trail", "about", "began", "operation", "refused")
+
+    def __init__(self, trail: AuditTrail, operation: Operation) -> None:
+        self._trail = trail
+        self.operation = operation
+        self.about: str | None = None
+        """What its line `decided` says of it; None if there is none."""
+        self.refused = False
+        self.began = time.perf_counter()
+
+    def decided(self, about: str, *, refused: bool) -> None:
+        """It was decided; from now on it takes its server's time, not that of a person."""
+        self.about = about
+        self.refused = refused
+        self.began = time.perf_counter()
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """Not recorded."""
+
+    def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        """It ended."""
+        self._trail.ended(self, result, failure)
+
+
+def _outcome(operation: Operation, result: ToolResult | None, failure: Failure | None) -> str:
+    if failure is not None:
+        return failure.reason
+    if result is None or operation.route not in REQUESTS:
+        return "pending" if result is not None and result.pending is not None else "ok"
+    answer = result.value
+    if isinstance(answer, Answer):
+        return answer.action
+    return "accept" if answer is not None else "decline"
+
+
+def _answered(value: object) -> JSON:
+    """The answer to a server, as JSON."""
+    if isinstance(value, Answer):
+        return value.content
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    dump: Callable[..., JSON] | None = getattr(value, "model_dump", None)  # the SDK's models
+    return value if dump is None else dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _size(blocks: tuple[Block, ...]) -> int:
+    """The bytes of texts and data in a result."""
+    size = 0
+    for block in blocks:
+        if isinstance(block, ResourceLink):
+            continue
+        data = block.text if isinstance(block, Text | Embedded) else block.data
+        if data is None and isinstance(block, Embedded):
+            data = block.data
+        if data:
+            size += (
+                len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode(errors="replace"))
+            )
+    return size
+
+
+def _digest(key: str, value: JSON) -> str:
+    """Its digest, of canonical JSON."""
+    if value is None:
+        return ""
+    return f',"{key}":"{digest_of(_plain(value))}"'
+
+
+def _full(key: str, value: JSON) -> str:
+    """The value itself, without secrets; its digest if JSON cannot express it."""
+    if value is None:
+        return ""
+    try:
+        shown = _encoded(redacted_by_all(_plain(value)))
+    except (ValueError, RecursionError):
+        return _digest(key, value)
+    return f',"{key}":{shown}'
+
+
+def _none(key: str, value: JSON) -> str:
+    return ""
+
+
+def _plain(value: JSON) -> JSON:
+    """The value; a mapping as a dict, which JSON can express."""
+    if type(value) is dict or not is_mapping(value):
+        return value  # pyright: ignore[reportUnknownVariableType]  # JSON
+    return dict(value)
+
+
+def _opaque(value: object) -> str:
+    """Data in an answer, such as a picture."""
+    return f"{len(value)} bytes" if isinstance(value, bytes) else type(value).__name__
+
+
+_encoded = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_opaque).encode
+_CONTENT: dict[str, Callable[[str, JSON], str]] = {"digest": _digest, "full": _full, "none": _none}

@@ -1,0 +1,1 @@
+"""The audit trail: written by real processes, read and checked afterwards."""
