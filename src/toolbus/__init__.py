@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         ToolFailed,
         ToolNotFound,
     )
+    from toolbus.core.approval import ApprovalRequest
     from toolbus.core.events import LoginNeeded
     from toolbus.core.interactions import Interactions, Sampled, Sampling
     from toolbus.core.login import LoginRequest
@@ -101,6 +102,7 @@ _HOMES = {
         "ToolNotFound",
         "ToolbusError",
     ],
+    "core.approval": ["ApprovalRequest"],
     "core.events": ["LoginNeeded"],
     "core.login": ["LoginRequest"],
     "core.interactions": ["Interactions", "Sampled", "Sampling"],
@@ -128,6 +130,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Answer",
+    "ApprovalRequest",
     "ArgumentsError",
     "Audio",
     "AuthRequired",
