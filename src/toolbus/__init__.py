@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from toolbus.bus.view import View
     from toolbus.config import BusConfig, ServerConfig
     from toolbus.connect.auth.browser import browser_login
+    from toolbus.core.approval import ApprovalRequest
     from toolbus.core.catalog import Catalog
     from toolbus.core.elicitation import Answer, Elicitation, Pending
     from toolbus.core.errors import (
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
         ToolFailed,
         ToolNotFound,
     )
-    from toolbus.core.approval import ApprovalRequest
     from toolbus.core.events import LoginNeeded
     from toolbus.core.interactions import Interactions, Sampled, Sampling
     from toolbus.core.login import LoginRequest

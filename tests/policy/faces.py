@@ -68,18 +68,15 @@ class Case:
     def bus(self, interactions: Interactions | None = None) -> Toolbus:
         return Toolbus(self.config, interactions=interactions or Interactions())
 
-    def events(self) -> list[dict[str, Any]]:
-        """The trail, without what belongs to one run."""
-        return [
-            {key: value for key, value in event.items() if key not in OWN}
-            for event in read_events(self.audit, Query())
-        ]
+    @property
+    def recorded(self) -> list[Mapping[str, Any]]:
+        """The lines of the trail about calls."""
+        return [event for event in read_events(self.audit, Query()) if event["event"] in ("decided", "ended")]
 
-    def deciders(self) -> list[str]:
-        return [event["by"] for event in read_events(self.audit, Query()) if event["event"] == "decided"]
-
-    def faces(self) -> set[str]:
-        return {event.get("face", "") for event in read_events(self.audit, Query())}
+    @property
+    def trail(self) -> list[dict[str, Any]]:
+        """The lines without what belongs to one run or one face."""
+        return [{key: value for key, value in event.items() if key not in OWN} for event in self.recorded]
 
 
 def case(folder: Path, text: str, answer: Answer = None) -> Case:
