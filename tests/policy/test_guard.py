@@ -10,7 +10,7 @@ from toolbus import CallRefused, Toolbus
 from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Operation
-from toolbus.events import CallEnded, Event
+from toolbus.events import CallEnded, Event, Warned
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio
@@ -272,3 +272,14 @@ def test_the_synchronous_bus_asks_and_refuses_alike() -> None:
             bus.call("day_echo", {"text": "x"})
         assert bus.tools()[0].name
     assert len(person.asked) == 2
+
+
+async def test_a_dead_rule_is_warned_of_once_with_a_near_miss() -> None:
+    events: list[Event] = []
+    rules = [{"tools": "day/ecko", "do": "deny"}, {"tools": "day/add", "do": "ask"}]
+    async with Toolbus(config(*rules), on_event=events.append) as bus:
+        await bus.add_server("more", {"server": everyday()})
+    warned = [event for event in events if isinstance(event, Warned) and "policy[" in event.message]
+    assert len(warned) == 1
+    assert "policy[0]" in warned[0].message
+    assert "echo" in warned[0].message

@@ -8,10 +8,11 @@ from typing import Any, Protocol, TypeVar
 from toolbus.bus.definitions import Definitions
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
+from toolbus.bus.offer import Offer
 from toolbus.bus.policing import Policing
 from toolbus.bus.scope import Scope
 from toolbus.bus.servers import Servers
-from toolbus.bus.targets import Targets, is_removed, listed_target, offered
+from toolbus.bus.targets import Targets, listed_target
 from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
 from toolbus.call.result_store import ResultStore
 from toolbus.config import BusConfig, GetSecret
@@ -20,11 +21,10 @@ from toolbus.core.events import Event, Hub, LoginNeeded, Reason, StateChanged
 from toolbus.core.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation import Guard, Observer, Operation
-from toolbus.core.records import Inventory, ToolSpec
+from toolbus.core.records import ToolSpec
 from toolbus.core.text import cleaned
 from toolbus.policy.asking import Asking
 from toolbus.policy.guard import PolicyGuard
-from toolbus.policy.layers import Layer, layers_of
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -103,13 +103,14 @@ class Engine:
         self.hub = Hub(config.limits.backlog)
         self.lock = BusLock(approvals, lambda: self.servers.inventories, self.hub.emit, self._reports)
         self.policing = policing
+        self.offer = Offer(policing, lambda: self.lock.inventories, warns=not user)
         self.catalog = LiveCatalog(
             config,
             extensions.shapers,
-            lambda: self.offered((), prompts=False),
+            lambda: self.offer.inventories(prompts=False),
             self.hub,
             self._reports,
-            lambda spec: is_removed(spec, self._layers(())),
+            self.offer,
         )
         self.definitions = Definitions(self.catalog, lambda: self.lock.inventories)
         self.targets = Targets(self.catalog, self.definitions)
@@ -125,7 +126,7 @@ class Engine:
             self.lock,
         )
         routes = {
-            **ServerRoutes(self.servers.requests, lambda: self.lock.inventories, self._listed).table,
+            **ServerRoutes(self.servers.requests, lambda: self.lock.inventories, self.offer.listed).table,
             **self.servers.routes,
             "toolbus/read_result": self.results.read,
         }
@@ -144,24 +145,6 @@ class Engine:
     def enforce(self) -> None:
         """Install the guard if there is a policy or an audit trail; without, calls do not pay for it."""
         self.path.use_policy(self.guard if self.policing.needed else None, self.policing.observers)
-
-    def _layers(self, policies: Sequence[Layer]) -> tuple[Layer, ...]:
-        own = self.policing.now.layer
-        return (own, *policies) if own.policy.rules else tuple(policies)
-
-    def offered(self, policies: Sequence[Layer], *, prompts: bool = True) -> dict[str, Inventory]:
-        """What each server offers, without the resources and `prompts` that policies deny; all tools stay.
-
-        They are the policies of the bus and those of views.
-        """
-        layers = self._layers(policies)
-        return {
-            alias: offered(inventory, layers, prompts=prompts)
-            for alias, inventory in self.lock.inventories.items()
-        }
-
-    def _listed(self, operation: Operation) -> dict[str, Inventory]:
-        return self.offered(layers_of(operation.policies))
 
     def known(self, name: str, scope: Scope) -> ToolSpec | None:
         """The tool of that public name or `server/tool` in a scope, also if a policy denies it."""

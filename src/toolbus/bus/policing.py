@@ -3,7 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
+from toolbus.audit.trail import AuditTrail, open_trail
 from toolbus.config import BusConfig
+from toolbus.config.audit import Audit
 from toolbus.config.location import Location
 from toolbus.config.policy import PolicyRule, read_policy
 from toolbus.core.operation import Observer
@@ -22,6 +24,9 @@ class Policing:
         self.changed: Callable[[], None] = lambda: None
         """Called when something else is enforced."""
         self.answers = Answers(lambda message: self.warn(message))
+        self._audit: Audit | None = None
+        self._trails: list[AuditTrail] = []
+        """The trail, and those that calls in flight may still use."""
         self._views = False
         """Whether there are views with policies."""
         self.now = Enforced(layer=Layer(()))
@@ -30,7 +35,8 @@ class Policing:
     @property
     def observers(self) -> tuple[Observer, ...]:
         """The audit trail follows every operation."""
-        return ()
+        trail = self.now.trail
+        return (trail,) if isinstance(trail, AuditTrail) else ()
 
     @property
     def needed(self) -> bool:
@@ -48,7 +54,8 @@ class Policing:
         layer = self.now.layer
         if layer.policy.rules != config.policy:
             layer = Layer(config.policy)
-        return Enforced(layer=layer, trail=self.now.trail)
+        trail = self.now.trail if config.audit == self._audit else open_trail(config)
+        return Enforced(layer=layer, trail=trail)
 
     def use(self, config: BusConfig, enforced: Enforced) -> None:
         """Enforce what was prepared for a config."""
@@ -57,7 +64,18 @@ class Policing:
 
     def _use(self, config: BusConfig, enforced: Enforced) -> None:
         self.answers.use(config.file)
-        self.now = enforced
+        self._audit = config.audit
+        before, self.now = self.now.trail, enforced
+        if enforced.trail is not before:
+            if isinstance(before, AuditTrail):
+                before.close()
+            if isinstance(enforced.trail, AuditTrail):
+                self._trails.append(enforced.trail)
+
+    def close(self) -> None:
+        """Release the files of the audit trail; calls that end later open them again."""
+        for trail in self._trails:
+            trail.close()
 
 
 Rules: TypeAlias = Sequence[PolicyRule | Mapping[str, JSON]] | None

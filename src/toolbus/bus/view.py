@@ -352,7 +352,7 @@ class View:
         return self._scope.visible(shaping.with_quarantined(self._engine.lock.inventories))
 
     def _inventories(self, server: str | None) -> list[Inventory]:
-        every = self._engine.offered(self._scope.policies)
+        every = self._engine.offer.inventories(self._scope.policies)
         return list(self._scope.visible(every).values()) if server is None else [every[self._check(server)]]
 
     async def health(self) -> dict[str, Health]:
