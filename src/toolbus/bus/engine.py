@@ -115,7 +115,7 @@ class Engine:
         self.definitions = Definitions(self.catalog, lambda: self.lock.inventories)
         self.targets = Targets(self.catalog, self.definitions)
         asking = Asking(extensions.interactions, policing.answers)
-        self.guard = PolicyGuard(lambda: policing.now, self.targets, asking)
+        self.guard = PolicyGuard(policing, self.targets, asking)
         self.results = Results(self.catalog.warn, self.catalog.offer_kept_results, store=store, user=user)
         self.servers = Servers(
             config,
