@@ -51,7 +51,7 @@ def dead_rules(
     # As a model gets them, because only then their hints count; others may be excluded.
     shaped = {spec.origin: spec for spec in tools}
     offered = {
-        alias: all_targets(stock, alias, [shaped.get(tool.origin, tool) for tool in stock.tools])
+        alias: all_targets(alias, stock, [shaped.get(tool.origin, tool) for tool in stock.tools])
         for alias, stock in listed.items()
     }
     # A disabled server is not listed; a rule about it waits for it.
