@@ -66,7 +66,7 @@ class _Case:
 
     @property
     def what(self) -> str:
-        return described(self.operation, self.target)
+        return described(self.operation.spec.name, self.target)
 
     def keys(self) -> list[AnswerKey]:
         """What lasting answers would be about: each rule that asks."""
@@ -143,10 +143,10 @@ class PolicyGuard:
             case = _Case(operation, target, [ruling], self._subjects.definition(target))
             raise self._refusal(case, "policy", ruling.denial)
 
-    def why_removed(self, target: Target, policies: tuple[object, ...]) -> str | None:
-        """Why something is denied whatever the arguments are; None if it is not."""
+    def denial(self, name: str, target: Target, policies: tuple[object, ...]) -> CallRefused | None:
+        """The error for the tool of that name, if it is denied whatever the arguments are."""
         ruling = self._removal(target, policies)
-        return None if ruling is None else ruling.denial
+        return None if ruling is None else CallRefused(described(name, target), ruling.denial, ruling.label)
 
     def question(self, operation: Operation) -> ApprovalRequest | None:
         """What a person has to be asked about an operation; None if it is decided without one."""
@@ -243,9 +243,9 @@ class PolicyGuard:
             raise CallRefused(case.what, f"the decision could not be recorded: {error}") from error
 
 
-def described(operation: Operation, target: Target) -> str:
-    """What an operation is about, as the beginning of a sentence."""
-    return f"{target.kind} {operation.spec.name if target.kind == 'tool' else target.name!r}"
+def described(name: str, target: Target) -> str:
+    """What is called, as the beginning of a sentence; tools by the public `name`."""
+    return f"{target.kind} {name if target.kind == 'tool' else target.name!r}"
 
 
 def _pending(operation: Operation, request: ApprovalRequest) -> Pending:
