@@ -77,7 +77,9 @@ class AuditTrail:
             return
         about = call.about
         if about is None:
-            about = self._about(operation) + self._content("arguments", operation.arguments)
+            about = self._about(operation)
+            if operation.arguments:  # of an unknown tool they are not known
+                about += self._content("arguments", operation.arguments)
         outcome = _outcome(operation, result, failure)
         parts = [about, f',"outcome":"{outcome}","ms":{(time.perf_counter() - call.began) * 1000:.3f}']
         if failure is None and operation.route in REQUESTS and result is not None:
@@ -110,7 +112,7 @@ class AuditTrail:
         server, tool = origin.server, origin.tool
         if server == OWN:
             server = str(operation.server)
-        if spec.route == "resources/read":  # a URI may have a token in it
+        if spec.route == "resources/read" or not server:  # a URI, or a name that is of no tool
             tool = redacted_by_all(tool)
         parts.append(f',"route":{_quoted(spec.route)}')
         if server:  # an unknown tool has none

@@ -17,7 +17,14 @@ from toolbus.cli.listing_cache import CachedListing, fresh_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
-from toolbus.cli.session import UNATTENDED, async_command, load_trusted_config, open_bus, start_idle_servers
+from toolbus.cli.session import (
+    COMMAND_LINE,
+    UNATTENDED,
+    async_command,
+    load_trusted_config,
+    open_bus,
+    start_idle_servers,
+)
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolNotFound
 from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
@@ -63,7 +70,7 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
         arguments = read(given, spec)
         began = time.perf_counter()
         with call_progress(screen, spec.name) as progressed:
-            result = await bus.call(
+            result = await bus.view(caller=COMMAND_LINE).call(
                 spec.name,
                 arguments,
                 timeout=options.timeout,

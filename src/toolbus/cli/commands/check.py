@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 
+from toolbus.cli.commands.check_administrator import administrator_json, is_refusal, print_administrator
 from toolbus.cli.commands.check_policy import PolicyReport, policy_json, policy_report, print_policy
 from toolbus.cli.commands.check_sign_in import failed_step, problem_and_step, steps_passed
 from toolbus.cli.commands.tools import held_line
@@ -18,6 +19,7 @@ from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visi
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.config.administrator import read_administrator
 from toolbus.core.display import counted
 from toolbus.core.errors import (
     AuthRequired,
@@ -135,11 +137,15 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
     # After the servers have stopped: some warnings come then.
     reports = {alias: _with_problems(report, config, events) for alias, report in reports.items()}
     ok = all(report.ok for report in reports.values()) and (policy is None or policy.ok)
+    administrator = read_administrator()
+    refused = [alias for alias, report in reports.items() if is_refusal(report.error)]
     if screen.as_json:
         found = {alias: _json(report) for alias, report in reports.items()}
+        rules = administrator_json(administrator, refused)
         also = {} if policy is None else {"policy": policy_json(policy)}
-        screen.json({"ok": ok, "file": config.file, "servers": found, **also})
+        screen.json({"ok": ok, "file": config.file, **rules, "servers": found, **also})
     else:
+        print_administrator(screen, administrator, refused)
         _print_all(screen, list(reports.values()), policy, config.file)
     return 0 if ok else FAILED
 
@@ -201,6 +207,8 @@ def _failure_problem(error: ToolbusError, config: ServerConfig) -> Problem:
         case ConfigError():
             message, _, fix = error.problem.partition("; ")
             where = f"{error.key}: " if error.key else ""
+            if is_refusal(error):
+                where = f"not permitted by {where.removesuffix(': ')} in {error.file}: "
             return Problem(
                 severity="error", message=where + message, fix=fix or "fix its entry in the config"
             )
