@@ -8,7 +8,6 @@ threads may write. A forked process takes a file of its own.
 import json
 import logging
 import os
-import secrets
 import stat
 import time
 from dataclasses import dataclass
@@ -59,11 +58,12 @@ class Chain:
         self._second, self._shown = 0, ""
         self._last: tuple[Path, Position] | None = None
         """Where the chain ended that was written last; a file that somebody removes is continued there."""
+        self._is_closed = False
         self._begin_process()
         _let_go_after_fork(self)
 
     def _begin_process(self) -> None:
-        self.id = secrets.token_hex(6)
+        self.id = os.urandom(6).hex()
         """Stands before the numbers of calls, which begin anew with each process."""
         self._lock = Lock()
         self._file: _File | None = None
@@ -75,10 +75,18 @@ class Chain:
                 self._append(event, fields)
             except OSError as error:
                 raise _failed(self.path, error) from error
+            finally:
+                if self._is_closed:
+                    self._release()
 
     def close(self) -> None:
-        """Release the file; a later line opens one again."""
+        """Release the file; a line that still comes opens one for itself."""
         with self._lock:
+            self._is_closed = True
+            self._release()
+
+    def __del__(self) -> None:
+        if self._file is not None:
             self._release()
 
     def let_go(self) -> None:

@@ -149,6 +149,7 @@ class Lifecycle:
             self._installed.set()  # nobody waits any longer
             await asyncio.gather(self._connecting, return_exceptions=True)
         await asyncio.gather(self._servers.close(), self._followers.close())
+        self._policing.close()
         self._hub.end()
 
     async def apply(
