@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from platformdirs import site_config_dir
 
 from tests.admin.conftest import NOBODY, Site
 from toolbus import Toolbus
@@ -59,7 +60,19 @@ def test_a_variable_that_points_somewhere_else(monkeypatch: pytest.MonkeyPatch) 
     assert len(folders) == 3
     assert fixed in (["/etc/xdg/toolbus"], ["/Library/Application Support/toolbus"])
     monkeypatch.setenv("XDG_CONFIG_DIRS", "")
-    assert [str(folder) for folder in policy_folders()][:1] == fixed
+    assert [str(folder) for folder in policy_folders()] == fixed
+
+
+@pytest.mark.parametrize("value", [None, "", "/a:/b", "/a::relative:/b/", "~/x:/a"])
+def test_the_folders_are_those_of_platformdirs_and_the_fixed_one(
+    value: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CONFIG_DIRS", raising=False)
+    fixed = policy_folders()
+    if value is not None:
+        monkeypatch.setenv("XDG_CONFIG_DIRS", value)
+    found = site_config_dir("toolbus", appauthor=False, multipath=True).split(os.pathsep)
+    assert policy_folders() == list(dict.fromkeys([*fixed, *map(Path, found)]))
 
 
 def test_each_of_several_files_counts(site: Site, tmp_path: Path) -> None:

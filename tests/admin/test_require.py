@@ -9,6 +9,9 @@ from tests.cli.running import toolbus
 from tests.lock.place import Place, names
 from tests.servers.everyday import everyday
 from toolbus import Toolbus, connect_mcp
+from toolbus.config import load_config
+from toolbus.config.administrator import read_administrator
+from toolbus.config.permitted import permitted_config
 from toolbus.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
@@ -97,9 +100,20 @@ async def test_a_required_sandbox(site: Site, tmp_path: Path) -> None:
     assert (error.file, error.server, error.key) == (str(site.file), "files", "require")
     assert error.problem.startswith("servers have to run in a sandbox; set sandbox: true, or ask whoever")
     assert place.starts == 0
+    servers = {"files": place.server(sandbox=True), "all": place.server()}
+    usable = permitted_config(load_config({"servers": servers, "sandbox": True}), read_administrator())
+    assert [server.mistake for server in usable.servers.values()] == [None, None]
 
 
 def test_a_required_audit_trail(site: Site, tmp_path: Path) -> None:
     site.write("require: [audit]")
     problem = "an audit trail is required; add audit: {file: audit.jsonl} to the config, or ask whoever"
-    assert refused(Place(tmp_path)).problem.startswith(problem)
+    place = Place(tmp_path)
+    assert refused(place).problem.startswith(problem)
+    place.settings["audit"] = {"file": "audit.jsonl", "content": "none"}
+    place.configure()
+    problem = "an audit trail of the arguments is required; set content: digest in audit, or ask whoever"
+    assert refused(place).problem.startswith(problem)
+    place.settings["audit"] = "audit.jsonl"
+    place.configure()
+    assert list(Toolbus(place.config).servers) == ["files"]

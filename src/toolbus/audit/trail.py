@@ -175,7 +175,7 @@ def _target(operation: Operation) -> str:
 def _outcome(operation: Operation, result: ToolResult | None, failure: Failure | None) -> str:
     if failure is not None:
         return failure.reason
-    if result is None or operation.route not in REQUESTS:
+    if result is None or operation.route not in REQUESTS or result.pending is not None:
         return "pending" if result is not None and result.pending is not None else "ok"
     answer = result.value
     if isinstance(answer, Answer):

@@ -39,10 +39,9 @@ def _check_audit(config: BusConfig, administrator: Administrator) -> None:
     file = administrator.requiring("audit")
     if file is None or not _outside(config):
         return
-    audit = getattr(config, "audit", None)
-    if audit is None:
+    if config.audit is None:
         raise _unmet(file, "an audit trail is required; add audit: {file: audit.jsonl} to the config")
-    if audit.content == "none":
+    if config.audit.content == "none":
         raise _unmet(file, "an audit trail of the arguments is required; set content: digest in audit")
 
 

@@ -8,10 +8,11 @@ from typing import Any, Protocol, TypeVar
 from toolbus.bus.definitions import Definitions
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
+from toolbus.bus.offer import Offer
 from toolbus.bus.policing import Policing
 from toolbus.bus.scope import Scope
 from toolbus.bus.servers import Servers
-from toolbus.bus.targets import Targets, is_removed, listed_target, offered
+from toolbus.bus.targets import Targets, listed_target
 from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
 from toolbus.call.result_store import ResultStore
 from toolbus.config import BusConfig, GetSecret
@@ -20,11 +21,10 @@ from toolbus.core.events import Event, Hub, LoginNeeded, Reason, StateChanged
 from toolbus.core.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation import Guard, Observer, Operation
-from toolbus.core.records import Inventory, ToolSpec
+from toolbus.core.records import ToolSpec
 from toolbus.core.text import cleaned
 from toolbus.policy.asking import Asking
 from toolbus.policy.guard import PolicyGuard
-from toolbus.policy.layers import Layer, layers_of
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -103,18 +103,19 @@ class Engine:
         self.hub = Hub(config.limits.backlog)
         self.lock = BusLock(approvals, lambda: self.servers.inventories, self.hub.emit, self._reports)
         self.policing = policing
+        self.offer = Offer(policing, lambda: self.lock.inventories, warns=not user)
         self.catalog = LiveCatalog(
             config,
             extensions.shapers,
-            lambda: self.offered((), prompts=False),
+            lambda: self.offer.inventories(prompts=False),
             self.hub,
             self._reports,
-            lambda spec: is_removed(spec, self._layers(())),
+            self.offer,
         )
         self.definitions = Definitions(self.catalog, lambda: self.lock.inventories)
         self.targets = Targets(self.catalog, self.definitions)
         asking = Asking(extensions.interactions, policing.answers)
-        self.guard = PolicyGuard(lambda: policing.now, self.targets, asking)
+        self.guard = PolicyGuard(policing, self.targets, asking)
         self.results = Results(self.catalog.warn, self.catalog.offer_kept_results, store=store, user=user)
         self.servers = Servers(
             config,
@@ -125,7 +126,7 @@ class Engine:
             self.lock,
         )
         routes = {
-            **ServerRoutes(self.servers.requests, lambda: self.lock.inventories, self._listed).table,
+            **ServerRoutes(self.servers.requests, lambda: self.lock.inventories, self.offer.listed).table,
             **self.servers.routes,
             "toolbus/read_result": self.results.read,
         }
@@ -145,33 +146,15 @@ class Engine:
         """Install the guard if there is a policy or an audit trail; without, calls do not pay for it."""
         self.path.use_policy(self.guard if self.policing.needed else None, self.policing.observers)
 
-    def _layers(self, policies: Sequence[Layer]) -> tuple[Layer, ...]:
-        own = self.policing.now.layer
-        return (own, *policies) if own.policy.rules else tuple(policies)
-
-    def offered(self, policies: Sequence[Layer], *, prompts: bool = True) -> dict[str, Inventory]:
-        """What each server offers, without the resources and `prompts` that policies deny; all tools stay.
-
-        They are the policies of the bus and those of views.
-        """
-        layers = self._layers(policies)
-        return {
-            alias: offered(inventory, layers, prompts=prompts)
-            for alias, inventory in self.lock.inventories.items()
-        }
-
-    def _listed(self, operation: Operation) -> dict[str, Inventory]:
-        return self.offered(layers_of(operation.policies))
-
     def known(self, name: str, scope: Scope) -> ToolSpec | None:
         """The tool of that public name or `server/tool` in a scope, also if a policy denies it."""
         spec = self.catalog.now.get(name) or self.catalog.removed.get(name)
         return spec if spec is not None and scope.reaches(spec) else None
 
-    def why_removed(self, spec: ToolSpec, scope: Scope) -> str | None:
-        """Why a policy denies every call of a tool; None if none does."""
+    def denial(self, spec: ToolSpec, scope: Scope) -> CallRefused | None:
+        """The error for a tool of which a policy denies every call; None if none does."""
         target = listed_target(spec)
-        return None if target is None else self.guard.why_removed(target, scope.policies)
+        return None if target is None else self.guard.denial(spec.name, target, scope.policies)
 
     @property
     def access(self) -> Access:
@@ -220,8 +203,8 @@ class Engine:
 
     def missing(self, name: str, scope: Scope) -> ToolNotFound | CallRefused | LoginRequired:
         """The error for a tool that is not in a view: unknown, held, denied, or of a server to sign in to."""
-        if (reason := self.why_held(name, scope)) is not None:
-            return CallRefused(f"tool {name!r}", reason)
+        if (refused := self.refused(name, scope)) is not None:
+            return refused
         # The tools of a locked server are known, connected or not.
         locked = self.lock.approvals.reviewers
         down = [alias for alias in scope.visible(self.servers.down) if alias not in locked]
@@ -231,10 +214,15 @@ class Engine:
                 return needed.with_traceback(None)  # the same one for each call
         return scope.catalog(self.catalog.now).missing(name, down, self.servers.why_down(likely))
 
-    def why_held(self, name: str, scope: Scope) -> str | None:
-        """Why a tool is held or denied, by the name that it would have in the catalog or `server/tool`."""
+    def refused(self, name: str, scope: Scope) -> CallRefused | None:
+        """The error for a tool that is denied by a policy, or held; None if it is neither."""
         if (spec := self.known(name, scope)) is not None:
-            return self.why_removed(spec, scope)
+            return self.denial(spec, scope)
+        reason = self._why_held(name, scope)
+        return None if reason is None else CallRefused(f"tool {name!r}", reason)
+
+    def _why_held(self, name: str, scope: Scope) -> str | None:
+        """Why a tool is held, by the name that it would have in the catalog or `server/tool`."""
         held = self.lock.held
         if name in held and scope.has_server(held[name].server):
             return held[name].reason

@@ -4,6 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
+from typing import Protocol
 
 from toolbus.bus.registry import Registrations
 from toolbus.bus.shaping import Shaping
@@ -13,13 +14,25 @@ from toolbus.core.catalog import Catalog
 from toolbus.core.collector import paused_collector
 from toolbus.core.errors import ShaperFailed
 from toolbus.core.events import CatalogChanged, Hub, Warned, warn
-from toolbus.core.records import Inventory, ToolSpec
+from toolbus.core.records import OWN, Inventory, ToolSpec
 from toolbus.shape import Shaper
 
 logger = logging.getLogger("toolbus")
 MAX_WARNINGS = 100
 """Warnings about the tools of one server at a time."""
 MAX_REMEMBERED = 50_000
+
+
+class CatalogPolicy(Protocol):
+    """What the policy means for the catalog."""
+
+    def removes(self, spec: ToolSpec, /) -> bool:
+        """Whether every call of a tool is denied."""
+        ...
+
+    def warnings(self, tools: Sequence[ToolSpec], /) -> Iterable[str]:
+        """Warnings about rules without effect, given all tools."""
+        ...
 
 
 class LiveCatalog:
@@ -32,13 +45,10 @@ class LiveCatalog:
         inventories: Callable[[], Mapping[str, Inventory]],
         hub: Hub,
         reports: Callable[[str], bool],
-        removes: Callable[[ToolSpec], bool] = lambda spec: False,
+        policy: "CatalogPolicy",
     ) -> None:
-        """`reports` tells whether problems with the tools of a server are reported here.
-
-        `removes` tells whether the policy denies every call of a tool.
-        """
-        self._removes = removes
+        """`reports` tells whether problems with the tools of a server are reported here."""
+        self._policy = policy
         self._reports = reports
         self._own_shapers = tuple(shapers)
         self._inventories = inventories
@@ -100,7 +110,7 @@ class LiveCatalog:
             with paused_collector():
                 # After naming, so that a policy does not change the names of other tools.
                 tools = self.shaping.tools(inventories)
-                removed = [spec for spec in tools if self._removes(spec)]
+                removed = [spec for spec in tools if self._policy.removes(spec)]
                 denied = {spec.name for spec in removed}
                 kept = [spec for spec in tools if spec.name not in denied] if denied else tools
                 fresh = Catalog(kept, own, self.instructions)
@@ -108,12 +118,13 @@ class LiveCatalog:
             self.failed = failed
             # Each time, unlike `warn`: until it is fixed, the catalog does not change.
             logger.error("%s", failed)
-            self._hub.emit(Warned(server=READ_RESULT.origin.server, message=str(failed)))
+            self._hub.emit(Warned(server=OWN, message=str(failed)))
             return
         before, self._now, self.failed = self._now, fresh, None
         self.removed = Catalog(removed)
         self.version += 1  # again: another thread may have looked meanwhile
         self._warn_new(self.shaping.warnings(inventories, fresh.specs))
+        self._warn_new((OWN, None, message) for message in self._policy.warnings(tools))
         if difference := fresh.changes_since(before):
             self.registrations.sync(fresh.specs)
             added, removed, changed = difference.added, difference.removed, difference.changed

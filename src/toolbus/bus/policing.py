@@ -1,8 +1,9 @@
 """The policy and the audit trail of a bus, which its users and views share."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias, cast
+from typing import TypeAlias
 
+from toolbus.audit.trail import AuditTrail, open_trail
 from toolbus.config import BusConfig
 from toolbus.config.audit import Audit
 from toolbus.config.location import Location
@@ -12,9 +13,6 @@ from toolbus.core.records import JSON
 from toolbus.policy.answers import Answers
 from toolbus.policy.guard import Enforced
 from toolbus.policy.layers import Layer
-
-if TYPE_CHECKING:
-    from toolbus.audit.trail import AuditTrail
 
 
 class Policing:
@@ -26,18 +24,19 @@ class Policing:
         self.changed: Callable[[], None] = lambda: None
         """Called when something else is enforced."""
         self.answers = Answers(lambda message: self.warn(message))
+        self._audit: Audit | None = None
+        self._trails: list[AuditTrail] = []
+        """The trail, and those that calls in flight may still use."""
         self._views = False
         """Whether there are views with policies."""
-        self._trail: AuditTrail | None = None
-        self._audit: Audit | None = None
-        """The setting that the trail was opened with."""
         self.now = Enforced(layer=Layer(()))
         self._use(config, self.prepare(config))
 
     @property
     def observers(self) -> tuple[Observer, ...]:
         """The audit trail follows every operation."""
-        return () if self._trail is None else (self._trail,)
+        trail = self.now.trail
+        return (trail,) if isinstance(trail, AuditTrail) else ()
 
     @property
     def needed(self) -> bool:
@@ -55,33 +54,28 @@ class Policing:
         layer = self.now.layer
         if layer.policy.rules != config.policy:
             layer = Layer(config.policy)
-        return Enforced(layer=layer, trail=self._trail if config.audit == self._audit else _trail_of(config))
+        trail = self.now.trail if config.audit == self._audit else open_trail(config)
+        return Enforced(layer=layer, trail=trail)
 
     def use(self, config: BusConfig, enforced: Enforced) -> None:
         """Enforce what was prepared for a config."""
         self._use(config, enforced)
         self.changed()
 
-    def close(self) -> None:
-        """Release the file of the trail."""
-        if self._trail is not None:
-            self._trail.close()
-
     def _use(self, config: BusConfig, enforced: Enforced) -> None:
         self.answers.use(config.file)
-        if enforced.trail is not self._trail:
-            self.close()
-            self._trail = cast("AuditTrail | None", enforced.trail)  # of `prepare`
         self._audit = config.audit
-        self.now = enforced
+        before, self.now = self.now.trail, enforced
+        if enforced.trail is not before:
+            if isinstance(before, AuditTrail):
+                before.close()
+            if isinstance(enforced.trail, AuditTrail):
+                self._trails.append(enforced.trail)
 
-
-def _trail_of(config: BusConfig) -> "AuditTrail | None":
-    if config.audit is None:  # most have none, and are spared the import
-        return None
-    from toolbus.audit.trail import open_trail
-
-    return open_trail(config)
+    def close(self) -> None:
+        """Release the files of the audit trail; calls that end later open them again."""
+        for trail in self._trails:
+            trail.close()
 
 
 Rules: TypeAlias = Sequence[PolicyRule | Mapping[str, JSON]] | None

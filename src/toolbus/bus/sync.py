@@ -4,14 +4,12 @@ The same bus, on an event loop in its own thread. It also works inside a running
 like any synchronous call.
 """
 
-import asyncio
-import os
-import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from concurrent.futures import CancelledError, Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from toolbus.bus.policing import Rules
+from toolbus.bus.portal import Portal
 from toolbus.bus.scope import Names
 from toolbus.bus.tasks import TaskHandle
 from toolbus.bus.tool import Tool
@@ -21,7 +19,6 @@ from toolbus.call import Hook, OnInput, Progress
 from toolbus.config import GetSecret
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import FORKED, BusClosed
 from toolbus.core.events import Emit, OnLog
 from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation import Caller, Guard, Observer
@@ -41,10 +38,11 @@ from toolbus.core.records import (
 )
 from toolbus.core.uri_templates import Values
 from toolbus.lock.drift import Held
+from toolbus.policy.dead import DeadRule
+from toolbus.policy.rules import Policy
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
-JOIN_TIMEOUT = 1.0
 
 
 class SyncTool:
@@ -76,76 +74,6 @@ class SyncTool:
         return repr(self.tool).replace("<Tool", "<SyncTool", 1)
 
 
-class Portal:
-    """Runs the bus on a loop in its own thread."""
-
-    def __init__(self, bus: Toolbus) -> None:
-        self._bus = bus
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._process = 0
-        """The process that has the thread; a fork of it does not."""
-        self._stop = asyncio.Event()
-        self._stopped = threading.Event()
-
-    def open(self) -> None:
-        """Start the thread, and the bus in it."""
-        if self._thread is None:
-            loop: Future[asyncio.AbstractEventLoop] = Future()
-            # Daemon: a bus that was not stopped must not keep the interpreter running.
-            self._thread = threading.Thread(
-                target=lambda: asyncio.run(self._serve(loop)), name="toolbus", daemon=True
-            )
-            self._process = os.getpid()
-            self._thread.start()
-            self._loop = loop.result()
-        try:
-            self.run(self._bus.start())
-        except BaseException:
-            self.close()
-            raise
-
-    def close(self) -> None:
-        """Stop the bus and end the thread; any number of times."""
-        loop, self._loop = self._loop, None
-        if loop is not None and self._thread is not None and self._process == os.getpid():
-            loop.call_soon_threadsafe(self._stop.set)
-            self._stopped.wait()
-            # Not without a bound: what users run in the loop's threads may take its time to end.
-            self._thread.join(JOIN_TIMEOUT)
-
-    async def _serve(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
-        loop.set_result(asyncio.get_running_loop())
-        try:
-            await self._stop.wait()
-            await self._bus.stop()
-        finally:
-            self._stopped.set()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of the bus and wait for it; an interrupt cancels it."""
-        loop = self._loop
-        if loop is None:
-            work.close()
-            raise BusClosed(started=self._thread is not None, how="use `with`, or call start() first")
-        if self._process != os.getpid():
-            work.close()
-            raise BusClosed(reason=FORKED)
-        if threading.current_thread() is self._thread:
-            work.close()
-            raise RuntimeError("a hook or callback of SyncToolbus cannot wait for the bus it runs on")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
-        try:
-            return future.result()
-        except CancelledError:
-            if self._loop is loop:
-                raise
-            raise BusClosed() from None  # another thread has stopped the bus meanwhile
-        except BaseException:
-            future.cancel()
-            raise
-
-
 class SyncView:
     """`View` with methods that wait."""
 
@@ -158,10 +86,16 @@ class SyncView:
         return self._portal.run(work)
 
     def view(
-        self, *, servers: Names = None, include: Names = None, caller: Caller | None = None
+        self,
+        *,
+        servers: Names = None,
+        include: Names = None,
+        caller: Caller | None = None,
+        policy: Rules = None,
     ) -> "SyncView":
         """As `Toolbus.view`."""
-        return SyncView(self.bus.view(servers=servers, include=include, caller=caller), self._portal)
+        view = self.bus.view(servers=servers, include=include, caller=caller, policy=policy)
+        return SyncView(view, self._portal)
 
     @property
     def catalog(self) -> Catalog:
@@ -353,6 +287,15 @@ class SyncToolbus(SyncView):
     def remove_server(self, alias: str) -> None:
         """As `Toolbus.remove_server`."""
         self.run(self.bus.remove_server(alias))
+
+    @property
+    def policy(self) -> Policy:
+        """As `Toolbus.policy`."""
+        return self.bus.policy
+
+    def dead_rules(self) -> list[DeadRule]:
+        """As `Toolbus.dead_rules`."""
+        return self.bus.dead_rules()
 
     def reload(self, config: ConfigSource) -> None:
         """As `Toolbus.reload`."""

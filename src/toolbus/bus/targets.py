@@ -132,7 +132,7 @@ def offered(inventory: Inventory, layers: Sequence[Layer], *, prompts: bool = Tr
     )
 
 
-def all_targets(inventory: Inventory, server: str, tools: Iterable[ToolSpec]) -> list[Target]:
+def all_targets(server: str, inventory: Inventory, tools: Iterable[ToolSpec]) -> list[Target]:
     """Everything that a server offers, and may request; `tools` have the hints that count."""
     return [
         *(Target(kind="tool", server=server, name=tool.origin.tool, spec=tool) for tool in tools),

@@ -22,6 +22,8 @@ from toolbus.core.events import Emit
 from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation import Caller, Guard, Observer
 from toolbus.lock.file import Lockfile
+from toolbus.policy.dead import DeadRule
+from toolbus.policy.rules import Policy
 from toolbus.shape import Shaper
 
 ConfigSource = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | BusConfig
@@ -93,6 +95,15 @@ class Toolbus(View):
     def is_locked(self, alias: str) -> bool:
         """Whether the tools of a server are known from the lockfile, or held because it is not in there."""
         return self._engine.lock.approvals.covers(self._check(alias))
+
+    @property
+    def policy(self) -> Policy:
+        """The policy of the bus; without rules if its config has none."""
+        return self._engine.policing.now.layer.policy
+
+    def dead_rules(self) -> list[DeadRule]:
+        """The rules of the policy that match nothing of the servers, as far as these are listed."""
+        return self._engine.offer.dead_rules()
 
     async def start(self) -> None:
         """Connect to all servers; one that fails does not affect the others, unless it is `required`.

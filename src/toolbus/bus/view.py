@@ -222,8 +222,7 @@ class View:
 
     def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
         """The error for a name that is not among the known ones: held, denied, or unknown."""
-        reason = self._engine.why_held(name, self._scope)
-        return ToolNotFound(name, known) if reason is None else CallRefused(f"tool {name!r}", reason)
+        return self._engine.refused(name, self._scope) or ToolNotFound(name, known)
 
     async def _request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
         self._access.check_running()
@@ -353,7 +352,7 @@ class View:
         return self._scope.visible(shaping.with_quarantined(self._engine.lock.inventories))
 
     def _inventories(self, server: str | None) -> list[Inventory]:
-        every = self._engine.offered(self._scope.policies)
+        every = self._engine.offer.inventories(self._scope.policies)
         return list(self._scope.visible(every).values()) if server is None else [every[self._check(server)]]
 
     async def health(self) -> dict[str, Health]:

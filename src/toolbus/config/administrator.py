@@ -37,10 +37,7 @@ from toolbus.core.records import JSON
 FILE_NAME = "policy.yaml"
 ASK = "ask whoever administers this machine"
 Requirement: TypeAlias = Literal["lock", "sandbox", "audit"]
-_FIXED = {
-    "darwin": ("/Library/Application Support/toolbus",),
-    "win32": (),
-}.get(sys.platform, ("/etc/xdg/toolbus",))
+_FIXED = {"darwin": ("/Library/Application Support/toolbus",)}.get(sys.platform, ("/etc/xdg/toolbus",))
 """Folders that are looked into whatever the environment says."""
 _WRITABLE = 0o022
 _LARGEST = 1 << 20
@@ -153,10 +150,14 @@ class Administrator:
 
 def policy_folders() -> list[Path]:
     """The system-wide config folders: the fixed one, and those of the environment."""
-    from platformdirs import site_config_dir
+    if sys.platform == "win32":
+        from platformdirs import site_config_dir
 
-    named = site_config_dir("toolbus", appauthor=False, multipath=True).split(os.pathsep)
-    return [Path(folder) for folder in dict.fromkeys([*_FIXED, *named]) if os.path.isabs(folder)]
+        return [Path(site_config_dir("toolbus", appauthor=False))]
+    # As platformdirs finds them, whose import takes longer than all of this.
+    bases = os.environ.get("XDG_CONFIG_DIRS", "").split(os.pathsep)
+    named = (os.path.join(base, "toolbus") for base in bases if os.path.isabs(base))
+    return [Path(folder) for folder in dict.fromkeys([*_FIXED, *named])]
 
 
 def read_administrator(

@@ -66,7 +66,7 @@ def refused_launch(config: ServerConfig, administrator: Administrator, launch: L
 
 def _sandbox_refusal(config: ServerConfig, administrator: Administrator) -> ConfigError | None:
     file = administrator.requiring("sandbox")
-    if file is None or config.transport != "stdio" or getattr(config, "sandbox", None):
+    if file is None or config.transport != "stdio" or config.sandbox is not None:
         return None
     problem = f"servers have to run in a sandbox; set sandbox: true, or {ASK}"
     return ConfigError(problem, file=file, server=config.alias, key="require")

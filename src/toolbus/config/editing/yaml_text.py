@@ -36,7 +36,7 @@ servers:
 # naming: "{server}_{tool}"
 
 # Which calls are allowed, asked about or denied: the first rule that matches decides.
-# policy: [{tools: "demo_notes/delete*", do: deny}, {hint: destructive, do: ask}]
+# policy: [{tools: "demo_notes/forget", do: deny}, {hint: destructive, do: ask}]
 
 # Seconds, for all servers.
 # timeouts: {connect: 60, list: 30, call: 300, close: 5, recover: 30}

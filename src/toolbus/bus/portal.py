@@ -1,0 +1,84 @@
+"""Run a bus on an event loop in a thread of its own, for code without a loop."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import Any, TypeVar
+
+from toolbus.bus.toolbus import Toolbus
+from toolbus.core.errors import FORKED, BusClosed
+
+T = TypeVar("T")
+JOIN_TIMEOUT = 1.0
+
+
+class Portal:
+    """Runs the bus on a loop in its own thread."""
+
+    def __init__(self, bus: Toolbus) -> None:
+        self._bus = bus
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._process = 0
+        """The process that has the thread; a fork of it does not."""
+        self._stop = asyncio.Event()
+        self._stopped = threading.Event()
+
+    def open(self) -> None:
+        """Start the thread, and the bus in it."""
+        if self._thread is None:
+            loop: Future[asyncio.AbstractEventLoop] = Future()
+            # Daemon: a bus that was not stopped must not keep the interpreter running.
+            self._thread = threading.Thread(
+                target=lambda: asyncio.run(self._serve(loop)), name="toolbus", daemon=True
+            )
+            self._process = os.getpid()
+            self._thread.start()
+            self._loop = loop.result()
+        try:
+            self.run(self._bus.start())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Stop the bus and end the thread; any number of times."""
+        loop, self._loop = self._loop, None
+        if loop is not None and self._thread is not None and self._process == os.getpid():
+            loop.call_soon_threadsafe(self._stop.set)
+            self._stopped.wait()
+            # Not without a bound: what users run in the loop's threads may take its time to end.
+            self._thread.join(JOIN_TIMEOUT)
+
+    async def _serve(self, loop: "Future[asyncio.AbstractEventLoop]") -> None:
+        loop.set_result(asyncio.get_running_loop())
+        try:
+            await self._stop.wait()
+            await self._bus.stop()
+        finally:
+            self._stopped.set()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the bus and wait for it; an interrupt cancels it."""
+        loop = self._loop
+        if loop is None:
+            work.close()
+            raise BusClosed(started=self._thread is not None, how="use `with`, or call start() first")
+        if self._process != os.getpid():
+            work.close()
+            raise BusClosed(reason=FORKED)
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise RuntimeError("a hook or callback of SyncToolbus cannot wait for the bus it runs on")
+        future = asyncio.run_coroutine_threadsafe(work, loop)
+        try:
+            return future.result()
+        except CancelledError:
+            if self._loop is loop:
+                raise
+            raise BusClosed() from None  # another thread has stopped the bus meanwhile
+        except BaseException:
+            future.cancel()
+            raise
