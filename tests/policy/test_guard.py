@@ -1,16 +1,20 @@
 """One guard enforces the policy for every kind of operation; what it denies is never sent."""
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.policy.people import Person, decisions, lines
+from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import CallRefused, Toolbus
 from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
+from toolbus.core.errors import AuditFailed
 from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Operation
-from toolbus.events import CallEnded, Event, Warned
+from toolbus.events import CallEnded, Event, Progressed, Warned
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio
@@ -18,22 +22,6 @@ pytestmark = pytest.mark.anyio
 
 def config(*rules: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"servers": {"day": {"server": everyday()}}, "policy": list(rules), **more}
-
-
-class Person:
-    """Answers every question in the same way, or in turn, and keeps the questions."""
-
-    def __init__(self, *answers: ApprovalAnswer) -> None:
-        self.answers = list(answers)
-        self.asked: list[ApprovalRequest] = []
-
-    def __call__(self, request: ApprovalRequest) -> ApprovalAnswer:
-        self.asked.append(request)
-        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-
-    @property
-    def interactions(self) -> Interactions:
-        return Interactions(approve=self)
 
 
 ASK = {"tools": "day/echo", "do": "ask", "reason": "it is loud"}
@@ -135,6 +123,14 @@ async def _cancelled(request: ApprovalRequest) -> ApprovalAnswer:
     raise asyncio.CancelledError
 
 
+def _nothing(request: ApprovalRequest) -> None:
+    pass
+
+
+def _number(request: ApprovalRequest) -> int:
+    return 1
+
+
 async def _forever(request: ApprovalRequest) -> ApprovalAnswer:
     await asyncio.Event().wait()
     return True
@@ -145,8 +141,8 @@ async def _forever(request: ApprovalRequest) -> ApprovalAnswer:
     [
         (_raise, "the handler for approvals raised ValueError"),
         (_cancelled, "the question for approval was cancelled"),
-        (lambda request: None, "the answer to the approval was invalid"),  # pyright: ignore[reportUnknownLambdaType]
-        (lambda request: 1, "the answer to the approval was invalid"),  # pyright: ignore[reportUnknownLambdaType]
+        (_nothing, "the answer to the approval was invalid"),
+        (_number, "the answer to the approval was invalid"),
         (_forever, "no person answered within 0.01 s"),
     ],
 )
@@ -283,3 +279,61 @@ async def test_a_dead_rule_is_warned_of_once_with_a_near_miss() -> None:
     assert len(warned) == 1
     assert "policy[0]" in warned[0].message
     assert "echo" in warned[0].message
+
+
+async def test_every_decision_is_recorded_before_anything_is_sent(tmp_path: Path) -> None:
+    trail = tmp_path / "audit.jsonl"
+    rules = [{"tools": "day/fail", "do": "deny", "reason": "it fails"}, ASK]
+    person = Person("session", "no")
+    sent: list[list[tuple[Any, ...]]] = []
+
+    def watch(event: Event) -> None:
+        if isinstance(event, Progressed):
+            sent.append(decisions(trail))
+
+    tell = {"text": "x", "steps": 1}
+    async with Toolbus(
+        {"servers": {"day": {"server": everyday()}, "ask": {"server": asking()}}, "policy": rules}
+        | {"audit": str(trail)},
+        interactions=person.interactions,
+        on_event=watch,
+    ) as bus:
+        await bus.call("ask_tell", tell)
+        assert sent == [[("tell", "allow", None, "default")]]
+        await bus.call("day_echo", {"text": "x"})
+        await bus.call("day_echo", {"text": "y"})
+        with pytest.raises(CallRefused):
+            await bus.call("day_fail", {"reason": 1})
+        bus.report_unsent("day_fail", "unknown_tool", "a framework did not know it")
+        digest = bus.definition_digest(bus.catalog["day_echo"])
+    assert decisions(trail) == [
+        ("tell", "allow", None, "default"),
+        ("echo", "allow", "policy[1]", "function"),
+        ("echo", "allow", "policy[1]", "session answer"),
+        ("fail", "deny", "policy[0]", "policy"),
+        ("fail", "deny", "policy[0]", "policy"),
+    ]
+    echo = next(line for line in lines(trail) if line.get("tool") == "echo")
+    assert echo["definition"] == digest
+    fail = [line for line in lines(trail) if line.get("tool") == "fail"]
+    assert [line["reason"] for line in fail] == ["rule policy[0] denies it: it fails"] * 2
+
+
+async def test_a_call_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
+    trail = tmp_path / "audit.jsonl"
+    trail.mkdir()
+    async with Toolbus(config(audit=str(trail))) as bus:
+        with pytest.raises(CallRefused, match="the decision could not be recorded") as refused:
+            await bus.call("day_echo", {"text": "x"})
+        assert isinstance(refused.value.__cause__, AuditFailed)
+
+
+async def test_a_reload_may_begin_and_end_a_trail(tmp_path: Path) -> None:
+    first, second = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    async with Toolbus(config()) as bus:
+        for trail in (first, second):
+            await bus.reload(config(audit=str(trail)))
+            await bus.call("day_echo", {"text": "x"})
+        await bus.reload(config())
+        await bus.call("day_echo", {"text": "x"})
+    assert [len(lines(trail)) for trail in (first, second)] == [2, 2]

@@ -108,7 +108,7 @@ class Calls:
         """Report a call that was not made to the observers: of a tool, or of an unknown name."""
         engine, failure = self._engine, Failure(reason, error)
         spec = engine.known(name if origin is None else str(origin), self._scope)
-        is_denied = spec is not None and engine.why_removed(spec, self._scope) is not None
+        is_denied = spec is not None and engine.denial(spec, self._scope) is not None
         if spec is None or not is_denied:
             spec = ToolSpec(name=name, origin=origin or Origin("", name))
         operation = self.operation(spec, arguments={})

@@ -115,7 +115,7 @@ class Engine:
         self.definitions = Definitions(self.catalog, lambda: self.lock.inventories)
         self.targets = Targets(self.catalog, self.definitions)
         asking = Asking(extensions.interactions, policing.answers)
-        self.guard = PolicyGuard(lambda: policing.now, self.targets, asking)
+        self.guard = PolicyGuard(policing, self.targets, asking)
         self.results = Results(self.catalog.warn, self.catalog.offer_kept_results, store=store, user=user)
         self.servers = Servers(
             config,
@@ -151,10 +151,10 @@ class Engine:
         spec = self.catalog.now.get(name) or self.catalog.removed.get(name)
         return spec if spec is not None and scope.reaches(spec) else None
 
-    def why_removed(self, spec: ToolSpec, scope: Scope) -> str | None:
-        """Why a policy denies every call of a tool; None if none does."""
+    def denial(self, spec: ToolSpec, scope: Scope) -> CallRefused | None:
+        """The error for a tool of which a policy denies every call; None if none does."""
         target = listed_target(spec)
-        return None if target is None else self.guard.why_removed(target, scope.policies)
+        return None if target is None else self.guard.denial(spec.name, target, scope.policies)
 
     @property
     def access(self) -> Access:
@@ -203,8 +203,8 @@ class Engine:
 
     def missing(self, name: str, scope: Scope) -> ToolNotFound | CallRefused | LoginRequired:
         """The error for a tool that is not in a view: unknown, held, denied, or of a server to sign in to."""
-        if (reason := self.why_held(name, scope)) is not None:
-            return CallRefused(f"tool {name!r}", reason)
+        if (refused := self.refused(name, scope)) is not None:
+            return refused
         # The tools of a locked server are known, connected or not.
         locked = self.lock.approvals.reviewers
         down = [alias for alias in scope.visible(self.servers.down) if alias not in locked]
@@ -214,10 +214,15 @@ class Engine:
                 return needed.with_traceback(None)  # the same one for each call
         return scope.catalog(self.catalog.now).missing(name, down, self.servers.why_down(likely))
 
-    def why_held(self, name: str, scope: Scope) -> str | None:
-        """Why a tool is held or denied, by the name that it would have in the catalog or `server/tool`."""
+    def refused(self, name: str, scope: Scope) -> CallRefused | None:
+        """The error for a tool that is denied by a policy, or held; None if it is neither."""
         if (spec := self.known(name, scope)) is not None:
-            return self.why_removed(spec, scope)
+            return self.denial(spec, scope)
+        reason = self._why_held(name, scope)
+        return None if reason is None else CallRefused(f"tool {name!r}", reason)
+
+    def _why_held(self, name: str, scope: Scope) -> str | None:
+        """Why a tool is held, by the name that it would have in the catalog or `server/tool`."""
         held = self.lock.held
         if name in held and scope.has_server(held[name].server):
             return held[name].reason

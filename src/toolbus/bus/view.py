@@ -222,8 +222,7 @@ class View:
 
     def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
         """The error for a name that is not among the known ones: held, denied, or unknown."""
-        reason = self._engine.why_held(name, self._scope)
-        return ToolNotFound(name, known) if reason is None else CallRefused(f"tool {name!r}", reason)
+        return self._engine.refused(name, self._scope) or ToolNotFound(name, known)
 
     async def _request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
         self._access.check_running()

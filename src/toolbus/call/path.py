@@ -24,6 +24,10 @@ class PolicyStation(Protocol):
         """Admit an operation, or raise `CallRefused` or `ApprovalPending`; returns a person's approval."""
         ...
 
+    def admits(self, operation: Operation, /) -> bool:
+        """Whether an operation is admitted at once; otherwise it has to be awaited."""
+        ...
+
     def check_offered(self, operation: Operation, /) -> None:
         """Raise `CallRefused` if an operation is denied whatever its arguments are."""
         ...
@@ -133,7 +137,7 @@ class CallPath:
 
     def _send(self, operation: Operation) -> Awaitable[ToolResult]:
         checked = self._prepare(operation)
-        if checked is None and not self._guarded:
+        if checked is None and (not self._guarded or self._admits(operation)):
             return self._routes[operation.spec.route](operation)
         return self._send_checked(operation, checked or Checked(arguments=operation.arguments))
 
@@ -154,6 +158,17 @@ class CallPath:
             approved = replace(result.pending, approved=approval.call, approved_by=approval.by)
             result = replace(result, pending=approved)
         return result.with_notes(repaired=list(checked.repairs)) if checked.repairs else result
+
+    def _admits(self, operation: Operation) -> bool:
+        """Whether an operation is admitted at once: there is only the policy, and it asks nobody."""
+        if self._guards or self._policy is None:
+            return False
+        try:
+            return self._policy.admits(operation)
+        except CallRefused:
+            raise
+        except Exception:  # whatever it is, it is raised again, and then refuses the operation
+            return False
 
     def _check_offered(self, operation: Operation) -> None:
         """Raise `CallRefused` if the policy denies an operation whatever its arguments are."""

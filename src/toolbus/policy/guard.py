@@ -5,7 +5,7 @@ lets through, and records the decision before anything is sent. Whatever goes wr
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,6 +49,12 @@ class Enforced:
     trail: Trail | None = None
 
 
+class Current(Protocol):
+    """Has what is enforced now; a reload replaces it."""
+
+    now: Enforced
+
+
 @dataclass(slots=True)
 class _Case:
     """One operation, its target, and what the policies decide about it."""
@@ -60,7 +66,7 @@ class _Case:
 
     @property
     def what(self) -> str:
-        return described(self.operation, self.target)
+        return described(self.operation.spec.name, self.target)
 
     def keys(self) -> list[AnswerKey]:
         """What lasting answers would be about: each rule that asks."""
@@ -83,11 +89,31 @@ class _Case:
 class PolicyGuard:
     """Enforces the policy of a bus, and those of its views."""
 
-    def __init__(self, enforced: Callable[[], Enforced], subjects: Subjects, asking: Asking) -> None:
-        """`enforced` returns the policy and the trail of the current config."""
-        self._enforced = enforced
+    def __init__(self, current: Current, subjects: Subjects, asking: Asking) -> None:
+        """`current` has the policy and the trail of the current config."""
+        self._current = current
         self._subjects = subjects
         self._asking = asking
+
+    def admits(self, operation: Operation) -> bool:
+        """Whether an operation is allowed at once, and recorded; otherwise it has to be awaited.
+
+        The way of nearly all calls: it makes nothing that is not needed.
+        """
+        if operation.policies:
+            return False
+        target = self._subjects.target(operation)
+        if target is None:
+            return True
+        enforced = self._current.now
+        verdict = enforced.layer.policy.decide(target, operation.arguments)
+        if verdict.action != "allow" or enforced.layer.limits(verdict):
+            return False
+        if enforced.trail is not None:
+            ruling = Ruling(enforced.layer, verdict)
+            case = _Case(operation, target, [ruling], self._subjects.definition(target))
+            self._allow(case, "default" if verdict.rule is None else "policy")
+        return True
 
     async def __call__(self, operation: Operation) -> Approval | None:
         """Admit an operation, or raise `CallRefused`; returns the approval, if a person gave one.
@@ -97,17 +123,7 @@ class PolicyGuard:
         target = self._subjects.target(operation)
         if target is None:
             return None
-        enforced = self._enforced()
-        if not operation.policies:
-            layer = enforced.layer
-            verdict = layer.policy.decide(target, operation.arguments)
-            # The way of nearly all calls, so nothing is made that is not needed.
-            if verdict.action == "allow" and enforced.trail is None and not layer.limits(verdict):
-                return None
-            found = [Ruling(layer, verdict)]
-        else:
-            layers = (enforced.layer, *layers_of(operation.policies))
-            found = rulings(layers, target, operation.arguments)
+        found = rulings(self._layers(operation.policies), target, operation.arguments)
         case = _Case(operation, target, found, self._subjects.definition(target))
         match found[0].action:
             case "deny":
@@ -127,18 +143,17 @@ class PolicyGuard:
             case = _Case(operation, target, [ruling], self._subjects.definition(target))
             raise self._refusal(case, "policy", ruling.denial)
 
-    def why_removed(self, target: Target, policies: tuple[object, ...]) -> str | None:
-        """Why something is denied whatever the arguments are; None if it is not."""
+    def denial(self, name: str, target: Target, policies: tuple[object, ...]) -> CallRefused | None:
+        """The error for the tool of that name, if it is denied whatever the arguments are."""
         ruling = self._removal(target, policies)
-        return None if ruling is None else ruling.denial
+        return None if ruling is None else CallRefused(described(name, target), ruling.denial, ruling.label)
 
     def question(self, operation: Operation) -> ApprovalRequest | None:
         """What a person has to be asked about an operation; None if it is decided without one."""
         target = self._subjects.target(operation)
         if target is None:
             return None
-        layers = (self._enforced().layer, *layers_of(operation.policies))
-        found = rulings(layers, target, operation.arguments)
+        found = rulings(self._layers(operation.policies), target, operation.arguments)
         case = _Case(operation, target, found, self._subjects.definition(target))
         if found[0].action != "ask" or self._asking.settled(case.keys()) is not None:
             return None
@@ -164,7 +179,10 @@ class PolicyGuard:
         return found[0].action == "allow" and any(ruling.label is not None for ruling in found)
 
     def _removal(self, target: Target, policies: tuple[object, ...]) -> Ruling | None:
-        return removal((self._enforced().layer, *layers_of(policies)), target)
+        return removal(self._layers(policies), target)
+
+    def _layers(self, policies: tuple[object, ...]) -> tuple[Layer, ...]:
+        return self._current.now.layer, *layers_of(policies)
 
     # Asking
 
@@ -235,7 +253,7 @@ class PolicyGuard:
         return CallRefused(case.what, reason, rule)
 
     def _record(self, case: _Case, decision: Decided) -> None:
-        trail = self._enforced().trail
+        trail = self._current.now.trail
         if trail is None:
             return
         try:
@@ -244,9 +262,9 @@ class PolicyGuard:
             raise CallRefused(case.what, f"the decision could not be recorded: {error}") from error
 
 
-def described(operation: Operation, target: Target) -> str:
-    """What an operation is about, as the beginning of a sentence."""
-    return f"{target.kind} {operation.spec.name if target.kind == 'tool' else target.name!r}"
+def described(name: str, target: Target) -> str:
+    """What is called, as the beginning of a sentence; tools by the public `name`."""
+    return f"{target.kind} {name if target.kind == 'tool' else target.name!r}"
 
 
 def _pending(operation: Operation, request: ApprovalRequest) -> Pending:
