@@ -273,7 +273,7 @@ async def test_calls_of_one_turn_are_interrupted_each_on_its_own() -> None:
 async def test_a_graph_in_a_thread_is_interrupted_too() -> None:
     async with bus_with(ASK) as bus:
         with model([WireCall("desk_echo", {"text": "tea"})]) as provider:
-            graph: Any = create_agent("openai:gpt-5.1", langchain.tools(bus), checkpointer=InMemorySaver())
+            graph = graph_with(bus, checkpointer=InMemorySaver())
             state: Mapping[str, Any] = await asyncio.to_thread(graph.invoke, GO, THREAD)
             assert len(state["__interrupt__"]) == 1
             await asyncio.to_thread(graph.invoke, Command(resume="once"), THREAD)
