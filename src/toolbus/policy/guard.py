@@ -12,7 +12,7 @@ from typing import Protocol
 from toolbus.core.approval import QUESTION, Approval, ApprovalPending, ApprovalRequest, call_digest
 from toolbus.core.elicitation import ELICITATION, Pending
 from toolbus.core.errors import CallRefused
-from toolbus.core.operation import Decided, Operation, Trail
+from toolbus.core.operation import Decided, Observer, Operation, Trail
 from toolbus.core.records import JSON
 from toolbus.policy.answers import AnswerKey
 from toolbus.policy.asking import Answered, Asking
@@ -40,13 +40,21 @@ class Subjects(Protocol):
         ...
 
 
+class AuditLog(Trail, Observer, Protocol):
+    """A trail that also follows every operation to its end."""
+
+    def close(self) -> None:
+        """Release its file; a later line opens it again."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Enforced:
     """What a guard enforces now."""
 
     layer: Layer
     """The policy of the bus."""
-    trail: Trail | None = None
+    trail: AuditLog | None = None
 
 
 class Current(Protocol):
