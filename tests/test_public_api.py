@@ -9,6 +9,7 @@ import toolbus
 
 EXPECTED = {
     "Answer",
+    "ApprovalRequest",
     "ArgumentsError",
     "Audio",
     "AuthRequired",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from toolbus.bus.view import View
     from toolbus.config import BusConfig, ServerConfig
     from toolbus.connect.auth.browser import browser_login
+    from toolbus.core.approval import ApprovalRequest
     from toolbus.core.catalog import Catalog
     from toolbus.core.elicitation import Answer, Elicitation, Pending
     from toolbus.core.errors import (
@@ -101,6 +102,7 @@ _HOMES = {
         "ToolNotFound",
         "ToolbusError",
     ],
+    "core.approval": ["ApprovalRequest"],
     "core.events": ["LoginNeeded"],
     "core.login": ["LoginRequest"],
     "core.interactions": ["Interactions", "Sampled", "Sampling"],
@@ -128,6 +130,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Answer",
+    "ApprovalRequest",
     "ArgumentsError",
     "Audio",
     "AuthRequired",

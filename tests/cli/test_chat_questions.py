@@ -47,7 +47,7 @@ def given(provider: Provider) -> list[str]:
 def test_a_form_is_filled_in_after_the_call_was_allowed(tmp_path: Path, entry: dict[str, Any]) -> None:
     turns: list[Turn] = [Say("Let me see.", [BOOK]), "Booked."]
     with Provider(turns) as provider, dialog(tmp_path, provider, entry) as screen:
-        screen.until("Let me see.", "[a]lways in this chat: ")
+        screen.until("Let me see.", "[a]lways in this chat, [n]o: ")
         screen.press("y\r")
         shown = screen.until("server 'inn' asks, for its tool 'book':", "When does Ann come?", DATE)
         assert "Ctrl-D or /decline to decline, Ctrl-C to stop the turn" in shown

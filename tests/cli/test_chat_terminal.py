@@ -26,7 +26,7 @@ SCRIPT: dict[str, Any] = {
     "hangs": ["hang"],
 }
 EVERYDAY = Path(__file__).parents[1] / "servers" / "everyday.py"
-ASKED = "[a]lways in this chat: "
+ASKED = "[a]lways in this chat, [n]o: "
 
 
 @contextmanager

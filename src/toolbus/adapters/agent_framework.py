@@ -5,11 +5,12 @@ For tools, `Agent(client, context_providers=[toolset(bus)])`; for a prompt, `age
 
 import json
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from toolbus.adapters.approval import ApprovalRule, NeedsApproval, needs_approval
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval, may_ask, needs_approval
 from toolbus.adapters.definition import definition_of
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import AUDIO_TYPES, Document, described, model_blocks
@@ -34,6 +35,9 @@ with require_extra("agent-framework"):
         SupportsAgentRun,
     )
 
+FACE = "agent-framework"
+_IN_RUN: ContextVar[bool] = ContextVar("toolbus_agent_framework_run", default=False)
+
 
 def tools(
     source: ToolSource,
@@ -46,11 +50,12 @@ def tools(
 ) -> ToolList[FunctionTool]:
     """The current tools, for `Agent(client, tools=...)`; an agent copies the list.
 
-    `dialect` is that of the client's provider; `approve` says which calls wait for approval. The model gets
-    images; set `audio`, and `files` for PDFs, if it accepts those too.
+    `dialect` is that of the client's provider. Calls wait for approval if the policy of the bus asks about
+    calls of their tool, or if `approve` does. The model gets images; set `audio`, and `files` for PDFs, if
+    it accepts those too.
     """
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return ToolList(source, lambda tool: BusTool(tool, options), servers)
+    return ToolList(source, lambda tool: BusTool(tool, options), servers, face=FACE)
 
 
 def toolset(
@@ -64,7 +69,7 @@ def toolset(
 ) -> "BusProvider":
     """A context provider that updates the tools before every model request; options as for `tools`."""
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return BusProvider(ToolList(source, lambda tool: BusTool(tool, options), servers, live=True))
+    return BusProvider(ToolList(source, lambda tool: BusTool(tool, options), servers, face=FACE, live=True))
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
@@ -132,17 +137,30 @@ class BusTool(FunctionTool):
         definition = definition_of(tool, options.dialect)
         self._parameters = definition.parameters
 
+        asks = needs_approval(tool.spec, options.approve) or may_ask(tool)
+
         async def call(**arguments: JSON) -> list[Content]:
-            return _contents(tool, await run_tool(tool, _unwrapped(tool, arguments)), options)
+            approved_by = FACE if asks and _IN_RUN.get() else None
+            return _contents(tool, await run_tool(tool, _unwrapped(tool, arguments), approved_by), options)
 
         super().__init__(
             name=definition.name,
             description=definition.description,
             func=call,
             input_model=AnyArguments,
-            approval_mode="always_require" if needs_approval(tool.spec, options.approve) else "never_require",
+            approval_mode="always_require" if asks else "never_require",
             additional_properties=tool_metadata(tool),
         )
+
+    async def invoke(self, **options: Any) -> Any:
+        """Run the tool; a run passes its context, and has asked for approval before."""
+        # Programs that run tools from code skip parsing, and do not ask.
+        is_in_run = options.get("context") is not None and not options.get("skip_parsing")
+        token = _IN_RUN.set(is_in_run)
+        try:
+            return await super().invoke(**options)
+        finally:
+            _IN_RUN.reset(token)
 
     def parameters(self) -> dict[str, JSON]:
         """The schema for the provider."""

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from toolbus.adapters.approval import ApprovalRule, NeedsApproval, needs_approval
+from toolbus.adapters.approval import ApprovalRule, NeedsApproval, approval_of, may_ask, needs_approval
 from toolbus.adapters.definition import definition_of
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import (
@@ -31,6 +31,7 @@ with require_extra("agno"):
     from agno.tools.function import FunctionCall
     from agno.tools.function import ToolResult as AgnoResult
 
+FACE = "agno"
 # Agno converts these strings before a tool sees them, even if the schema asks for a string.
 _CONVERTED: dict[str, bool | None] = {"none": None, "null": None, "true": True, "false": False}
 
@@ -46,11 +47,12 @@ def toolset(
 ) -> "BusToolkit":
     """A toolkit that updates its tools at the start of every run, for `arun` and `run`.
 
-    `dialect` is that of the model's provider; `approve` says which calls pause the run until a person
-    confirms them. The model gets images; set `audio`, and `files` for PDFs, if it accepts those too.
+    `dialect` is that of the model's provider. A call pauses the run until a person confirms it if the policy
+    of the bus asks about calls of its tool, or if `approve` does. The model gets images; set `audio`, and
+    `files` for PDFs, if it accepts those too.
     """
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return BusToolkit(ToolList(source, lambda tool: _functions(tool, options), servers))
+    return BusToolkit(ToolList(source, lambda tool: _functions(tool, options), servers, face=FACE))
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
@@ -112,13 +114,15 @@ def _functions(tool: Tool, options: AdapterOptions) -> tuple[Function, Function]
         _agno_run_context: RunContext | None = None, fc: Any = None, **arguments: Any
     ) -> AgnoResult:
         sent = _as_sent(tool, _agno_run_context, fc, arguments)
-        return _agno_result(tool, tool.execute_sync(**sent), options)
+        approval = approval_of(tool, sent, _confirmed_by(fc))
+        return _agno_result(tool, tool.run_sync(sent, approval=approval), options)
 
     async def call_async(
         _agno_run_context: RunContext | None = None, fc: Any = None, **arguments: Any
     ) -> AgnoResult:
         sent = _as_sent(tool, _agno_run_context, fc, arguments)
-        return _agno_result(tool, await tool.execute(**sent), options)
+        approval = approval_of(tool, sent, _confirmed_by(fc))
+        return _agno_result(tool, await tool.run(sent, approval=approval), options)
 
     return _function(tool, call_sync, options), _function(tool, call_async, options)
 
@@ -141,8 +145,18 @@ def _function(
         },
         entrypoint=entrypoint,
         skip_entrypoint_processing=True,
-        requires_confirmation=needs_approval(tool.spec, options.approve) or None,
+        requires_confirmation=_asks(tool, options) or None,
     )
+
+
+def _asks(tool: Tool, options: AdapterOptions) -> bool:
+    """Whether Agno asks; it has to know before a call."""
+    return needs_approval(tool.spec, options.approve) or may_ask(tool)
+
+
+def _confirmed_by(fc: Any) -> str | None:
+    """Who asked a person: Agno runs a function that requires confirmation only once it has it."""
+    return FACE if isinstance(fc, FunctionCall) and fc.function.requires_confirmation else None
 
 
 def _as_sent(tool: Tool, context: RunContext | None, fc: Any, arguments: dict[str, JSON]) -> dict[str, JSON]:
@@ -178,7 +192,7 @@ def _agno_result(tool: Tool, result: ToolResult, options: AdapterOptions) -> Agn
     metadata = {**tool_metadata(tool, result), "content": hidden_blocks(result)}
     if result.is_error:
         raise Failed(text, metadata)
-    if needs_approval(tool.spec, options.approve):
+    if _asks(tool, options):
         # Agno puts media in the message of a confirmed call, which OpenAI rejects; the text describes them.
         return AgnoResult(content=text, metadata=metadata)
     blocks = model_blocks(result, options.media_types)

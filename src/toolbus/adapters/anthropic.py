@@ -57,7 +57,7 @@ def tools(
         calls=_calls,
         replies=partial(_messages, media=media),
     )
-    return ProviderTools(source, servers, provider, follow=follow)
+    return ProviderTools(source, servers, provider, face="anthropic", follow=follow)
 
 
 def messages(prompt: PromptResult, *, media: bool = True) -> "list[MessageParam]":

@@ -1,7 +1,9 @@
 """Which calls need a person's approval, for the adapters and for the agent.
 
-`approve=` takes a mode or a function. An adapter's function says which tools need approval, and the framework
-asks. The agent's function decides about each call itself.
+The policy of the bus asks about calls, and `approve=` may ask about more. `approve=` takes a mode or a
+function. An adapter's function says which tools need approval, and the framework asks. The agent's function
+decides about each call itself. An answer to the policy is handed over with the call, and the guard of the
+bus takes it for exactly that call.
 
 What a server says about its own tools decides nothing, unless the config marks the server with `trust: true`.
 """
@@ -10,50 +12,22 @@ import hashlib
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar
 
+from toolbus.bus.tool import Tool
+from toolbus.bus.view import View
+from toolbus.core.approval import Approval, ApprovalAnswer, ApprovalRequest, is_approval
 from toolbus.core.records import JSON, ToolSpec
 
 ApprovalMode: TypeAlias = Literal["never", "writes", "ask"]
 """Ask `never`, for every tool (`ask`), or for all but the read-only ones of trusted servers (`writes`)."""
-Decision: TypeAlias = bool | str
-"""True allows a call; False or a reason denies it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """A call that waits for approval."""
-
-    id: str
-    name: str
-    arguments: Mapping[str, JSON]
-    spec: ToolSpec | None
-    """None for your own function."""
-
-    @property
-    def server(self) -> str | None:
-        """The server that has the tool."""
-        return None if self.spec is None else self.spec.origin.server
-
-    @property
-    def reads_only(self) -> bool:
-        """Whether the tool is marked read-only, by a server that the config trusts (`trust: true`)."""
-        return _is_read_only(self.spec)
-
-    @property
-    def digest(self) -> str | None:
-        """A digest of the tool's definition, to remember an answer with; None for your own function."""
-        return None if self.spec is None else definition_digest(self.spec)
-
-
 Function = TypeVar("Function", bound=Callable[..., object])
 T = TypeVar("T")
 ApprovalRule: TypeAlias = ApprovalMode | Function
 """The value of `approve=`."""
 NeedsApproval: TypeAlias = Callable[[ToolSpec], bool]
 """An adapter's function: whether calls of a tool need approval."""
-Approver: TypeAlias = Callable[[Request], Decision | Awaitable[Decision]]
+Approver: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer | Awaitable[ApprovalAnswer]]
 """The agent's function, plain or async: decides about one call."""
 
 
@@ -69,18 +43,24 @@ def needs_approval(spec: ToolSpec, rule: ApprovalRule[NeedsApproval]) -> bool:
     return rule(spec) if callable(rule) else _asks(rule, spec)
 
 
-async def denial(request: Request, rule: ApprovalRule[Approver], ask: Approver) -> str | None:
+async def denial(request: ApprovalRequest, rule: ApprovalRule[Approver], ask: Approver) -> str | None:
     """Why the call is denied, for the model; None if it is allowed. A mode leaves the decision to `ask`."""
     if not callable(rule) and not _asks(rule, request.spec):
         return None
-    decision = await decided(rule if callable(rule) else ask, request)
-    if decision is True:
+    return denial_text(await decided(rule if callable(rule) else ask, request))
+
+
+def denial_text(answer: ApprovalAnswer) -> str | None:
+    """Why an answer denies the call, for the model; None if it allows it."""
+    if is_approval(answer):
         return None
-    reason = f": {decision}" if isinstance(decision, str) and decision else ""
+    reason = f": {answer}" if isinstance(answer, str) and answer not in ("", "never") else ""
     return f"The user did not allow this call{reason}. Do not try it again unless the user asks for it."
 
 
-async def decided(decide: Callable[[T], Decision | Awaitable[Decision]], request: T) -> Decision:
+async def decided(
+    decide: Callable[[T], ApprovalAnswer | Awaitable[ApprovalAnswer]], request: T
+) -> ApprovalAnswer:
     """The decision of a plain or async function."""
     decision = decide(request)
     return await decision if inspect.isawaitable(decision) else decision
@@ -99,6 +79,37 @@ def definition_digest(spec: ToolSpec) -> str:
         "trusted": spec.trusted,
     }
     return hashlib.sha256(json.dumps(claims, sort_keys=True).encode()).hexdigest()
+
+
+def approval_request(tool: Tool, arguments: Mapping[str, JSON], *, run: str = "") -> ApprovalRequest | None:
+    """What the policy asks a person about a call, with the arguments as they would be sent."""
+    view = tool.runner
+    return view.approval_needed(tool.spec, arguments, run=run) if isinstance(view, View) else None
+
+
+def approval_of(
+    tool: Tool, arguments: Mapping[str, JSON], by: str | None, answer: ApprovalAnswer = "once"
+) -> Approval | None:
+    """The approval to hand over with a call that a person approved in a framework; None if none is needed."""
+    request = None if by is None else approval_request(tool, arguments)
+    return None if request is None or by is None else request.approved(by, answer)
+
+
+def may_ask(tool: Tool) -> bool:
+    """Whether the policy asks about some calls of a tool; for frameworks that have to know before a call."""
+    return isinstance(tool.runner, View) and tool.runner.calls.may_ask(tool.spec)
+
+
+def is_allowed(tool: Tool, arguments: Mapping[str, JSON]) -> bool:
+    """Whether a rule of the policy allows the call, or a person did in answer to one."""
+    return isinstance(tool.runner, View) and tool.runner.calls.is_allowed(tool.spec, arguments)
+
+
+def approval_metadata(request: ApprovalRequest | None) -> dict[str, JSON]:
+    """The question of the policy, for the person whom a framework asks."""
+    if request is None:
+        return {}
+    return {"rule": request.rule, "reason": request.reason, "arguments": dict(request.arguments)}
 
 
 def _asks(mode: ApprovalMode, spec: ToolSpec | None) -> bool:

@@ -40,7 +40,7 @@ def tools(source: ToolSource, servers: Servers = None, *, dialect: Dialect = "op
     same, and can be cancelled.
     """
     _register_hook()
-    return ToolList(source, lambda tool: BusTool.of(tool, dialect), servers)
+    return ToolList(source, lambda tool: BusTool.of(tool, dialect), servers, face="crewai")
 
 
 def live(agent: Agent, bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> Agent:

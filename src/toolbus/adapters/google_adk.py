@@ -3,7 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from toolbus.adapters.approval import ApprovalRule, NeedsApproval, check_rule, needs_approval
+from toolbus.adapters.approval import (
+    ApprovalRule,
+    NeedsApproval,
+    approval_of,
+    approval_request,
+    check_rule,
+    needs_approval,
+)
 from toolbus.adapters.definition import definition_of
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import IMAGE_TYPES, attachments
@@ -30,6 +37,7 @@ with require_extra("google-adk"):
 
     from toolbus.adapters import google_genai
 
+FACE = "google-adk"
 # Gemini also accepts plain text in a function response.
 _RESPONSE_TYPES = google_genai.RESPONSE_TYPES | {"text/plain"}
 
@@ -41,14 +49,15 @@ def toolset(
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "google",
 ) -> "BusToolset":
-    """A toolset that updates its tools every turn; `approve` says which calls need confirmation.
+    """A toolset that updates its tools every turn.
 
-    `dialect` is that of the model's provider, for models other than Google's. The toolset does not close
-    the bus.
+    The policy of the bus says which calls need confirmation; `approve` may name more. `dialect` is that of
+    the model's provider, for models other than Google's. The toolset does not close the bus.
     """
     check_rule(approve)
     return BusToolset(
-        ToolList(source, lambda tool: BusTool(tool, approve, dialect), servers, live=True), dialect
+        ToolList(source, lambda tool: BusTool(tool, approve, dialect), servers, face=FACE, live=True),
+        dialect,
     )
 
 
@@ -81,12 +90,17 @@ class BusTool(BaseTool):
         return self._declaration.model_copy(deep=True)
 
     async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
-        """Whether the call needs confirmation."""
-        return needs_approval(self._tool.spec, self._approve)
+        """Whether the call needs confirmation: by the policy of the bus, or by `approve`."""
+        return needs_approval(self._tool.spec, self._approve) or (
+            approval_request(self._tool, args) is not None
+        )
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, Any]:
         """Run the tool; the context's custom metadata gets what the model does not see, by call id."""
-        result = await self._tool.execute(**args)
+        confirmation = tool_context.tool_confirmation
+        is_confirmed = confirmation is not None and confirmation.confirmed
+        approval = approval_of(self._tool, args, FACE if is_confirmed else None)
+        result = await self._tool.run(args, approval=approval)
         metadata: dict[str, JSON] = tool_context.custom_metadata.setdefault("toolbus", {})
         metadata[tool_context.function_call_id or self.name] = tool_metadata(self._tool, result)
         # The text marks where each file was, for models that do not get the files.

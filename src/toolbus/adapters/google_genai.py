@@ -56,7 +56,7 @@ def tools(
         calls=_calls,
         replies=partial(_contents, media=media),
     )
-    return ProviderTools(source, servers, provider, follow=follow)
+    return ProviderTools(source, servers, provider, face="google-genai", follow=follow)
 
 
 def messages(prompt: PromptResult, *, media: bool = True) -> list[Content]:

@@ -8,6 +8,7 @@ from pydantic import PrivateAttr
 from toolbus.adapters.definition import definition_of
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.langchain_images import with_images_moved
+from toolbus.adapters.langchain_interrupt import FACE, approval_by_interrupt
 from toolbus.adapters.media import Document, base64_data, model_blocks
 from toolbus.adapters.prompts import Part, PromptTurn, prompt_turns
 from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
@@ -41,12 +42,14 @@ def tools(source: ToolSource, servers: Servers = None, *, dialect: Dialect = "op
     LangChain passes a schema to its model nearly unchanged, so `dialect` is that of the model's provider.
     An agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
-    return ToolList(source, lambda tool: structured_tool(tool, dialect=dialect), servers)
+    return ToolList(source, lambda tool: structured_tool(tool, dialect=dialect), servers, face=FACE)
 
 
 def live(bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> "LiveTools":
     """Middleware that updates the tools every turn: `create_agent(model, middleware=[live(bus)])`."""
-    return LiveTools(ToolList(bus, lambda tool: structured_tool(tool, dialect=dialect), servers, live=True))
+    return LiveTools(
+        ToolList(bus, lambda tool: structured_tool(tool, dialect=dialect), servers, face=FACE, live=True)
+    )
 
 
 def messages(prompt: PromptResult) -> list[AnyMessage]:
@@ -88,10 +91,12 @@ class BusTool(StructuredTool):
         return self._tool.definition(self._dialect)
 
     async def _arun(self, /, *args: Any, **kwargs: Any) -> tuple[Content, dict[str, JSON]]:
-        return _content_and_artifact(self._tool, await self._tool.execute(**kwargs))
+        approval = approval_by_interrupt(self._tool, kwargs)
+        return _content_and_artifact(self._tool, await self._tool.run(kwargs, approval=approval))
 
     def _run(self, /, *args: Any, **kwargs: Any) -> tuple[Content, dict[str, JSON]]:
-        return _content_and_artifact(self._tool, self._tool.execute_sync(**kwargs))
+        approval = approval_by_interrupt(self._tool, kwargs)
+        return _content_and_artifact(self._tool, self._tool.run_sync(kwargs, approval=approval))
 
 
 class LiveTools(AgentMiddleware[Any, Any, Any]):

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from toolbus.adapters.approval import ApprovalRule, NeedsApproval, needs_approval
+from toolbus.adapters.approval import (
+    ApprovalRule,
+    NeedsApproval,
+    approval_metadata,
+    approval_request,
+    may_ask,
+    needs_approval,
+)
 from toolbus.adapters.definition import definition_of
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import IMAGE_TYPES, Document, attachments
@@ -15,6 +22,7 @@ from toolbus.adapters.prompts import Part, prompt_turns
 from toolbus.adapters.tool_calls import hidden_blocks, tool_metadata
 from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
 from toolbus.bus.tool import Tool
+from toolbus.core.approval import ApprovalAnswer, ApprovalRequest, is_approval
 from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
@@ -26,6 +34,7 @@ with require_extra("llama-index"):
     from llama_index.core.tools import BaseTool, FunctionTool, ToolMetadata, ToolOutput
     from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
+FACE = "llama-index"
 # The argument in which LlamaIndex passes its context; a model never writes an argument of that name.
 _CONTEXT = "context of the workflow"
 # Dialects whose models accept a PDF in the output of a tool.
@@ -39,13 +48,13 @@ def tools(
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "openai",
 ) -> ToolList[BaseTool]:
-    """The tools, for an agent or for `llm.predict_and_call`; `approve` says which calls need approval.
+    """The tools, for an agent or for `llm.predict_and_call`.
 
-    LlamaIndex passes a schema to its model nearly unchanged, so `dialect` is that of the model's provider;
-    `openai-responses` for `OpenAIResponses`. An agent keeps the tools it was built with; use `live` for a
-    catalog that changes.
+    The policy of the bus says which calls need approval; `approve` may name more. LlamaIndex passes a schema
+    to its model nearly unchanged, so `dialect` is that of the model's provider; `openai-responses` for
+    `OpenAIResponses`. An agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
-    return ToolList(source, lambda tool: BusTool(tool, approve=approve, dialect=dialect), servers)
+    return ToolList(source, lambda tool: BusTool(tool, approve=approve, dialect=dialect), servers, face=FACE)
 
 
 def live(
@@ -57,7 +66,7 @@ def live(
 ) -> "LiveTools":
     """A retriever that updates the tools every turn: `FunctionAgent(tool_retriever=live(bus))`."""
     convert = partial(BusTool, approve=approve, dialect=dialect)
-    return LiveTools(ToolList(source, convert, servers, live=True))
+    return LiveTools(ToolList(source, convert, servers, face=FACE, live=True))
 
 
 def messages(prompt: PromptResult) -> list[ChatMessage]:
@@ -107,7 +116,8 @@ class BusTool(FunctionTool):
         self._tool = tool
         self._names: list[str] = list(parameters["properties"])
         self._dialect: Dialect = dialect
-        self.requires_context = needs_approval(tool.spec, approve)
+        self._asks = needs_approval(tool.spec, approve)
+        self.requires_context = self._asks or may_ask(tool)
         self.ctx_param_name = _CONTEXT if self.requires_context else None
 
     # Positional-only, so that a tool may have an argument called "self".
@@ -115,20 +125,25 @@ class BusTool(FunctionTool):
         return self.call(*args, **kwargs)
 
     def call(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
-        """Run the tool from a thread without a loop; a call that needs approval is denied there."""
+        """Run the tool from a thread without a loop; `approve` denies a call there that it asks about."""
         named = self._named(args, kwargs)
-        return self._output(
-            named, self._denial if self.requires_context else self._tool.execute_sync(**named)
-        )
+        return self._output(named, self._denial if self._asks else self._tool.execute_sync(**named))
 
     async def acall(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
         """Run the tool, after approval if the call needs it."""
         context: Context[Any] | None = kwargs.pop(_CONTEXT, None)
         named = self._named(args, kwargs)
-        denied = self.requires_context and (
-            context is None or not await _is_approved(context, self._tool, named)
-        )
-        return self._output(named, self._denial if denied else await self._tool.execute(**named))
+        return self._output(named, await self._run_approved(named, context))
+
+    async def _run_approved(self, arguments: dict[str, JSON], context: Context[Any] | None) -> ToolResult:
+        request = approval_request(self._tool, arguments)
+        if context is None or not (self._asks or request):
+            return self._denial if self._asks else await self._tool.run(arguments)
+        answer = await _answer(context, self._tool, arguments, request)
+        if request is None and not is_approval(answer):
+            return self._denial
+        # The guard of the bus takes the answer to its policy, also a denial.
+        return await self._tool.run(arguments, approval=request and request.approved(FACE, answer))
 
     def _named(self, args: tuple[JSON, ...], kwargs: dict[str, JSON]) -> dict[str, JSON]:
         """The arguments by name; LlamaIndex passes a single one by position."""
@@ -193,13 +208,17 @@ def _model(parameters: dict[str, JSON]) -> type[BaseModel]:
     return Arguments
 
 
-async def _is_approved(context: Context[Any], tool: Tool, arguments: dict[str, JSON]) -> bool:
+async def _answer(
+    context: Context[Any], tool: Tool, arguments: dict[str, JSON], request: ApprovalRequest | None
+) -> ApprovalAnswer:
     """Ask with LlamaIndex's events: the run continues after a response event with the same `call`."""
     call = f"{tool.name} {json.dumps(arguments, ensure_ascii=False, sort_keys=True)}"
     fields: dict[str, JSON] = {"call": call, "tool_name": tool.name, "tool_kwargs": arguments}
     fields["prefix"] = f"Allow this call? {call} "
+    fields |= approval_metadata(request)
     question = InputRequiredEvent(**fields)
     response = await context.wait_for_event(
         HumanResponseEvent, waiter_event=question, requirements={"call": call}
     )
-    return str(response.get("response", "")).strip().lower() in ("y", "yes")
+    said = str(response.get("response", "")).strip()
+    return {"y": True, "yes": True, "n": False, "no": False}.get(said.lower(), said)

@@ -67,7 +67,7 @@ def tools(
     `follow`, the list changes only with `refresh()`.
     """
     provider = _responses(media=media) if dialect == "openai-responses" else _chat(dialect, media=media)
-    return ProviderTools(source, servers, provider, follow=follow)
+    return ProviderTools(source, servers, provider, face="openai", follow=follow)
 
 
 @overload

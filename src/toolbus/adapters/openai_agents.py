@@ -3,7 +3,13 @@
 from typing import Any, TypeAlias
 
 from toolbus.adapters import openai
-from toolbus.adapters.approval import ApprovalRule, NeedsApproval, needs_approval
+from toolbus.adapters.approval import (
+    ApprovalRule,
+    NeedsApproval,
+    approval_request,
+    may_ask,
+    needs_approval,
+)
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import data_url, model_blocks, pdf_documents
 from toolbus.adapters.tool_calls import run_tool, tool_metadata
@@ -14,6 +20,7 @@ from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 with require_extra("openai-agents"):
     from agents import (
         FunctionTool,
+        RunContextWrapper,
         ToolOutputFileContent,
         ToolOutputImage,
         ToolOutputText,
@@ -23,6 +30,7 @@ with require_extra("openai-agents"):
     from agents.tool import FunctionToolCustomDataContext
     from agents.tool_context import ToolContext
 
+FACE = "openai-agents"
 MAX_UNREAD_RESULTS = 100
 """Results of one tool to keep until the SDK reads their custom data."""
 Output: TypeAlias = ToolOutputText | ToolOutputImage | ToolOutputFileContent
@@ -35,13 +43,20 @@ def tools(
     approve: ApprovalRule[NeedsApproval] = "never",
     follow: bool = False,
 ) -> ToolList[AgentTool]:
-    """The tools as `FunctionTool`; `approve` says which calls interrupt the run until approved.
+    """The tools as `FunctionTool`; a call that needs approval interrupts the run until it has it.
 
+    The policy of the bus says which calls do; `approve` may name more.
     With `follow` the list changes with the catalog, even during a run. Concurrent runs then need one agent
     each, `agent.clone(tools=tools(bus, follow=True))`: the SDK fails runs that share a changing list. Without
     `follow`, call `refresh()` to update the list.
     """
-    return ToolList(source, lambda tool: function_tool(tool, approve=approve), servers, follow=follow)
+    return ToolList(
+        source,
+        lambda tool: function_tool(tool, approve=approve),
+        servers,
+        face=FACE,
+        follow=follow,
+    )
 
 
 def messages(prompt: PromptResult) -> list[TResponseInputItem]:
@@ -54,8 +69,14 @@ def function_tool(tool: Tool, *, approve: ApprovalRule[NeedsApproval] = "never")
     definition = tool.definition("openai-responses")
     results: dict[str, ToolResult] = {}
 
+    async def asks(context: RunContextWrapper[Any], arguments: dict[str, JSON], call: str) -> bool:
+        return approval_request(tool, arguments) is not None
+
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-        result = results[context.tool_call_id] = await run_tool(tool, arguments)
+        # Asked of the SDK, which may run a tool without looking at `needs_approval`.
+        is_approved = context.is_tool_approved(context.tool_name, context.tool_call_id) is True
+        result = await run_tool(tool, arguments, FACE if is_approved else None)
+        results[context.tool_call_id] = result
         if len(results) > MAX_UNREAD_RESULTS:
             del results[next(iter(results))]  # a realtime session never reads them
         return _output(result)
@@ -69,7 +90,7 @@ def function_tool(tool: Tool, *, approve: ApprovalRule[NeedsApproval] = "never")
         params_json_schema=definition["parameters"],
         on_invoke_tool=invoke,
         strict_json_schema=definition["strict"],
-        needs_approval=needs_approval(tool.spec, approve),
+        needs_approval=needs_approval(tool.spec, approve) or (asks if may_ask(tool) else False),
         custom_data_extractor=custom_data,
         defer_loading=definition.get("defer_loading", False),
     )

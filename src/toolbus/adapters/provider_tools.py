@@ -72,11 +72,11 @@ class ProviderTools(ToolList[T], Generic[T, R]):
     """The tools for a request: a list that follows the catalog. `replies` runs the calls of the response."""
 
     def __init__(
-        self, source: ToolSource, servers: Servers, provider: ProviderFormat[T, R], *, follow: bool
+        self, source: ToolSource, servers: Servers, provider: ProviderFormat[T, R], *, face: str, follow: bool
     ) -> None:
         self._provider = provider
         self._by_name: dict[str, Tool] = {}
-        super().__init__(source, provider.tool, servers, follow=follow)
+        super().__init__(source, provider.tool, servers, face=face, follow=follow)
 
     def refresh(self) -> None:
         """Update the list in place; an unchanged tool stays the same object."""

@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from toolbus.adapters.approval import ApprovalRule, NeedsApproval, check_rule, needs_approval
+from toolbus.adapters.approval import (
+    ApprovalRule,
+    NeedsApproval,
+    approval_metadata,
+    approval_request,
+    check_rule,
+    needs_approval,
+)
 from toolbus.adapters.definition import definition_of, json_schema
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import AUDIO_TYPES, Document, model_blocks
@@ -14,6 +21,7 @@ from toolbus.adapters.pydantic_ai_options import OPTIONS_KEY, dialect_of, option
 from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, current_tools
 from toolbus.bus.tool import Tool
+from toolbus.core.approval import Approval
 from toolbus.core.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
@@ -70,19 +78,27 @@ class BusTool(ToolsetTool[Any]):
     """A tool in one step of a run. It holds the bus's tool, because wrappers may rename this one."""
 
     tool: Tool
+    approval: Approval | None = None
+    """The approval of one call."""
 
 
 class BusToolset(AbstractToolset[Any]):
     """A live catalog: the agent gets its tools before every model request."""
 
     def __init__(
-        self, source: ToolSource, servers: Servers, dialect: Dialect | None, options: AdapterOptions
+        self,
+        source: ToolSource,
+        servers: Servers,
+        dialect: Dialect | None,
+        options: AdapterOptions,
+        face: str = "pydantic-ai",
     ) -> None:
         self._source: ToolSource = source if isinstance(source, Bus) else list(source)
         self._servers = servers
         current_tools(self._source, servers)  # raises for an unknown server
         self._dialect: Dialect | None = dialect
         self._options = options
+        self._face = face
         self._tool_lists: dict[Dialect, ToolList[tuple[Tool, ToolDefinition]]] = {}
 
     @property
@@ -96,7 +112,11 @@ class BusToolset(AbstractToolset[Any]):
         dialect: Dialect = self._dialect or dialect_of(ctx.model)
         if dialect not in self._tool_lists:
             self._tool_lists[dialect] = ToolList(
-                self._source, lambda tool: (tool, tool_definition(tool, dialect)), self._servers, live=True
+                self._source,
+                lambda tool: (tool, tool_definition(tool, dialect)),
+                self._servers,
+                face=self._face,
+                live=True,
             )
         tools = self._tool_lists[dialect]
         tools.refresh()
@@ -118,15 +138,17 @@ class BusToolset(AbstractToolset[Any]):
     ) -> ToolReturn[Any]:
         """Run the tool. Failures are failed results, which do not use up the tool's retries."""
         assert isinstance(tool, BusTool), f"{name!r} is not a tool of this toolset"
-        bus_tool = tool.tool
-        if not ctx.tool_call_approved and needs_approval(bus_tool.spec, self._options.approve):
-            raise ApprovalRequired(metadata=tool_metadata(bus_tool))
-        result = await self.run_tool(bus_tool, tool_args, ctx)
-        return tool_return(result, tool_metadata(bus_tool, result), self._options)
+        result = await self.run_tool(tool, tool_args, ctx)
+        return tool_return(result, tool_metadata(tool.tool, result), self._options)
 
-    async def run_tool(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
-        """Run one call."""
-        return await tool.run(arguments)
+    async def run_tool(self, tool: BusTool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
+        """Run one call; `ApprovalRequired` if a person has to approve it first."""
+        called = tool.tool
+        question = approval_request(called, arguments)
+        if not ctx.tool_call_approved and (question or needs_approval(called.spec, self._options.approve)):
+            raise ApprovalRequired(metadata={**tool_metadata(called), **approval_metadata(question)})
+        # The arguments are those that the person approved, also if the person changed them.
+        return await called.run(arguments, approval=question and question.approved(self._face))
 
 
 def tool_definition(tool: Tool, dialect: Dialect) -> ToolDefinition:

@@ -29,6 +29,7 @@ with require_extra("smolagents"):  # without type stubs
 
 Agent = TypeVar("Agent", bound=MultiStepAgent)
 RunTool: TypeAlias = Callable[[Tool, dict[str, JSON]], ToolResult]
+FACE = "smolagents"
 POLL_SECONDS = 0.1
 """How often to check whether a run was interrupted: smolagents has a flag for it, not a signal."""
 
@@ -38,7 +39,7 @@ def tools(source: ToolSource, servers: Servers = None, *, dialect: Dialect = "op
 
     smolagents blocks while it runs: use a thread, `asyncio.to_thread(agent.run, task)`, or a SyncToolbus.
     """
-    return BusTools(source, lambda tool: BusTool(tool, dialect, _run_sync), servers)
+    return BusTools(source, lambda tool: BusTool(tool, dialect, _run_sync), servers, face=FACE)
 
 
 def live(agent: Agent, bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> Agent:
@@ -164,7 +165,7 @@ class LiveTools(BusTools):
     def __init__(self, agent: MultiStepAgent, bus: Bus, servers: Servers, dialect: Dialect) -> None:
         self._agent: Any = agent
         self._results: list[ToolResult] = []
-        super().__init__(bus, lambda tool: BusTool(tool, dialect, self._run), servers, follow=True)
+        super().__init__(bus, lambda tool: BusTool(tool, dialect, self._run), servers, face=FACE, follow=True)
         # The callback also keeps the list alive, and so up to date, as long as the agent exists.
         self._agent.step_callbacks.register(ActionStep, self._show_images)
 

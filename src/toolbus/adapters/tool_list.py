@@ -77,12 +77,16 @@ class ToolList(list[T]):
         convert: Callable[[Tool], T],
         servers: Servers = None,
         *,
+        face: str = "",
         follow: bool = False,
         live: bool = False,
     ) -> None:
-        """With `follow` the list changes with the catalog; with `live` its owner refreshes it every turn."""
+        """With `follow` the list changes with the catalog; with `live` its owner refreshes it every turn.
+
+        `face` is the caller of the tools, such as `langchain`.
+        """
         self._source: ToolSource = (
-            _view_for(source, convert) if isinstance(source, Bus) else checked_tools(source)
+            with_face(bus_of(source), face) if isinstance(source, Bus) else _tools_with_face(source, face)
         )
         self._live = live or follow
         self._convert = convert
@@ -132,10 +136,15 @@ class ToolList(list[T]):
         return [alias for alias in selected if alias in known]
 
 
-def _view_for(source: Bus, convert: Callable[[Tool], object]) -> View:
-    """The bus with the framework as its caller; its adapter is where `convert` comes from."""
-    bus = bus_of(source)
-    return bus.view(caller=replace(bus.caller, face=convert.__module__.rpartition(".")[2]))
+def with_face(view: View, face: str) -> View:
+    """The same view with that face as its caller."""
+    return view.view(caller=replace(view.caller, face=face))
+
+
+def _tools_with_face(source: ToolSource, face: str) -> list[Tool]:
+    tools = checked_tools(source)
+    views = {tool.runner: with_face(tool.runner, face) for tool in tools if isinstance(tool.runner, View)}
+    return [Tool(tool.spec, views[tool.runner]) if isinstance(tool.runner, View) else tool for tool in tools]
 
 
 def _warn(tool: Tool, error: Exception) -> None:

@@ -9,7 +9,6 @@ try:
 except ImportError as error:
     raise ExtraMissing("toolbus.agent", "agent", str(error)) from error
 
-from toolbus.adapters.approval import Request
 from toolbus.agent.agent import Agent
 from toolbus.agent.events import (
     ApprovalAsked,
@@ -25,6 +24,7 @@ from toolbus.agent.limits import LimitReached, Limits
 from toolbus.agent.oneshot import generate, stream
 from toolbus.agent.run import Run, RunResult
 from toolbus.agent.sampling import Sampler
+from toolbus.core.approval import ApprovalRequest as Request
 
 __all__ = [
     "Agent",

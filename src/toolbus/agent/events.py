@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from toolbus.adapters.approval import Decision
+from toolbus.core.approval import ApprovalAnswer
 from toolbus.core.records import JSON, Image
 
 
@@ -61,27 +61,33 @@ class ToolReturned:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalAsked:
-    """A call waits for your decision: call `approve()` or `deny()`."""
+    """A call waits for your decision: call `approve()`, `deny()` or `settle()`."""
 
     id: str
     name: str
     arguments: Mapping[str, JSON]
+    """If a rule asks, exactly as they will be sent; show them whole."""
     server: str | None = None
     digest: str | None = None
     """A digest of the tool's definition, to remember an answer with; None for your own function."""
-    answer: "asyncio.Future[Decision]" = field(repr=False, compare=False)
+    rule: str | None = None
+    """The rule of the policy that asks, such as `policy[2]`; None if only `approve=` asks."""
+    reason: str = ""
+    """The reason that the rule gives."""
+    answer: "asyncio.Future[ApprovalAnswer]" = field(repr=False, compare=False)
 
     def approve(self) -> None:
         """Allow the call."""
-        self._settle(True)
+        self.settle(True)
 
     def deny(self, reason: str = "") -> None:
         """Deny the call; the model gets the reason."""
-        self._settle(reason or False)
+        self.settle(reason or False)
 
-    def _settle(self, decision: Decision) -> None:
+    def settle(self, answer: ApprovalAnswer) -> None:
+        """Allow or deny the call; `session`, `always` and `never` also answer the rule that asks."""
         if not self.answer.done():
-            self.answer.set_result(decision)
+            self.answer.set_result(answer)
 
 
 RunEvent: TypeAlias = TextDelta | ThinkingDelta | ToolCalled | ToolProgressed | ToolReturned | ApprovalAsked

@@ -2,18 +2,30 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
+from uuid import uuid4
 
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.usage import RunUsage
 
-from toolbus.adapters.approval import ApprovalRule, Approver, Decision, Request, denial
+from toolbus.adapters.approval import (
+    ApprovalRule,
+    Approver,
+    approval_request,
+    decided,
+    definition_digest,
+    denial,
+    is_allowed,
+)
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
-from toolbus.core.records import JSON, ToolSpec
+from toolbus.bus.tool import Tool
+from toolbus.core.approval import Approval, ApprovalAnswer, ApprovalRequest
+from toolbus.core.records import JSON
 
 T = TypeVar("T")
+FACE = "agent"
 NO_LISTENER = "it needs approval, and nothing is reading the events of this run"
 STOP_TIMEOUT = 10.0
 """Seconds to wait for a cancelled run to end."""
@@ -42,9 +54,11 @@ class Run(Generic[T]):
     def __init__(self, approve: ApprovalRule[Approver], limits: Limits) -> None:
         self._approve: ApprovalRule[Approver] = approve
         self._limits = limits
+        self.id = uuid4().hex
+        """The `run` of the caller of its calls."""
         self._calls = 0
         self._events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-        self._pending: set[asyncio.Future[Decision]] = set()
+        self._pending: set[asyncio.Future[ApprovalAnswer]] = set()
         self._has_listener = False
         self._task: asyncio.Task[RunResult[T]] | None = None
 
@@ -108,16 +122,35 @@ class Run(Generic[T]):
         """Send an event to the listener."""
         self._events.put_nowait(event)
 
-    async def denial_reason(
-        self, call: str, name: str, arguments: Mapping[str, JSON], spec: ToolSpec | None
-    ) -> str | None:
-        """Why a call is denied; None if it is allowed. Raises `LimitReached` above the limit of calls."""
+    async def approval(
+        self, call: str, name: str, arguments: Mapping[str, JSON], tool: Tool | None
+    ) -> Approval | str | None:
+        """The approval of a call, or why it is denied; None if nobody has to be asked here.
+
+        Raises `LimitReached` above the limit of calls.
+        """
         self._calls += 1
         allowed = self._limits.tool_calls
         if allowed is not None and self._calls > allowed:
             raise LimitReached("tool_calls", allowed)
-        request = Request(id=call, name=name, arguments=arguments, spec=spec)
+        question = None if tool is None else approval_request(tool, arguments, run=self.id)
+        if question is not None:
+            return await self._answer_rule(replace(question, id=call, name=name))
+        if self._approve == "writes" and tool is not None and is_allowed(tool, arguments):
+            return None
+        spec = None if tool is None else tool.spec
+        digest = None if spec is None else definition_digest(spec)
+        request = ApprovalRequest(id=call, name=name, arguments=arguments, spec=spec, digest=digest)
         return await denial(request, self._approve, self._ask)
+
+    async def _answer_rule(self, question: ApprovalRequest) -> Approval | str | None:
+        """The answer to a rule, which the guard of the bus takes; `approve=` has the same answer."""
+        if callable(self._approve):
+            return question.approved("function", await decided(self._approve, question))
+        if self._has_listener:
+            return question.approved(FACE, await self._ask(question))
+        # The bus may have somebody to ask; otherwise its guard refuses the call.
+        return await denial(question, self._approve, self._ask)
 
     def report_progress(
         self, call: str, name: str, progress: float, total: float | None, message: str | None
@@ -125,10 +158,10 @@ class Run(Generic[T]):
         """Emit the progress of a call."""
         self.emit(ToolProgressed(id=call, name=name, progress=progress, total=total, message=message))
 
-    async def _ask(self, request: Request) -> Decision:
+    async def _ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         if not self._has_listener:
             return NO_LISTENER
-        answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
         self._pending.add(answer)
         self.emit(
             ApprovalAsked(
@@ -136,7 +169,9 @@ class Run(Generic[T]):
                 name=request.name,
                 arguments=request.arguments,
                 server=request.server,
-                digest=request.digest,
+                digest=None if request.spec is None else definition_digest(request.spec),
+                rule=request.rule,
+                reason=request.reason,
                 answer=answer,
             )
         )

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
@@ -15,14 +16,16 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 from toolbus.adapters.options import AdapterOptions
 from toolbus.adapters.pydantic_ai import BusTool, BusToolset, tool_return
 from toolbus.adapters.tool_calls import result_metadata
-from toolbus.adapters.tool_list import Bus, ToolSource, bus_of
+from toolbus.adapters.tool_list import Bus, ToolSource, bus_of, with_face
 from toolbus.agent.failures import NameClash
+from toolbus.agent.run import FACE
 from toolbus.bus.engine import reason_of
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.tool import Tool
 from toolbus.bus.view import View
+from toolbus.core.approval import Approval
 from toolbus.core.errors import BusClosed, CallRefused, ToolNotFound
-from toolbus.core.records import JSON, ToolResult, ToolSpec
+from toolbus.core.records import JSON, ToolResult
 from toolbus.shape.budget import fitted
 
 logger = logging.getLogger("toolbus")
@@ -57,10 +60,15 @@ MAX_INSTRUCTIONS = 2_000
 class RunCallbacks(Protocol):
     """The run that the calls belong to."""
 
-    async def denial_reason(
-        self, call: str, name: str, arguments: Mapping[str, JSON], spec: ToolSpec | None
-    ) -> str | None:
-        """Why the call is denied; None if it is allowed."""
+    @property
+    def id(self) -> str:
+        """The `run` of the caller of its calls."""
+        ...
+
+    async def approval(
+        self, call: str, name: str, arguments: Mapping[str, JSON], tool: Tool | None
+    ) -> Approval | str | None:
+        """The approval of a call, or why it is denied; None if nobody has to be asked here."""
         ...
 
     def report_progress(
@@ -76,10 +84,19 @@ class Toolbox:
     def __init__(self, tools: Iterable[AgentTool], own: Bus | None = None) -> None:
         """Raise `NameClash` for two tools of the same name; a run checks those of a bus when it starts."""
         given = [tool.tool if isinstance(tool, SyncTool) else tool for tool in tools]
-        self.buses = [bus_of(tool) for tool in given if isinstance(tool, Bus)]
+        views: dict[View, View] = {}
+
+        def own_view(view: View) -> View:
+            return views.setdefault(view, with_face(view, FACE))
+
+        self.buses = [own_view(bus_of(tool)) for tool in given if isinstance(tool, Bus)]
         if own is not None:
-            self.buses.append(bus_of(own))
-        self.chosen = [tool for tool in given if isinstance(tool, Tool)]
+            self.buses.append(own_view(bus_of(own)))
+        chosen = {id(tool): tool for tool in given if isinstance(tool, Tool)}  # one may be given twice
+        self.chosen = [
+            Tool(tool.spec, own_view(tool.runner)) if isinstance(tool.runner, View) else tool
+            for tool in chosen.values()
+        ]
         owners = (tool.runner for tool in self.chosen if isinstance(tool.runner, View))
         self.all_buses = list(dict.fromkeys([*self.buses, *owners]))
         """Every bus, including the buses of individual tools."""
@@ -117,13 +134,15 @@ class McpTools(BusToolset):
     """MCP tools that report progress to the run that calls them."""
 
     def __init__(self, source: ToolSource) -> None:
-        super().__init__(source, None, None, AdapterOptions())
+        super().__init__(source, None, None, AdapterOptions(), FACE)
 
-    async def run_tool(self, tool: Tool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
-        """Run one call."""
+    async def run_tool(self, tool: BusTool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
+        """Run one call; the run has asked for its approval."""
         callbacks: RunCallbacks = ctx.deps
-        on_progress = partial(callbacks.report_progress, ctx.tool_call_id or "", tool.name)
-        return await tool.run(arguments, on_progress=on_progress)
+        on_progress = partial(callbacks.report_progress, ctx.tool_call_id or "", tool.tool.name)
+        return await tool.tool.run(
+            arguments, on_progress=on_progress, approval=tool.approval, run=callbacks.id
+        )
 
 
 class RunTools(AbstractToolset[Any]):
@@ -187,12 +206,14 @@ class RunTools(AbstractToolset[Any]):
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
         """Run the tool after approval, if needed; the model gets the errors."""
-        spec = tool.tool.spec if isinstance(tool, BusTool) else None
-        denial = await self._callbacks.denial_reason(ctx.tool_call_id or "", name, tool_args, spec)
-        if denial is not None:
-            if isinstance(tool, BusTool):
-                tool.tool.report_unsent("refused", "not approved")
-            raise ToolFailed(denial)
+        mcp_tool = tool.tool if isinstance(tool, BusTool) else None
+        approval = await self._callbacks.approval(ctx.tool_call_id or "", name, tool_args, mcp_tool)
+        if isinstance(approval, str):
+            if mcp_tool is not None:
+                mcp_tool.report_unsent("refused", "not approved")
+            raise ToolFailed(approval)
+        if isinstance(tool, BusTool):
+            tool = replace(tool, approval=approval)
         try:
             return _converted(await tool.toolset.call_tool(name, tool_args, ctx, tool))
         except (ModelRetry, ToolFailed, ToolFailedError, ToolRetryError):

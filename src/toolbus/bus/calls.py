@@ -71,6 +71,17 @@ class Calls:
         prepared = self._engine.path.prepared(operation)
         return None if prepared is None else self._engine.guard.question(prepared)
 
+    def may_ask(self, spec: ToolSpec) -> bool:
+        """Whether a policy asks about some calls of a tool; for faces that have to know before a call."""
+        return self._engine.policing.needed and self._engine.guard.may_ask(self.operation(spec, arguments={}))
+
+    def is_allowed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> bool:
+        """Whether a rule allows a call, or a person in answer to one; False if no rule is about it."""
+        if not self._engine.policing.needed:
+            return False
+        prepared = self._engine.path.prepared(self.operation(spec, arguments=arguments))
+        return prepared is not None and self._engine.guard.is_allowed(prepared)
+
     async def find(self, name: str) -> ToolSpec:
         """The tool of that public name or `server/tool`."""
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything

@@ -127,8 +127,12 @@ class Tool:
 
     def execute_sync(self, /, **arguments: JSON) -> ToolResult:
         """As `execute`, from a thread without a loop; RuntimeError if it would never return."""
+        return self.run_sync(arguments)
+
+    def run_sync(self, arguments: Mapping[str, JSON], *, approval: Approval | None = None) -> ToolResult:
+        """As `run`, from a thread without a loop; RuntimeError if it would never return."""
         try:
-            return self.runner.wait(self.execute(**arguments))
+            return self.runner.wait(self.run(arguments, approval=approval))
         except ToolbusError as error:
             return self._failure(str(error))
 

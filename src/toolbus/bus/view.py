@@ -56,8 +56,9 @@ class View:
         self._shown: tuple[Catalog, Catalog] | None = None
         """The whole catalog, and the part in this scope."""
         self._resources = Resources(self._request, self._inventories)
-        self._calls = Calls(engine, scope, lambda: self.catalog)
-        self._tasks = Tasks(self._calls.find_to_call, self._calls.send, self._request)
+        self.calls = Calls(engine, scope, lambda: self.catalog)
+        """How its tools are called, and whether the policies ask about that."""
+        self._tasks = Tasks(self.calls.find_to_call, self.calls.send, self._request)
 
     def view(
         self,
@@ -159,7 +160,7 @@ class View:
             check_call(on_input, timeout=timeout, longest=longest, recover=recover)
         # Not by `_operation`: every call is here, and passing keywords on costs.
         operation = Operation(
-            spec=self.catalog.get(name) or await self._calls.find_to_call(name),
+            spec=self.catalog.get(name) or await self.calls.find_to_call(name),
             arguments={} if arguments is None else arguments,
             timeout=timeout,
             longest=longest,
@@ -193,7 +194,7 @@ class View:
         observers see the face that calls, and the run of an agent that it belongs to.
         """
         made = Made(approval=approval, face=face, run=run)
-        return await self._calls.run(spec, arguments, on_progress, keep, made)
+        return await self.calls.run(spec, arguments, on_progress, keep, made)
 
     def approval_needed(
         self, spec: ToolSpec, arguments: Mapping[str, JSON], *, run: str = ""
@@ -202,7 +203,7 @@ class View:
 
         None if nobody has to be asked: the call is allowed, or `run` refuses it with the reason.
         """
-        return self._calls.approval_needed(spec, arguments, run)
+        return self.calls.approval_needed(spec, arguments, run)
 
     def definition_digest(self, spec: ToolSpec) -> str | None:
         """The digest of a tool's definition, as in the lockfile; None if its server does not offer it."""
@@ -213,11 +214,11 @@ class View:
 
         Also a tool that a policy denies, so that calling it says so.
         """
-        return await self._calls.find(name)
+        return await self.calls.find(name)
 
     def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
         """Report a call that was not made to the observers: of a tool, or of an unknown name."""
-        self._calls.report_unsent(name, reason, error, origin)
+        self.calls.report_unsent(name, reason, error, origin)
 
     def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
         """The error for a name that is not among the known ones: held, denied, or unknown."""
@@ -226,7 +227,7 @@ class View:
     async def _request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
         self._access.check_running()
         spec = request_spec(route, self._check(server), name)
-        return (await self._calls.send(spec, arguments=arguments)).raise_for_error()
+        return (await self.calls.send(spec, arguments=arguments)).raise_for_error()
 
     # Calls that end later
 

@@ -9,6 +9,7 @@ import typer
 from toolbus.cli.output.screen import escaped_json, visible, wrapped
 from toolbus.cli.suggested import suggested
 from toolbus.core.errors import (
+    CallRefused,
     CallTimeout,
     ConfigError,
     InputNeeded,
@@ -83,6 +84,10 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
             later = ", or answer later with --on-input suspend (modern servers only)"
             asked = f"server {error.server!r}: {error.what} {error.asked}; run it on a terminal to answer"
             return asked + (later if error.what.startswith("tool ") else ""), FAILED
+        case CallRefused(rule=str()) if _is_unasked(error):
+            later = ", or answer later with --on-input suspend" if error.what.startswith("tool ") else ""
+            reason = f"rule {error.rule} asks a person, and nobody can be asked here"
+            return f"{error.what} was refused: {reason}; run it on a terminal to answer{later}", FAILED
         case ToolNotFound(close_matches=[], likely=None):
             reasons = " and see why a server is down" if error.down else ""
             return f"{error}; run 'toolbus tools' to list them{reasons}", FAILED
@@ -98,6 +103,13 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
         case _:
             name = type(error).__name__
             return f"a bug in toolbus: {name}: {error}; please report it with the output of --debug", FAILED
+
+
+def _is_unasked(error: CallRefused) -> bool:
+    """Whether a rule asks a person, and nobody can be asked."""
+    from toolbus.policy.guard import NOBODY
+
+    return error.reason.endswith(NOBODY)
 
 
 def _usage_message(error: typer.TyperException) -> str:

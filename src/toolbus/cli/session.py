@@ -17,6 +17,7 @@ from toolbus.config.find import named_config, with_config_cwd
 from toolbus.core.errors import ConfigError, ServerNotFound
 from toolbus.core.events import Event, Logged, StateChanged
 from toolbus.core.interactions import Interactions
+from toolbus.core.operation import Caller
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 STARTING_STATES = ("idle", "connecting")
+COMMAND_LINE = Caller(face="cli")
 UNATTENDED = Interactions(declares_elicitation=True)
 """For commands without a user. It still declares elicitation: some servers list tools based on that."""
 LOG_LEVELS = {

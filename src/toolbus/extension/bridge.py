@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from toolbus.adapters.openai_agents import FunctionTool, function_tool
-from toolbus.adapters.tool_list import ToolList
+from toolbus.adapters.tool_list import ToolList, with_face
 from toolbus.bus.context import ContextProvider
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, resolved
@@ -26,6 +26,7 @@ from toolbus.core.records import Health, ServerStatus
 from toolbus.extension.host import EventPublisher, get_secret_of, manifest_of, publish_of
 from toolbus.extension.manifest import ManifestSource, bridge_config, load_manifest
 
+FACE = "extension"
 logger = logging.getLogger("toolbus")
 
 
@@ -85,7 +86,7 @@ class McpBridgeExtension:
                 on_event=plan.events,
                 interactions=self._interactions,
             )
-            self._context = ContextProvider(self._bus)
+            self._context = ContextProvider(with_face(self._bus, FACE))
         bus = self._bus
         try:
             await bus.start()
@@ -97,7 +98,7 @@ class McpBridgeExtension:
     def get_tools(self, server: str | None = None) -> list[FunctionTool]:
         """The current tools, `mcp_<alias>_<tool>`, of one server or of all."""
         bus = self._running
-        return [] if bus is None else list(ToolList(bus, function_tool, server, live=True))
+        return [] if bus is None else list(ToolList(bus, function_tool, server, face=FACE, live=True))
 
     async def get_context(self, *_: object, **__: object) -> str:
         """The text of the resources under `config.context`; one that cannot be read logs a warning.

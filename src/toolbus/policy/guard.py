@@ -167,6 +167,25 @@ class PolicyGuard:
             return None
         return self._request(case, found[0])
 
+    def may_ask(self, operation: Operation) -> bool:
+        """Whether a person may have to be asked about an operation, with other arguments."""
+        target = self._subjects.target(operation)
+        layers = (self._enforced().layer, *layers_of(operation.policies))
+        return target is not None and any(layer.policy.may_ask(target) for layer in layers)
+
+    def is_allowed(self, operation: Operation) -> bool:
+        """Whether a rule allows an operation, or a person did in answer to one."""
+        target = self._subjects.target(operation)
+        if target is None:
+            return False
+        layers = (self._enforced().layer, *layers_of(operation.policies))
+        found = rulings(layers, target, operation.arguments)
+        if found[0].action == "ask":
+            case = _Case(operation, target, found, self._subjects.definition(target))
+            settled = self._asking.settled(case.keys())
+            return settled is not None and settled.allowed
+        return found[0].action == "allow" and any(ruling.label is not None for ruling in found)
+
     def _removal(self, target: Target, policies: tuple[object, ...]) -> Ruling | None:
         return removal(self._layers(policies), target)
 

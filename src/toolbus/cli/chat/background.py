@@ -12,13 +12,16 @@ from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from types import FrameType
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
-from toolbus.adapters.approval import Decision
 from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
+from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.elicitation import Answer, Elicitation
 
 T = TypeVar("T")
+Q = TypeVar("Q")
+A = TypeVar("A")
+BETWEEN_TURNS = "nobody can be asked between the turns of a chat"
 POLL_SECONDS = 0.5
 """How often to check for signals, which do not interrupt a wait on Windows."""
 END_SIGNALS = ("SIGTERM", "SIGHUP")
@@ -94,12 +97,18 @@ class BackgroundLoop:
         return _result_of(self.submit(work))
 
     def set_turn(self, turn: "Turn") -> None:
-        """Send servers' questions to this turn."""
+        """Send questions to this turn."""
         self._turn = turn
 
     async def elicit(self, question: Elicitation) -> Answer:
         """Have the main thread ask the user; cancels the question between turns."""
-        return question.cancel() if self._turn is None else await self._turn.ask(question)
+        asked = PendingQuestion(question, question.cancel())
+        return asked.unanswered if self._turn is None else await self._turn.ask(asked)
+
+    async def approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+        """Have the main thread ask the user about a call; denies it between turns."""
+        asked = PendingApproval(request, BETWEEN_TURNS)
+        return asked.unanswered if self._turn is None else await self._turn.ask(asked)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         """Start a coroutine."""
@@ -110,30 +119,47 @@ class BackgroundLoop:
         self._loop.call_soon_threadsafe(what)
 
 
-class PendingQuestion:
-    """A server's question for the main thread, and its answer."""
+class Asked(Generic[Q, A]):
+    """A question for the main thread, and its answer."""
 
-    def __init__(self, question: Elicitation) -> None:
+    def __init__(self, question: Q, unanswered: A) -> None:
         self.question = question
-        self.answer: Future[Answer] = Future()
+        self.unanswered = unanswered
+        """The answer if nobody is asked."""
+        self.answer: Future[A] = Future()
 
-    def settle(self, answer: Answer) -> None:
+    def settle(self, answer: A) -> None:
         """Set the answer, if it is still open; from any thread."""
         with suppress(InvalidStateError):
             self.answer.set_result(answer)
 
 
+class PendingQuestion(Asked[Elicitation, Answer]):
+    """A server's question."""
+
+
+class PendingApproval(Asked[ApprovalRequest, ApprovalAnswer]):
+    """A call that the policy asks about, other than those that the agent asks about itself."""
+
+
 class Turn:
     """One run of an agent, observed from the main thread; without a prompt, the agent continues."""
 
-    def __init__(self, loop: BackgroundLoop, agent: Agent, prompt: str | None) -> None:
+    def __init__(
+        self,
+        loop: BackgroundLoop,
+        agent: Agent,
+        prompt: str | None,
+        prepare: Coroutine[Any, Any, None] | None = None,
+    ) -> None:
+        """`prepare` runs before it, and may ask, too."""
         self._loop = loop
-        self._events: SimpleQueue[RunEvent | PendingQuestion | None] = SimpleQueue()
-        self._questions: set[PendingQuestion] = set()
+        self._events: SimpleQueue[RunEvent | Asked[Any, Any] | None] = SimpleQueue()
+        self._questions: set[Asked[Any, Any]] = set()
         self._is_over = False
         self._interrupted = False
         loop.set_turn(self)
-        self._work = loop.submit(self._collect(agent, prompt))
+        self._work = loop.submit(self._collect(agent, prompt, prepare))
         self._work.add_done_callback(lambda _: self._end())
 
     def _end(self) -> None:
@@ -143,13 +169,12 @@ class Turn:
 
     def _cancel_questions(self) -> None:
         for asked in self._questions:
-            asked.settle(asked.question.cancel())
+            asked.settle(asked.unanswered)
 
-    async def ask(self, question: Elicitation) -> Answer:
-        """Ask the user during the turn; cancels the question once the turn is over."""
+    async def ask(self, asked: Asked[Q, A]) -> A:
+        """Ask the user during the turn; once it is over, the question stays unanswered."""
         if self._is_over:
-            return question.cancel()
-        asked = PendingQuestion(question)
+            return asked.unanswered
         self._questions.add(asked)
         self._events.put(asked)
         try:
@@ -157,7 +182,11 @@ class Turn:
         finally:
             self._questions.discard(asked)
 
-    async def _collect(self, agent: Agent, prompt: str | None) -> RunResult[str]:
+    async def _collect(
+        self, agent: Agent, prompt: str | None, prepare: Coroutine[Any, Any, None] | None
+    ) -> RunResult[str]:
+        if prepare is not None:
+            await prepare
         run = agent.send(prompt)
         async for event in run:
             self._events.put(event)
@@ -181,7 +210,7 @@ class Turn:
         with _signal_handler(signal.SIGINT, signal.default_int_handler):
             yield
 
-    def __iter__(self) -> Iterator[RunEvent | PendingQuestion]:
+    def __iter__(self) -> Iterator[RunEvent | Asked[Any, Any]]:
         """Events and questions until the run ends."""
         while True:
             if self._interrupted:
@@ -200,9 +229,9 @@ class Turn:
         """The result; raises the run's error."""
         return _result_of(self._work)
 
-    def settle(self, asked: ApprovalAsked, decision: Decision) -> None:
-        """Approve a call (True), or deny it with a reason for the model."""
-        self._loop.call_soon(asked.approve if decision is True else lambda: asked.deny(decision or ""))
+    def settle(self, asked: ApprovalAsked, decision: ApprovalAnswer) -> None:
+        """Answer a question about a call."""
+        self._loop.call_soon(lambda: asked.settle(decision))
 
     def stop(self) -> None:
         """Stop the run; pending calls are cancelled on their servers."""

@@ -1,12 +1,14 @@
 """Run the turns of a chat: send a prompt to the agent, show events, ask the user."""
 
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from typing import Any
 
 from toolbus.agent import Agent, ApprovalAsked, ModelFailed, RunResult
-from toolbus.cli.chat.background import BackgroundLoop, PendingQuestion, Turn
+from toolbus.cli.chat.background import Asked, BackgroundLoop, PendingApproval, PendingQuestion, Turn
 from toolbus.cli.chat.prompter import Prompter
 from toolbus.cli.chat.view import View
 from toolbus.config.secrets.redact import redacted
+from toolbus.core.approval import is_approval
 from toolbus.core.records import Prompt
 
 
@@ -35,12 +37,7 @@ class Conversation:
     def send_prompt(self, prompt: Prompt, arguments: Mapping[str, str]) -> None:
         """Send a server's prompt and show the answer."""
         self._forget_unsent()
-        self._view.begin()
-        try:
-            self._loop.run(self.agent.use_prompt(prompt.server, prompt.name, arguments))
-        finally:
-            self._view.pause()
-        self._run_turn(None)
+        self._run_turn(None, self.agent.use_prompt(prompt.server, prompt.name, arguments))
 
     def _forget_unsent(self) -> None:
         """Drop a server's prompt whose turn failed, so that it is not sent with the next one."""
@@ -48,8 +45,8 @@ class Conversation:
         self.agent.clear()
         self.agent.history = history
 
-    def _run_turn(self, prompt: str | None) -> None:
-        turn = Turn(self._loop, self.agent, prompt)
+    def _run_turn(self, prompt: str | None, prepare: Coroutine[Any, Any, None] | None = None) -> None:
+        turn = Turn(self._loop, self.agent, prompt, prepare)
         with turn.ctrl_c_ends_waiting():
             try:
                 result = self._follow(turn)
@@ -65,19 +62,28 @@ class Conversation:
     def _follow(self, turn: Turn) -> RunResult[str]:
         self._view.begin()
         for event in turn:
-            if isinstance(event, PendingQuestion):
+            if isinstance(event, Asked):
                 self._view.pause()
                 with turn.ctrl_c_raises():
-                    self._prompter.answer(event)
+                    self._answer(event)
                 self._view.resume()
                 continue
             self._view.on_event(event)
             if isinstance(event, ApprovalAsked):
                 with turn.ctrl_c_raises():
-                    decision = self._prompter.approve(event)
-                turn.settle(event, decision)
-                self._view.approval_settled(event.id, allowed=decision is True)
+                    answer = self._prompter.approve(event)
+                turn.settle(event, answer)
+                self._view.approval_settled(event.id, allowed=is_approval(answer))
         return turn.result
+
+    def _answer(self, asked: Asked[Any, Any]) -> None:
+        match asked:
+            case PendingQuestion():
+                self._prompter.answer(asked)
+            case PendingApproval():
+                self._prompter.approve_other(asked)
+            case _:
+                raise AssertionError("there are no other questions")
 
 
 def without_secrets(error: ModelFailed, secrets: tuple[str, ...]) -> ModelFailed:

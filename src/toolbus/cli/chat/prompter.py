@@ -1,19 +1,16 @@
-"""Ask the user to approve calls (yes, no, or always in this chat) and to answer servers' questions."""
+"""Ask the user to approve calls and to answer servers' questions, in a chat."""
 
 import asyncio
 
-from rich.text import Text
-
-from toolbus.adapters.approval import Decision
 from toolbus.agent import ApprovalAsked
-from toolbus.cli.chat.background import PendingQuestion
+from toolbus.cli.chat.background import PendingApproval, PendingQuestion
 from toolbus.cli.chat.keyboard import Keyboard
+from toolbus.cli.input.approval import EVERY, IN_CHAT, WaitingCall, ask_approval
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import ask_user
-from toolbus.cli.output.screen import Screen, escaped_json, one_line
+from toolbus.cli.output.screen import Screen, one_line
+from toolbus.core.approval import ApprovalAnswer
 
-APPROVAL_PROMPT = "run it? [y]es, [n]o, [a]lways in this chat: "
-ANSWERS = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
 NO_TERMINAL = "there is no terminal to ask for approval"
 CHANGED = "{} is not the tool that you allowed: its definition has changed"
 STOP_HINT = "Ctrl-C to stop the turn"
@@ -26,30 +23,41 @@ class Prompter:
         self._screen = screen
         self._keyboard = keyboard
         self._always: dict[tuple[str | None, str], str | None] = {}
-        """The digest of each tool that is always allowed, by server and name."""
+        """The digest of each tool that is always allowed, by server and name; a rule asks nevertheless."""
 
-    def approve(self, asked: ApprovalAsked) -> Decision:
-        """Return True, or a reason for denial; KeyboardInterrupt on Ctrl-C."""
+    def approve(self, asked: ApprovalAsked) -> ApprovalAnswer:
+        """Return the answer, or a reason for denial; KeyboardInterrupt on Ctrl-C."""
         tool = asked.server, asked.name
-        if tool in self._always:
+        if asked.rule is None and tool in self._always:
             if self._always[tool] == asked.digest:
                 return True
             del self._always[tool]
             self._screen.note(CHANGED.format(one_line(asked.name)))
+        answer = self._ask_about(asked)
+        if answer in ("chat", "session", "always"):
+            self._always[tool] = asked.digest
+        return "once" if answer == "chat" else answer
+
+    def approve_other(self, asked: PendingApproval) -> None:
+        """Ask about a call that the agent did not ask about, and settle it."""
+        if asked.answer.done():
+            return
+        answer: ApprovalAnswer = False
+        try:
+            answer = self._ask_about(asked.question)
+        finally:
+            asked.settle(answer)
+
+    def _ask_about(self, call: WaitingCall) -> ApprovalAnswer:
         if self._keyboard is None:
-            self._screen.note(f"{asked.name} was not run: {NO_TERMINAL}; allow it with --approve never")
+            step = "--approve never" if call.rule is None else f"a change of rule {call.rule}"
+            self._screen.note(f"{call.name} was not run: {NO_TERMINAL}; allow it with {step}")
             return NO_TERMINAL
-        self._show(asked)
-        while True:
-            try:
-                answer = ANSWERS.get(self._keyboard.ask(APPROVAL_PROMPT).strip().lower())
-            except EOFError:
-                self._screen.note("")
-                answer = "no"
-            if answer == "always":
-                self._always[tool] = asked.digest
-            if answer is not None:
-                return answer != "no"
+        try:
+            choice = asyncio.run(ask_approval(self._screen, call, IN_CHAT if call.rule is None else EVERY))
+        except Interrupted:
+            raise KeyboardInterrupt from None
+        return False if choice == "no" else choice
 
     def answer(self, asked: PendingQuestion) -> None:
         """Ask a server's question and settle it; on Ctrl-C, cancels it and raises KeyboardInterrupt."""
@@ -71,11 +79,3 @@ class Prompter:
                 asked.settle(task.result())
         finally:
             asked.settle(asked.question.cancel())  # in any case: the server must not wait forever
-
-    def _show(self, asked: ApprovalAsked) -> None:
-        """Print the whole call: the user must see what is sent."""
-        whose = f" of server {asked.server}" if asked.server is not None else ""
-        self._screen.err.print(
-            Text(f"{one_line(asked.name)}{one_line(whose) and whose}", style="bold yellow")
-        )
-        self._screen.err.print(Text(escaped_json(dict(asked.arguments), indent=2)))

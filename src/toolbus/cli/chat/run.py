@@ -34,7 +34,8 @@ def run_chat(
     """Answer the prompt, or run a dialog without one; return the exit code."""
     model = _create_model(choice)
     with background_loop() as loop:
-        interactions = Interactions(elicit=loop.elicit) if at_terminal(screen) else UNATTENDED
+        asking = Interactions(elicit=loop.elicit, approve=loop.approve, approver="terminal")
+        interactions = asking if at_terminal(screen) else UNATTENDED
         tokens = tokens_of(config)  # one store for the bus and for signing in, also if it is in memory
         failed = FailedCalls()
         bus = loop.enter(

@@ -17,7 +17,14 @@ from toolbus.cli.listing_cache import CachedListing, fresh_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
-from toolbus.cli.session import UNATTENDED, async_command, load_trusted_config, open_bus, start_idle_servers
+from toolbus.cli.session import (
+    COMMAND_LINE,
+    UNATTENDED,
+    async_command,
+    load_trusted_config,
+    open_bus,
+    start_idle_servers,
+)
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolNotFound
 from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
@@ -63,7 +70,7 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
         arguments = read(given, spec)
         began = time.perf_counter()
         with call_progress(screen, spec.name) as progressed:
-            result = await bus.call(
+            result = await bus.view(caller=COMMAND_LINE).call(
                 spec.name,
                 arguments,
                 timeout=options.timeout,
@@ -131,7 +138,7 @@ def _facts(spec: ToolSpec) -> dict[str, str]:
 
 def _servers_to_start(config: BusConfig, name: str) -> list[str]:
     """The servers to start for this tool; raises `ToolNotFound` if the cache shows a misspelling."""
-    likely = _candidate_servers(config, name)
+    likely = candidate_servers(config, name)
     listed = fresh_listings(config)
     if not all(alias in listed for alias in likely):
         return likely
@@ -163,7 +170,7 @@ def _reject_misspelling(config: BusConfig, name: str, listed: Mapping[str, Cache
         raise error
 
 
-def _candidate_servers(config: BusConfig, name: str) -> list[str]:
+def candidate_servers(config: BusConfig, name: str) -> list[str]:
     """The servers that may have a tool of this name; the others are not started."""
     prefixes = {alias: server.prefix for alias, server in config.servers.items()}
     return [

@@ -16,6 +16,7 @@ from toolbus.cli.options import Settings
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import (
+    COMMAND_LINE,
     async_command,
     load_trusted_config,
     open_bus,
@@ -51,7 +52,7 @@ async def _fill_in(
         prompt = _find_prompt(bus, name)
         arguments = validated_arguments(prompt, given)
         with screen.spinner(f"filling in {prompt.name}"):
-            result = await bus.get_prompt(prompt.server, prompt.name, arguments)
+            result = await bus.view(caller=COMMAND_LINE).get_prompt(prompt.server, prompt.name, arguments)
     _print(screen, prompt, result, out)
     return 0
 

@@ -15,7 +15,13 @@ from toolbus.cli.listing_cache import template_variables
 from toolbus.cli.options import Settings
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, visible
-from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.session import (
+    COMMAND_LINE,
+    async_command,
+    load_trusted_config,
+    open_bus,
+    selected_servers,
+)
 from toolbus.config import BusConfig
 from toolbus.core.errors import ArgumentsError, CallRejected
 from toolbus.core.records import Embedded, ToolResult
@@ -55,7 +61,7 @@ async def _read(settings: Settings, words: Sequence[str], out: Path | None) -> i
         raise_if_down(bus, server)
         with screen.spinner(f"reading {request.uri}"):
             try:
-                parts = await bus.read_resource(server, request.uri, request.values)
+                parts = await bus.view(caller=COMMAND_LINE).read_resource(server, request.uri, request.values)
             except CallRejected as error:
                 raise with_suggestion(error, request.uri, _uris(bus, server)) from error
     if out is not None:

@@ -7,13 +7,22 @@ from typing import TypeAlias
 
 from toolbus.cli.commands.call import CallOptions, call_progress, print_outcome
 from toolbus.cli.errors import Usage
+from toolbus.cli.input.approval import ONE_CALL, ask_approval
 from toolbus.cli.input.arguments import content, texts
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import ask_user, at_terminal
 from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.session import (
+    COMMAND_LINE,
+    async_command,
+    load_trusted_config,
+    open_bus,
+    selected_servers,
+)
+from toolbus.config import BusConfig
+from toolbus.core.approval import ApprovalRequest
 from toolbus.core.elicitation import Action, Answer, Elicitation, Pending
 from toolbus.core.errors import ServerError
 from toolbus.core.forms import Field
@@ -47,18 +56,27 @@ def run(
 async def _resume(settings: Settings, pending: Pending, answers: Answers | None, options: CallOptions) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
     selected_servers(config, [pending.server])
-    if answers is None:
-        try:
+    try:
+        if answers is None and (pending.call is None or not at_terminal(screen)):
             answers = await _ask_user(screen, pending)
-        except Interrupted:
-            screen.note("nothing was sent; the call is still waiting")
-            return INTERRUPTED
+        return await _resume_on_bus(screen, config, pending, answers, options)
+    except Interrupted:
+        screen.note("nothing was sent; the call is still waiting")
+        return INTERRUPTED
+
+
+async def _resume_on_bus(
+    screen: Screen, config: BusConfig, pending: Pending, answers: Answers | None, options: CallOptions
+) -> int:
     async with open_bus(screen, config, [pending.server]) as bus:
-        spec = await bus.find(f"{pending.server}/{pending.tool}")
+        own = bus.view(caller=COMMAND_LINE)
+        spec = await own.find(f"{pending.server}/{pending.tool}")
+        if answers is None:
+            answers = await _ask_approval(screen, own.approval_needed(spec, pending.arguments), pending)
         began = time.perf_counter()
         while True:
             with call_progress(screen, spec.name) as progressed:
-                result = await bus.resume(pending, answers, timeout=options.timeout, on_progress=progressed)
+                result = await own.resume(pending, answers, timeout=options.timeout, on_progress=progressed)
             if result.pending is None or options.on_input == "suspend" or not at_terminal(screen):
                 break
             pending = result.pending
@@ -134,6 +152,14 @@ async def _ask_user(screen: Screen, pending: Pending) -> Answers:
             f"{pending}; answer with KEY=VALUE, --accept, --decline or --cancel", _field_lines(pending)
         )
     return {key: await ask_user(screen, question, LATER_HINT) for key, question in pending.questions.items()}
+
+
+async def _ask_approval(screen: Screen, request: ApprovalRequest | None, pending: Pending) -> Answers:
+    """Ask whether the call is allowed, which shows it as `call` does, if it is still the same call."""
+    if request is None or request.call != pending.call:
+        return await _ask_user(screen, pending)
+    choice = await ask_approval(screen, request, ONE_CALL)
+    return {key: question.accept({"answer": choice}) for key, question in pending.questions.items()}
 
 
 def _field_lines(pending: Pending) -> tuple[str, ...]:

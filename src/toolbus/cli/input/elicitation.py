@@ -10,10 +10,12 @@ from urllib.parse import urlsplit
 
 from rich.text import Text
 
+from toolbus.cli.input.approval import ONE_CALL, ask_approval
 from toolbus.cli.input.ask import Interrupted, ask_async, can_ask
 from toolbus.cli.input.fields import display_value, expected_value, field_help
 from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.cli.session import UNATTENDED
+from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.elicitation import Answer, Elicitation
 from toolbus.core.forms import Field
 from toolbus.core.interactions import Interactions
@@ -29,7 +31,7 @@ def at_terminal(screen: Screen) -> bool:
 
 
 def terminal_interactions(screen: Screen) -> Interactions:
-    """Interactions that ask on the terminal; unattended without one."""
+    """Interactions that ask on the terminal, also about calls of the policy; unattended without one."""
     one_at_a_time = asyncio.Lock()
 
     async def elicit(question: Elicitation) -> Answer:
@@ -40,7 +42,21 @@ def terminal_interactions(screen: Screen) -> Interactions:
                 except Interrupted:
                     return question.cancel()
 
-    return Interactions(elicit=elicit) if at_terminal(screen) else UNATTENDED
+    async def approve(request: ApprovalRequest) -> ApprovalAnswer:
+        async with one_at_a_time:
+            with screen.without_spinner():
+                try:
+                    choice = await ask_approval(screen, request, ONE_CALL)
+                except Interrupted:
+                    screen.note("")
+                    return False
+        return False if choice == "no" else choice
+
+    return (
+        Interactions(elicit=elicit, approve=approve, approver="terminal")
+        if at_terminal(screen)
+        else UNATTENDED
+    )
 
 
 async def ask_user(screen: Screen, question: Elicitation, interrupt_hint: str = CANCEL_HINT) -> Answer:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from toolbus.cli.output.rule_words import rule_words
 from toolbus.cli.output.screen import exact
 from toolbus.config.auth import Auth
 from toolbus.config.location import is_list, is_mapping
@@ -48,7 +49,7 @@ def review(found: Candidate) -> dict[str, JSON]:
 
 
 def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusConfig) -> None:
-    """Print one line per fact, then the roots and where tokens are kept."""
+    """Print one line per fact, then the policy, the roots, and where tokens are kept."""
     from rich.text import Text
 
     lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
@@ -59,6 +60,10 @@ def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusCo
             console.print(Text.assemble((f"  {label:{width}}  ", "dim"), exact(text)))
     if not lines:
         console.print(Text("no servers", style="dim"))
+    if config.policy:
+        console.print(Text("policy", style="bold"))
+    for rule in config.policy:
+        console.print(Text.assemble((f"  {rule.do:5}  ", "dim"), exact(rule_words(rule))))
     if config.roots:
         console.print(Text(f"roots shared with servers: {', '.join(map(exact, config.roots))}"))
     if config.tokens != "auto":
