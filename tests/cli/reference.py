@@ -207,6 +207,11 @@ Exit code 1 only if a server could not be compared; use `toolbus lock --check` i
     "approve": """\
 JSON: as in lock
 """,
+    "audit": """\
+JSON: `{"files", "events"}`, each event as its line has it; with `--verify` `{"intact", "chains":
+[{"file", "files", "lines", "first", "head": {"seq", "hash"}, "problems": [{"file", "line", "problem"}],
+"notes"}], "missing"}`. More about it: [record every call](audit.md).
+""",
     "import": """\
 References such as `${TOKEN}` are kept. A literal secret is never copied into the config: it is replaced by a
 reference, and the output says which variable to set. `--with-secrets` writes the value to `.env`, which only
