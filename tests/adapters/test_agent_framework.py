@@ -122,6 +122,24 @@ class TestAgentFramework(Contract):
         told = {given.name: given.text for given in provider.asked[1].given}
         assert (told["desk_add"], "tea" in told["desk_echo"]) == ("3", agreed)
 
+    @pytest.mark.parametrize("agreed", [True, False])
+    async def test_the_policy_asks_a_person(self, agreed: bool, stage: Stage) -> None:
+        asking = stage.bus.view(policy=[{"tools": "desk/echo", "do": "ask"}])
+        session = AgentSession()
+        with stage.model([[ToolCall("desk_echo", {"text": "tea"})], "Done."]) as provider:
+            async with an_agent(context_providers=[toolset(asking)]) as agent:
+                run = await agent.run("Go.", session=session)
+                [waiting] = run.user_input_requests
+                answer = Message("user", [waiting.to_function_approval_response(agreed)])
+                await agent.run(answer, session=session)
+        assert ("tea" in provider.asked[1].given[0].text) is agreed
+
+    async def test_a_program_that_runs_a_tool_itself_has_no_approval(self, stage: Stage) -> None:
+        asking = stage.bus.view(policy=[{"tools": "desk/echo", "do": "ask"}])
+        [echo] = [tool for tool in tools(asking) if tool.name == "desk_echo"]
+        contents = await echo.invoke(arguments={"text": "tea"})
+        assert "rule view.policy[0] asks a person, and nobody can be asked here" in str(contents[0].text)
+
     async def test_a_list_of_tools_is_brought_up_to_date(self, own_stage: Stage) -> None:
         offer = tools(own_stage.bus)
         before = {tool.name: tool for tool in offer}

@@ -129,6 +129,20 @@ class TestAgno(Contract):
         assert run.content == "Done."
         assert [given.text for given in provider.asked[1].given] == ["3", "true" if agreed else "not now"]
 
+    @pytest.mark.parametrize("agreed", [True, False])
+    async def test_the_policy_asks_a_person(self, agreed: bool, stage: Stage) -> None:
+        asking = stage.bus.view(policy=[{"tools": "desk/echo", "do": "ask"}])
+        with stage.model([[ToolCall("desk_echo", {"text": "true"})], "Done."]) as provider:
+            async with an_agent(toolset(asking)) as agent:
+                run = await agent.arun("Go.")
+                [waiting] = run.active_requirements
+                if agreed:
+                    waiting.confirm()
+                else:
+                    waiting.reject("not now")
+                await agent.acontinue_run(run_response=run)
+        assert [given.text for given in provider.asked[1].given] == ["true" if agreed else "not now"]
+
     async def test_pictures_of_a_confirmed_call_are_told_of(self, stage: Stage) -> None:
         with stage.model([[ToolCall("desk_many")], "Done."]) as provider:
             async with an_agent(toolset(stage.bus, approve="ask")) as agent:

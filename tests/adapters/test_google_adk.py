@@ -129,6 +129,23 @@ class TestGoogleADK(Contract):
         given = {given.name: given.text for given in provider.asked[1].given}
         assert given == {"desk_add": "3", "desk_echo": told}
 
+    @pytest.mark.parametrize(("confirmed", "told"), [(True, "tea"), (False, "This tool call is rejected.")])
+    async def test_the_policy_asks_a_person(self, stage: Stage, confirmed: bool, told: str) -> None:
+        asks_about_tea: dict[str, Any] = {"properties": {"text": {"const": "tea"}}}
+        rule = {"tools": "desk/echo", "arguments": asks_about_tea, "do": "ask"}
+        script = [[ToolCall("desk_echo", {"text": "ink"}), ToolCall("desk_echo", {"text": "tea"})], "Done."]
+        with stage.model(script) as provider:
+            async with clerk(toolset(stage.bus.view(policy=[rule]))) as runner:
+                events = await talked(runner, types.UserContent("Go."))
+                calls = [call for event in events for call in event.get_function_calls()]
+                [asked] = [call for call in calls if call.name == CONFIRMATION]
+                answer = types.FunctionResponse(
+                    id=asked.id, name=CONFIRMATION, response={"confirmed": confirmed}
+                )
+                message = types.UserContent([types.Part(function_response=answer)])
+                assert last_words(await talked(runner, message)) == "Done."
+        assert [given.text for given in provider.asked[1].given] == ["ink", told]
+
     @pytest.mark.parametrize("model", ["gemini-3-pro-preview", "gemini-2.5-pro"])
     async def test_media_come_where_the_model_takes_them(self, stage: Stage, model: str) -> None:
         with stage.model(

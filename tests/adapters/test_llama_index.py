@@ -24,6 +24,11 @@ from toolbus import Toolbus
 from toolbus.adapters.llama_index import BusTool, live, messages, tools
 from toolbus.records import PromptResult
 
+REFUSED = (
+    "MCP error: tool 'desk_echo' was refused: a person did not allow it: not now; do not repeat it unless "
+    "the user asks for it"
+)
+
 
 @asynccontextmanager
 async def clerk(**options: Any) -> AsyncGenerator[FunctionAgent]:
@@ -148,6 +153,31 @@ class TestLlamaIndex(Contract):
         refused = "desk_echo was not run: the call was not approved"
         expected = ["3", "tea" if said == "yes" else refused, refused]
         assert sorted(given.text for given in provider.asked[1].new) == sorted(expected)
+
+    @pytest.mark.parametrize(
+        ("said", "told"),
+        [
+            ("yes", ["ink", "tea", "tea"]),
+            ("session", ["ink", "tea", "tea"]),
+            ("not now", ["ink", REFUSED, REFUSED]),
+        ],
+    )
+    async def test_the_policy_asks_a_person(self, stage: Stage, said: str, told: list[str]) -> None:
+        asks_about_tea: dict[str, Any] = {"properties": {"text": {"const": "tea"}}}
+        rule = {"tools": "desk/echo", "arguments": asks_about_tea, "do": "ask", "reason": "it is hot"}
+        script = [[ToolCall("desk_echo", {"text": "ink"}), ToolCall("desk_echo", {"text": "tea"})]]
+        script += [[ToolCall("desk_echo", {"text": "tea"})]]
+        with stage.model([*script, "Done."]) as provider:
+            async with clerk(tool_retriever=live(stage.bus.view(policy=[rule]))) as agent:
+                run = agent.run(Context(agent), user_msg="Go.")
+                asked: list[tuple[str, str]] = []
+                async for event in run.stream_events():
+                    if isinstance(event, InputRequiredEvent):
+                        asked.append((event.rule, event.reason))
+                        run.ctx.send_event(HumanResponseEvent(response=said, call=event.call))
+                await run
+        assert asked == [("view.policy[0]", "it is hot")] * (1 if said == "session" else 2)
+        assert sorted(given.text for given in provider.asked[-1].given) == sorted(told)
 
     async def test_what_a_person_is_asked_for_never_runs_where_nobody_can_be_asked(
         self, stage: Stage

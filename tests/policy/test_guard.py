@@ -9,6 +9,7 @@ import pytest
 from tests.policy.people import Person, decisions, lines
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
+from tests.virtual_time import VirtualTimeLoop
 from toolbus import CallRefused, Toolbus
 from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.errors import AuditFailed
@@ -337,3 +338,37 @@ async def test_a_reload_may_begin_and_end_a_trail(tmp_path: Path) -> None:
         await bus.reload(config())
         await bus.call("day_echo", {"text": "x"})
     assert [len(lines(trail)) for trail in (first, second)] == [2, 2]
+
+
+async def test_a_call_that_is_cancelled_while_a_person_is_asked_ends_the_question() -> None:
+    asked, ended = asyncio.Event(), asyncio.Event()
+
+    async def approve(request: ApprovalRequest) -> ApprovalAnswer:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+            return True
+        finally:
+            ended.set()
+
+    async with Toolbus(config(ASK), interactions=Interactions(approve=approve)) as bus:
+        call = asyncio.create_task(bus.call("day_echo", {"text": "x"}))
+        await asyncio.wait_for(asked.wait(), 30)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await asyncio.wait_for(ended.wait(), 30)
+
+
+def test_the_time_of_a_call_begins_after_its_approval() -> None:
+    async def approve(request: ApprovalRequest) -> ApprovalAnswer:
+        await asyncio.sleep(300)
+        return True
+
+    async def main() -> str:
+        slow = {"servers": {"ask": {"server": asking()}}, "policy": [{"do": "ask"}]}
+        async with Toolbus(slow, interactions=Interactions(approve=approve)) as bus:
+            return (await bus.call("ask_tick", {"times": 1, "seconds": 50}, timeout=100)).text
+
+    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+        assert runner.run(main()) == "done"

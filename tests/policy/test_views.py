@@ -9,7 +9,7 @@ from tests.policy.people import Person, decisions
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Caller, CallRefused, ConfigError, Toolbus
-from toolbus.events import CatalogChanged, Event
+from toolbus.events import CatalogChanged, Event, Warned
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio
@@ -167,3 +167,13 @@ def test_views_of_the_synchronous_bus_take_rules() -> None:
         assert bus.call("day_echo", {"text": "x"}).text == "x"
         assert [rule.do for rule in bus.policy.rules] == ["allow"]
         assert bus.dead_rules() == []
+
+
+async def test_a_rule_of_a_view_that_matches_nothing_is_warned_of_once() -> None:
+    events: list[Event] = []
+    async with Toolbus(config(), on_event=events.append) as bus:
+        for _ in range(2):
+            bus.view(policy=[{"tools": "day/ecko", "do": "deny"}])
+        bus.view(policy=[{"tools": "day/echo", "do": "deny"}])
+    [warned] = [event.message for event in events if isinstance(event, Warned)]
+    assert warned.startswith("view.policy[0]: tools: 'day/ecko' matches no tool; did you mean 'day/echo'")

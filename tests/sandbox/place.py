@@ -21,7 +21,8 @@ PYTHON = os.path.join(sys.base_prefix, "bin", "python3")
 
 
 @cache
-def _problem() -> str | None:
+def sandbox_problem() -> str | None:
+    """Why there can be no sandbox here."""
     if (bubblewrap := shutil.which("bwrap")) is None:
         return "bubblewrap is not installed; run apt install bubblewrap"
     tried = [
@@ -41,7 +42,7 @@ def _problem() -> str | None:
 
 def require_sandbox() -> None:
     """Skip the module where there can be no sandbox."""
-    if problem := _problem():
+    if problem := sandbox_problem():
         pytest.skip(problem, allow_module_level=True)
 
 

@@ -153,9 +153,9 @@ class BusTool(FunctionTool):
         )
 
     async def invoke(self, **options: Any) -> Any:
-        """Run the tool; a run passes its context, and has asked for approval before."""
+        """Run the tool; a run passes the id of the model's call, and has asked for approval before."""
         # Programs that run tools from code skip parsing, and do not ask.
-        is_in_run = options.get("context") is not None and not options.get("skip_parsing")
+        is_in_run = options.get("tool_call_id") is not None and not options.get("skip_parsing")
         token = _IN_RUN.set(is_in_run)
         try:
             return await super().invoke(**options)

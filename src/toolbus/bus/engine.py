@@ -16,15 +16,17 @@ from toolbus.bus.targets import Targets, listed_target
 from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
 from toolbus.call.result_store import ResultStore
 from toolbus.config import BusConfig, GetSecret
+from toolbus.config.policy import PolicyRule
 from toolbus.core.errors import CallRefused, LoginRequired, ToolNotFound
 from toolbus.core.events import Event, Hub, LoginNeeded, Reason, StateChanged
 from toolbus.core.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation import Guard, Observer, Operation
-from toolbus.core.records import ToolSpec
+from toolbus.core.records import OWN, ToolSpec
 from toolbus.core.text import cleaned
 from toolbus.policy.asking import Asking
 from toolbus.policy.guard import PolicyGuard
+from toolbus.policy.layers import Layer
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -145,6 +147,13 @@ class Engine:
     def enforce(self) -> None:
         """Install the guard if there is a policy or an audit trail; without, calls do not pay for it."""
         self.path.use_policy(self.guard if self.policing.needed else None, self.policing.observers)
+
+    def view_policy(self, rules: Sequence[PolicyRule]) -> Layer:
+        """The policy of a view, enforced from now on; warns of rules that match nothing."""
+        layer = self.policing.of_view(rules)
+        for message in self.offer.warnings_of_view(layer):
+            self.catalog.warn(OWN, None, message)
+        return layer
 
     def known(self, name: str, scope: Scope) -> ToolSpec | None:
         """The tool of that public name or `server/tool` in a scope, also if a policy denies it."""

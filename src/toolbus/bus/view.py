@@ -77,7 +77,7 @@ class View:
         known = None if servers is None else self._known(servers)
         if caller is not None and (user := self._engine.user):
             caller = replace(caller, user=user)  # nobody calls for another user
-        layer = None if policy is None else self._engine.policing.of_view(rules_of(policy))
+        layer = None if policy is None else self._engine.view_policy(rules_of(policy))
         return View(self._engine, self._scope.narrowed(known, include, caller, layer))
 
     @property

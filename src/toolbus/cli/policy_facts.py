@@ -17,10 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """The tools that are denied whatever their arguments are, and those that may be asked about."""
+    """What a policy does to the tools that are listed."""
 
     denied: tuple[ToolSpec, ...]
+    """Those that are denied whatever their arguments are."""
     asked: tuple[ToolSpec, ...]
+    """Those that a person may be asked about."""
+    dead: tuple[DeadRule, ...]
+    """The rules without effect."""
 
 
 def whole_catalog(config: "BusConfig", bus: "Toolbus") -> Catalog:
@@ -29,12 +33,14 @@ def whole_catalog(config: "BusConfig", bus: "Toolbus") -> Catalog:
     return Catalog(shaping.tools(bus.inventories), shaping.own)
 
 
-def effects(policy: Policy, tools: Iterable[ToolSpec]) -> Effects:
-    """What the policy does to these tools."""
-    targets = decided(tools)
+def effects(config: "BusConfig", catalog: Catalog, listed: Mapping[str, Inventory]) -> Effects:
+    """What the policy of a config does to the tools of the listed servers; `catalog` has all of them."""
+    policy = Policy(config.policy)
+    targets = decided(spec for spec in catalog if spec.origin.server in listed)
     return Effects(
         denied=tuple(spec for spec, target in targets if policy.removes(target) is not None),
         asked=tuple(spec for spec, target in targets if policy.may_ask(target)),
+        dead=tuple(_dead_rules(config, policy, catalog, listed)),
     )
 
 
@@ -44,14 +50,14 @@ def decided(tools: Iterable[ToolSpec]) -> list[tuple[ToolSpec, Target]]:
     return [(spec, target) for spec, target in found if target is not None]
 
 
-def dead_rules(
+def _dead_rules(
     config: "BusConfig", policy: Policy, tools: Iterable[ToolSpec], listed: Mapping[str, Inventory]
 ) -> list[DeadRule]:
     """The rules without effect, as far as the listed servers show it."""
     # As a model gets them, because only then their hints count; others may be excluded.
     shaped = {spec.origin: spec for spec in tools}
     offered = {
-        alias: all_targets(stock, alias, [shaped.get(tool.origin, tool) for tool in stock.tools])
+        alias: all_targets(alias, stock, [shaped.get(tool.origin, tool) for tool in stock.tools])
         for alias, stock in listed.items()
     }
     # A disabled server is not listed; a rule about it waits for it.

@@ -162,7 +162,7 @@ class PolicyGuard:
     def may_ask(self, operation: Operation) -> bool:
         """Whether a person may have to be asked about an operation, with other arguments."""
         target = self._subjects.target(operation)
-        layers = (self._enforced().layer, *layers_of(operation.policies))
+        layers = self._layers(operation.policies)
         return target is not None and any(layer.policy.may_ask(target) for layer in layers)
 
     def is_allowed(self, operation: Operation) -> bool:
@@ -170,7 +170,7 @@ class PolicyGuard:
         target = self._subjects.target(operation)
         if target is None:
             return False
-        layers = (self._enforced().layer, *layers_of(operation.policies))
+        layers = self._layers(operation.policies)
         found = rulings(layers, target, operation.arguments)
         if found[0].action == "ask":
             case = _Case(operation, target, found, self._subjects.definition(target))

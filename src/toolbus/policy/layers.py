@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from toolbus.config.policy import Action, PolicyRule
+from toolbus.core.canonical import digest_of
 from toolbus.core.operation import Caller
 from toolbus.core.records import JSON
 from toolbus.policy.answers import rule_digest
@@ -34,6 +35,11 @@ class Layer:
     def label(self, verdict: Verdict) -> str | None:
         """The rule that decided, such as `policy[2]`."""
         return None if verdict.rule is None else f"{self.prefix}{verdict.label}"
+
+    @property
+    def content(self) -> str:
+        """The digest of all its rules."""
+        return digest_of([rule_digest(rule) for rule in self.policy.rules])
 
     def limits(self, verdict: Verdict) -> bool:
         """Whether the rule that decided has a rate."""

@@ -145,6 +145,8 @@ def _servers_to_start(config: BusConfig, name: str) -> list[str]:
     for alias in likely:
         if name in listed[alias].origins or name.removeprefix(f"{alias}/") in listed[alias].origins.values():
             return [alias]
+    if any(rule.do == "deny" for rule in config.policy):
+        return likely  # what a rule denies is not listed, and the error names the rule
     # If several servers may have a name, it depends on which of them were up when it was listed.
     if len(listed) == len(config.servers) and len(likely) <= 1:
         _reject_misspelling(config, name, listed)

@@ -1,6 +1,6 @@
 """The part of `toolbus check` about the policy: a rule without effect is an error."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,12 +8,11 @@ from rich.text import Text
 
 from toolbus.cli.output.policy_report import dead_json
 from toolbus.cli.output.screen import Screen, exact
-from toolbus.cli.policy_facts import Effects, dead_rules, effects, whole_catalog
+from toolbus.cli.policy_facts import Effects, effects, whole_catalog
 from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig
 from toolbus.core.display import counted
 from toolbus.core.records import JSON
-from toolbus.policy.rules import DeadRule, Policy
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -27,12 +26,11 @@ class PolicyReport:
 
     rules: int
     effects: Effects
-    dead: Sequence[DeadRule]
 
     @property
     def ok(self) -> bool:
         """Whether every rule may have an effect."""
-        return all(one.is_note for one in self.dead)
+        return all(dead.is_note for dead in self.effects.dead)
 
     def __str__(self) -> str:
         denied, asked = len(self.effects.denied), len(self.effects.asked)
@@ -43,21 +41,16 @@ def policy_report(config: BusConfig, bus: "Toolbus", servers: Collection[str]) -
     """What the policy does to the tools of these servers; None without a policy."""
     if not config.policy:
         return None
-    policy, catalog = Policy(config.policy), whole_catalog(config, bus)
-    up = {alias for alias in servers if bus.servers[alias].state == "ready"}
-    listed = {alias: stock for alias, stock in bus.inventories.items() if alias in up}
-    return PolicyReport(
-        rules=len(config.policy),
-        effects=effects(policy, [spec for spec in catalog if spec.origin.server in up]),
-        dead=dead_rules(config, policy, catalog, listed),
-    )
+    listed = {alias: bus.inventories[alias] for alias in servers if bus.servers[alias].state == "ready"}
+    found = effects(config, whole_catalog(config, bus), listed)
+    return PolicyReport(rules=len(config.policy), effects=found)
 
 
 def print_policy(screen: Screen, report: PolicyReport) -> None:
     """Print the policy in one line, and each rule that has no effect."""
     screen.print(Text.assemble(("policy", "bold"), f": {report}"))
     rows: list[list[Text]] = []
-    for dead in report.dead:
+    for dead in report.effects.dead:
         name, style = ("note", "dim") if dead.is_note else ("error", "red")
         rows.append([Text(name, style=style), Text(exact(str(dead)), style=style)])
     if not report.ok:
@@ -72,5 +65,5 @@ def policy_json(report: PolicyReport) -> JSON:
         "rules": report.rules,
         "denied": [str(spec.origin) for spec in report.effects.denied],
         "asked": [str(spec.origin) for spec in report.effects.asked],
-        "problems": [{"rule": dead.label, **dead_json(dead)} for dead in report.dead],
+        "problems": [{"rule": dead.label, **dead_json(dead)} for dead in report.effects.dead],
     }

@@ -27,7 +27,7 @@ from toolbus.cli.output.policy_report import (
     print_overview,
 )
 from toolbus.cli.output.screen import Screen, quoted, visible
-from toolbus.cli.policy_facts import dead_rules, decided, effects, whole_catalog
+from toolbus.cli.policy_facts import decided, effects, whole_catalog
 from toolbus.cli.session import (
     async_command,
     load_trusted_config,
@@ -128,8 +128,7 @@ def _overview(screen: Screen, config: BusConfig, bus: "Toolbus") -> Overview:
     policy, catalog = Policy(config.policy), whole_catalog(config, bus)
     down = servers_down(bus) if bus.running else {}
     listed = {alias: stock for alias, stock in bus.inventories.items() if alias not in down}
-    dead = dead_rules(config, policy, catalog, listed)
-    tools = decided(catalog)
+    found, tools = effects(config, catalog, listed), decided(catalog)
     steps = [step for _, target in tools for step in policy.explain(target, None)]
     return Overview(
         rules=[
@@ -137,12 +136,12 @@ def _overview(screen: Screen, config: BusConfig, bus: "Toolbus") -> Overview:
                 rule=rule,
                 decides=sum(step.decides for step in steps if step.rule == index),
                 depends=sum(step.matched is None for step in steps if step.rule == index),
-                dead=[one for one in dead if one.rule == index],
+                dead=[one for one in found.dead if one.rule == index],
             )
             for index, rule in enumerate(config.policy)
         ],
         tools=len(tools),
-        effects=effects(policy, catalog),
+        effects=found,
         answers=[_answer_facts(one, config, listed) for one in _stored(screen, config)],
         down=down,
     )

@@ -148,9 +148,12 @@ def _fill_form(question: Elicitation, words: Sequence[str]) -> Answer:
 async def _ask_user(screen: Screen, pending: Pending) -> Answers:
     """Ask on the terminal; raises `Usage` without one."""
     if not at_terminal(screen):
-        raise Usage(
-            f"{pending}; answer with KEY=VALUE, --accept, --decline or --cancel", _field_lines(pending)
+        how = (
+            "KEY=VALUE, --accept, --decline or --cancel"
+            if pending.call is None
+            else "answer=once, or as below"
         )
+        raise Usage(f"{pending}; answer with {how}", _field_lines(pending))
     return {key: await ask_user(screen, question, LATER_HINT) for key, question in pending.questions.items()}
 
 

@@ -19,7 +19,6 @@ from toolbus.core.errors import problem_of
 from toolbus.core.records import JSON, OWN, Inventory, ServerStatus, ToolSpec
 from toolbus.lock.drift import Held, label_of
 from toolbus.lock.file import lock_path
-from toolbus.policy.rules import Policy
 from toolbus.shape import unmatched
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ async def run(
         listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
         warnings = {alias: _warnings(bus.inventories[alias], config.servers[alias]) for alias in selected}
         held = {key: one for key, one in bus.held.items() if one.server in selected}
-        ruled = _ruled(config, bus, servers)
+        ruled = _ruled(config, bus, [a for a, status in statuses.items() if status.state == "ready"])
     for one in held.values():
         if one.kind != "launch":  # which is the error of the server
             warnings[one.server].append(held_line(one))
@@ -65,7 +64,7 @@ async def run(
             if own or search is None:
                 print_server(screen, alias, statuses[alias], own, warnings[alias], full, _asked(ruled))
         _print_built_in(screen, found)
-        _note_denied(screen, ruled)
+        _note_policy(screen, ruled)
         if config.disabled and not servers:
             screen.note(f"disabled: {', '.join(map(visible, config.disabled))}")
         if search is not None:
@@ -99,7 +98,7 @@ def _print_locked(
     held = {key: one for key, one in bus.held.items() if one.server in selected}
     listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
     found = listed if search is None else matching(listed, search)
-    ruled = _ruled(config, bus, servers)
+    ruled = _ruled(config, bus, selected)
     unusable = {alias: problem for alias in selected if (problem := _unusable(config.servers[alias], held))}
     if screen.as_json:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
@@ -114,7 +113,7 @@ def _print_locked(
                 screen.print(Text.assemble((alias, "bold"), "  ", state))
                 _print_tools(screen, own, full=full, asked=_asked(ruled))
         _print_built_in(screen, found)
-        _note_denied(screen, ruled)
+        _note_policy(screen, ruled)
         if config.disabled and not servers:
             screen.note(f"disabled: {', '.join(map(visible, config.disabled))}")
         if search is not None:
@@ -190,22 +189,24 @@ def print_headline(screen: Screen, alias: str, status: ServerStatus, offers: str
         screen.rows([[Text(visible(suggested(reason)), style="red")]], max_lines=None)
 
 
-def _ruled(config: BusConfig, bus: "Toolbus", servers: Sequence[str]) -> Effects | None:
-    """What the policy does to the tools of these servers, by default of all; None without a policy."""
+def _ruled(config: BusConfig, bus: "Toolbus", servers: Iterable[str]) -> Effects | None:
+    """What the policy does to the tools of these servers; None without a policy."""
     if not config.policy:
         return None
-    tools = whole_catalog(config, bus)
-    return effects(
-        Policy(config.policy), [one for one in tools if not servers or one.origin.server in servers]
-    )
+    return effects(config, whole_catalog(config, bus), {alias: bus.inventories[alias] for alias in servers})
 
 
 def _asked(ruled: Effects | None) -> frozenset[str]:
     return frozenset() if ruled is None else frozenset(spec.name for spec in ruled.asked)
 
 
-def _note_denied(screen: Screen, ruled: Effects | None) -> None:
-    if ruled is not None and ruled.denied:
+def _note_policy(screen: Screen, ruled: Effects | None) -> None:
+    if ruled is None:
+        return
+    for dead in ruled.dead:
+        if not dead.is_note:
+            screen.note(f"warning: {dead}")
+    if ruled.denied:
         are = "tool is" if len(ruled.denied) == 1 else "tools are"
         screen.note(f"{len(ruled.denied)} {are} denied by the policy; 'toolbus policy' lists them")
 

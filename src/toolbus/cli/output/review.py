@@ -98,6 +98,7 @@ class _Project:
         assert found.config.folder is not None
         self._folder = found.config.folder
         self._contents: Contents = found.config.reviewed or {}
+        self._sandboxed = found.config.sandbox is not None
         self._dotenv = self._variables(str(self._folder / DOTENV))
 
     def facts(self, server: ServerConfig) -> dict[str, JSON]:
@@ -121,6 +122,7 @@ class _Project:
                 for name, text in own.items()
             },
             "inherit_env": list(inherited) if is_list(inherited) else "all" if inherited == "all" else None,
+            "sandbox": self._sandbox(server, shown),
             "secrets": list(self._secrets(server, own)),
             "trust": server.trust or None,
             "override": {
@@ -128,6 +130,21 @@ class _Project:
             },
         }
         return {name: fact for name, fact in facts.items() if fact not in (None, {}, [])}
+
+    def _sandbox(self, server: ServerConfig, shown: Mapping[str, str]) -> str | None:
+        """What the server gets; that it has none, only if others have one by default."""
+        if server.command is None or (server.sandbox is None and not self._sandboxed):
+            return None
+        if server.sandbox is None:
+            return "none: it can read and change what you can"
+        paths = {
+            word: [text for key, text in shown.items() if key.startswith(f"sandbox.{kind}[")]
+            for kind, word in (("read", "reads"), ("write", "writes"))
+        }
+        parts = [f"{word} {', '.join(found)}" for word, found in paths.items() if found]
+        if server.sandbox.env:
+            parts.append(f"gets {', '.join(server.sandbox.env)}")
+        return "; ".join([*parts, "uses the network" if server.sandbox.net else "no network"])
 
     def _secrets(self, server: ServerConfig, own: Mapping[str, str]) -> Iterator[JSON]:
         """Each reference once, with its source.
