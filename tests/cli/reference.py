@@ -216,6 +216,7 @@ JSON: as in lock
 JSON: `{"files", "events"}`, each event as its line has it; with `--verify` `{"intact", "chains":
 [{"file", "files", "lines", "first", "head": {"seq", "hash"}, "problems": [{"file", "line", "problem"}],
 "notes"}], "missing"}`. More about it: [record every call](audit.md).
+""",
     "policy": """\
 Without NAME, it shows every rule, how many of the listed tools it decides about, rules without effect, and
 stored answers. With NAME, it explains the decision step by step, also for a tool that is denied; leave out
