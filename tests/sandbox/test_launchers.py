@@ -51,6 +51,9 @@ async def test_uvx_installs_once_and_its_server_has_no_network(registry: Registr
         [folder] = installed(tmp_path / "home")
         [module] = (folder / "cache").glob("uv/archive-v0/*/lib/python*/site-packages/toolbus_probe.py")
         assert "Read-only file system" in await attack(bus, "write", module)
+        assert list(
+            module.parent.glob("__pycache__/toolbus_probe.*.pyc")
+        )  # or it would compile at every start
         assert (await attack(bus, "listing", folder)) == 'got ["cache"]'
     assert not [name for name in variables if name.startswith("UV_")]
     assert folder.stat().st_mode & 0o777 == 0o700
