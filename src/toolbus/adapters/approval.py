@@ -69,6 +69,13 @@ async def decided(
     return await decision if inspect.isawaitable(decision) else decision
 
 
+def tool_digest(tool: Tool) -> str:
+    """The digest of a tool's definition, as in the lockfile; of the bus's own tools, as they are shown."""
+    view = tool.runner
+    found = view.definition_digest(tool.spec) if isinstance(view, View) else None
+    return found or definition_digest(tool.spec)
+
+
 def definition_digest(spec: ToolSpec) -> str:
     """A digest of what a tool claims to be; an answer that was given for another digest has expired."""
     claims = {

@@ -14,9 +14,9 @@ from toolbus.adapters.approval import (
     Approver,
     approval_request,
     decided,
-    definition_digest,
     denial,
     is_allowed,
+    tool_digest,
 )
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
@@ -138,9 +138,13 @@ class Run(Generic[T]):
             return await self._answer_rule(replace(question, id=call, name=name))
         if self._approve == "writes" and tool is not None and is_allowed(tool, arguments):
             return None
-        spec = None if tool is None else tool.spec
-        digest = None if spec is None else definition_digest(spec)
-        request = ApprovalRequest(id=call, name=name, arguments=arguments, spec=spec, digest=digest)
+        request = ApprovalRequest(
+            id=call,
+            name=name,
+            arguments=arguments,
+            spec=None if tool is None else tool.spec,
+            digest=None if tool is None else tool_digest(tool),
+        )
         return await denial(request, self._approve, self._ask)
 
     async def _answer_rule(self, question: ApprovalRequest) -> Approval | str | None:
@@ -169,7 +173,7 @@ class Run(Generic[T]):
                 name=request.name,
                 arguments=request.arguments,
                 server=request.server,
-                digest=None if request.spec is None else definition_digest(request.spec),
+                digest=request.digest,
                 rule=request.rule,
                 reason=request.reason,
                 answer=answer,
