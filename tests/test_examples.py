@@ -1,4 +1,4 @@
-"""Every host in examples/ runs, prints exactly this, and leaves no process behind."""
+"""Every program in examples/ runs, prints exactly this, and leaves no process behind."""
 
 import os
 import shutil
@@ -53,6 +53,20 @@ not registered: server 'broken-mcp': {NOT_FOUND}
 mcp_add of notes-mcp: ['Text'] kept as note 1
 mcp_search of notes-mcp: ['Text'] buy tea
 tools without the server: 0
+""",
+    "approval.py": """\
+tools: notes_add, notes_open_archive, notes_search
+notes_add {'text': 'buy tea'}
+  policy[3] asks about notes_add {'text': 'buy tea'}
+  kept as note 1
+notes_add {'text': 'buy tea, then bread, then cheese'}
+  policy[3] asks about notes_add {'text': 'buy tea, then bread, then cheese'}
+  refused: a person did not allow it: too long for a note; do not repeat it unless the user asks for it
+notes_add {'text': 'the password is 1234'}
+  refused: rule policy[2] denies it: no passwords in notes
+notes_forget {'id': 1}
+  refused: rule policy[0] denies it: notes are deleted by hand
+notes: ['buy tea']
 """,
     "axle.py": """\
 tools: shout, work_add, work_search, home_add, home_search

@@ -238,8 +238,8 @@ def test_a_file_that_is_removed_while_it_is_written(path: Path, monkeypatch: pyt
     chain = Chain(Audit(file=str(path)))
     chain.append("decided", "")
     path.unlink()
-    now = time.time() + 2
-    monkeypatch.setattr(time, "time", lambda: now)
+    later = time.time_ns() + 2_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: later)
     chain.append("decided", "")
     chain.close()
     found = only_chain(path)

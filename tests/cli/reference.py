@@ -70,7 +70,8 @@ it reads, such as `.env`: [trust](configuration.md#trust). Exit code 2 if it is 
 asked.
 
 JSON: `{"file", "trusted", "servers": {alias: {"command", "cwd", "url", "headers", "env", ..., "secrets":
-[{"reference", "source"}]}}}`; it does not ask, and the exit code is 1 unless the config is trusted.
+[{"reference", "source"}]}}, "roots", "policy"}`; it does not ask, and the exit code is 1 unless the config is
+trusted.
 """,
     "init": """\
 The example server keeps notes in a file, so you can call it right away. JSON: `{"written", "trusted"}`.
@@ -88,7 +89,8 @@ servers first, and shows what is held.
 
 JSON: `{"servers": {alias: {"state", "era", "protocol", "tools", "error"}}, "tools": [{"name", "server",
 "tool", "description", "input_schema", "annotations"}], "held": {"server/tool": reason}, "source"}`; the
-source is `lock` or `servers`.
+source is `lock` or `servers`. With [a policy](policy.md), each tool has `asks`, and `denied` lists the tools
+that are left out.
 """,
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
@@ -171,11 +173,14 @@ that name. You are asked for required arguments that you leave out. On a termina
 to sign in when a server or a call needs it.
 """,
     "check": """\
+A rule of [the policy](policy.md) that has no effect is an error, too, with what may have been meant.
+
 JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "steps":
 [{"step", "outcome"}], "problems": [{"severity", "message", "fix"}]}}}`; `steps` are those that worked,
 `latency_ms` is the time from the start of the server to its first
 list, `severity` is `error`, `warning` or `info` (a note). Errors are what you must fix, and the only reason
-for exit code 1; warnings say what does not work and whom to tell; notes need no action.
+for exit code 1; warnings say what does not work and whom to tell; notes need no action. With a policy:
+`"policy": {"ok", "rules", "denied", "asked", "problems": [{"rule", "severity", "problem", "near_misses"}]}`.
 """,
     "add": """\
 Edits the config in use and keeps its comments, order and layout. Without a config, it writes `toolbus.yaml`.
@@ -206,6 +211,19 @@ Exit code 1 only if a server could not be compared; use `toolbus lock --check` i
 """,
     "approve": """\
 JSON: as in lock
+""",
+    "policy": """\
+Without NAME, it shows every rule, how many of the listed tools it decides about, rules without effect, and
+stored answers. With NAME, it explains the decision step by step, also for a tool that is denied; leave out
+arguments that no rule looks at. Nothing is called and nobody is asked. With [a lockfile](lock.md), and for
+resources, prompts and requests, no server is started. Exit code 0 whatever it explains, 1 for an unknown tool
+or if there is no answer to forget, 2 for wrong usage. More about it: [policy](policy.md).
+
+JSON: `{"rules": [{"label", "rule", "tools", "depends_on_arguments", "problems"}], "tools", "denied", "asked",
+"answers": [{"answer", "kind", "name", "user", "rule", "since", "expired"}], "not_listed"}`. With NAME:
+`{"kind", "name", "tool", "arguments", "decision", "rule", "reason", "steps": [{"rule", "matches", "decides",
+"why"}], "hints": {"trusted", "sent", "counts_as"}, "per_minute", "per_run", "answers"}`; `matches` is null if
+it depends on arguments that were not given. With `--forget`: `{"forgotten": [...] as in answers}`.
 """,
     "import": """\
 References such as `${TOKEN}` are kept. A literal secret is never copied into the config: it is replaced by a
@@ -242,6 +260,10 @@ EXAMPLES = {
     "prompts": ["toolbus prompts"],
     "prompt": ["toolbus prompt inn/invite guest=Ann", "toolbus prompt inn/invite"],
     "check": ["toolbus check broken"],
+    "policy": [
+        "toolbus --config policy.yaml policy",
+        "toolbus --config policy.yaml policy notes_add text=tea",
+    ],
 }
 OF_INN = ("resume", "resources", "read", "prompts", "prompt")
 """The commands whose examples have a server of their own."""

@@ -34,6 +34,8 @@ COMMANDS = [
     "lock",
     "diff",
     "approve",
+    "policy",
+    "audit",
     "config",
 ]
 SEND: dict[str, Any] = {
@@ -91,6 +93,17 @@ def test_tools_and_their_arguments_are_offered_from_the_last_listing(folder: Pat
     assert offered("toolbus call post_send ", folder) == ["to=", "text=", "copies="]
     assert offered("toolbus call post_send to=me t", folder) == ["text="]
     assert offered("toolbus call unknown ", folder) == []
+
+
+def test_what_a_policy_decides_about_is_offered(folder: Path) -> None:
+    assert offered("toolbus policy ", folder) == ["post_read", "post_send"]
+    assert offered("toolbus policy post/s", folder) == ["post/send"]
+    assert offered("toolbus policy post_send to=me t", folder) == ["text="]
+    assert offered("toolbus policy --resource post/", folder) == ["post/box://inbox"]
+    assert offered("toolbus policy --prompt post/", folder) == ["post/reply"]
+    requests = ["post/elicitation", "post/sampling", "post/roots"]
+    assert offered("toolbus policy --request post/", folder) == requests
+    assert offered("toolbus policy --forget post", folder) == ["post", "post/read", "post/send"]
 
 
 def test_nothing_is_offered_and_nothing_said_where_nothing_is_known(tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ USING = {
     "prompt": ["prompt", "own/y"],
     "chat": ["chat", "hello"],
     "check": ["check"],
+    "policy": ["policy"],
     "watch": ["watch"],
     "redacted": ["config", "--redacted"],
 }

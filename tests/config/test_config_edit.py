@@ -78,6 +78,13 @@ NEW_IN_JSON = """\
             }
         }
     },"""
+NEW_IN_YAML = """\
+  new:
+    command: npx
+    args: [-y, pkg]
+    env:
+      A: b
+"""
 NEW_IN_TOML = """
 [servers.new]
 command = "npx"
@@ -86,6 +93,52 @@ args = ["-y", "pkg"]
 [servers.new.env]
 A = "b"
 """
+
+YAML_POLICY = """\
+policy:  # first match wins
+  - {tools: "a/*", do: ask}
+  - tools:
+      - b/*
+    do: deny  # never
+
+servers:
+  a: u
+  b: v
+"""
+POLICY_BELOW = """\
+servers:
+  a:
+    command: x
+# what is asked
+policy:
+- {do: ask}  # all
+"""
+JSON_POLICY = """\
+{
+  "policy": [
+    {"tools": "a/*", "do": "ask"}
+  ],
+  "servers": {
+    "a": {"command": "x"}
+  }
+}
+"""
+TOML_POLICY = """\
+# mine
+[[policy]]
+tools = "a/*"
+do = "deny"
+
+[policy.arguments.properties.path]
+pattern = "^/etc"
+
+[servers.a]
+command = "x"
+
+[[policy]]  # the rest
+do = "ask"
+"""
+TOML_WITHOUT_A = TOML_POLICY.replace('[servers.a]\ncommand = "x"\n\n', "") + "[servers]\n"
 
 Edit = Callable[[str, Path], str]
 
@@ -181,6 +234,24 @@ CASES: list[tuple[str, str, Edit, str, str]] = [
     ),
     ("x.toml", '[servers]\na = "u"\n', off("a"), '"u"', '{url = "u", enabled = false}'),
     ("x.toml", '[servers.a]\nurl = "u"\n', remove("a"), '[servers.a]\nurl = "u"\n', "[servers]\n"),
+    ("x.yaml", YAML_POLICY, add, "  b: v\n", "  b: v\n" + NEW_IN_YAML),
+    ("x.yaml", YAML_POLICY, remove("b"), "  b: v\n", ""),
+    ("x.yaml", YAML_POLICY, off("a"), "a: u", "a: {url: u, enabled: false}"),
+    ("x.yaml", POLICY_BELOW, add, "    command: x\n", "    command: x\n" + NEW_IN_YAML),
+    ("x.yaml", POLICY_BELOW, off("a"), "command: x\n", "command: x\n    enabled: false\n"),
+    ("x.yaml", POLICY_BELOW, remove("a"), ":\n  a:\n    command: x\n", ": {}\n"),
+    ("x.json", JSON_POLICY, off("a"), '"x"}', '"x", "enabled": false}'),
+    ("x.json", JSON_POLICY, remove("a"), '\n    "a": {"command": "x"}\n  ', ""),
+    (
+        "x.json",
+        JSON_POLICY,
+        lambda text, path: with_servers(text, path, WEB),
+        '{"command": "x"}',
+        '{"command": "x"},\n    "web": {"url": "https://x.test/mcp"}',
+    ),
+    ("x.toml", TOML_POLICY, add, 'do = "ask"\n', 'do = "ask"\n' + NEW_IN_TOML),
+    ("x.toml", TOML_POLICY, off("a"), 'command = "x"\n', 'command = "x"\nenabled = false\n'),
+    ("x.toml", TOML_POLICY, remove("a"), TOML_POLICY, TOML_WITHOUT_A),
 ]
 
 

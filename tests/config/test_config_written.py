@@ -243,10 +243,12 @@ def test_every_example_of_the_template_works_when_it_is_uncommented(tmp_path: Pa
         ["demo_notes", "search"],
         ["demo_notes"],
         ["demo_notes"],
+        ["demo_notes"],
     ]
     assert (list(everything.servers), everything.naming) == (
         ["demo_notes", "files", "search"],
         "{server}_{tool}",
     )
+    assert [rule.do for rule in everything.policy] == ["deny", "ask"]
     assert everything.servers["files"].include == ("read_*", "list_*")
     assert everything.servers["search"].headers == {"Authorization": "Bearer ${SEARCH_TOKEN}"}

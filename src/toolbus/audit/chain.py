@@ -8,7 +8,6 @@ threads may write. A forked process takes a file of its own.
 import json
 import logging
 import os
-import secrets
 import stat
 import time
 from dataclasses import dataclass
@@ -27,6 +26,8 @@ from toolbus.state.file_lock import try_lock
 
 logger = logging.getLogger("toolbus")
 _DAY = 86_400
+_SECOND = 1_000_000_000
+"""In nanoseconds."""
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _STEPS = {
     "ENOSPC": "free some space, or move full files away",
@@ -57,13 +58,16 @@ class Chain:
         self.path = Path(audit.file)
         self._audit = audit
         self._second, self._shown = 0, ""
+        """The second of the last line, in nanoseconds, and as it stands in a line."""
+        self._check_at = 0
         self._last: tuple[Path, Position] | None = None
         """Where the chain ended that was written last; a file that somebody removes is continued there."""
+        self._is_closed = False
         self._begin_process()
         _let_go_after_fork(self)
 
     def _begin_process(self) -> None:
-        self.id = secrets.token_hex(6)
+        self.id = os.urandom(6).hex()
         """Stands before the numbers of calls, which begin anew with each process."""
         self._lock = Lock()
         self._file: _File | None = None
@@ -72,13 +76,24 @@ class Chain:
         """Write a line with these fields, such as `,"id":"1"`; `AuditFailed` if that is not possible."""
         with self._lock:
             try:
-                self._append(event, fields)
+                file = self._file
+                if file is None or file.size >= file.full_at or time.time_ns() >= self._check_at:
+                    file = self._ready()
+                self._write(file, event, fields)
             except OSError as error:
                 raise _failed(self.path, error) from error
+            finally:
+                if self._is_closed:
+                    self._release()
 
     def close(self) -> None:
-        """Release the file; a later line opens one again."""
+        """Release the file; a line that still comes opens one for itself."""
         with self._lock:
+            self._is_closed = True
+            self._release()
+
+    def __del__(self) -> None:
+        if self._file is not None:
             self._release()
 
     def let_go(self) -> None:
@@ -91,30 +106,26 @@ class Chain:
 
     # All below under the lock
 
-    def _append(self, event: str, fields: str) -> None:
+    def _ready(self) -> _File:
+        """The file to write to: opened, where it should be, and not full."""
+        self._check_at = time.time_ns() + _SECOND
         file = self._file
+        if file is not None and not _is_at(file.fd, file.path):
+            self._release()  # somebody moved or removed it: what is written to it would be lost
+            file = None
         if file is None:
             file = self._open()
-        elif int(time.time()) != self._second and not _is_at(file.fd, file.path):
-            # Somebody moved or removed it: what is written to it would be lost.
-            self._release()
-            file = self._open()
-        if file.size >= file.full_at:
-            file = self._rotate(file)
-        self._write(file, event, fields)
-
-    def _now(self) -> str:
-        seconds, rest = divmod(time.time_ns(), 1_000_000_000)
-        if seconds != self._second:
-            self._second = seconds
-            self._shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-        return f"{self._shown}.{rest // 1000:06d}Z"
+        return self._rotate(file) if file.size >= file.full_at else file
 
     def _write(self, file: _File, event: str, fields: str, before: bytes = b"") -> None:
         """Append a line: all of it, or nothing."""
-        seq = file.seq + 1
+        seq, now = file.seq + 1, time.time_ns()
+        if not self._second <= now < self._second + _SECOND:
+            self._second = now - now % _SECOND
+            self._shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // _SECOND))
+        micros = f"{(now - self._second) // 1000:06d}"
         line, digest = sealed(
-            f'{{"seq":{seq},"time":"{self._now()}","event":"{event}"{fields},"prev":"{file.hash}"'
+            f'{{"seq":{seq},"time":"{self._shown}.{micros}Z","event":"{event}"{fields},"prev":"{file.hash}"'
         )
         if before:
             line = before + line

@@ -1,6 +1,6 @@
 """The format of a line: a JSON object in ASCII that ends with the digest of the line before and with its own.
 
-`hash` is the SHA-256 of the line as it is without `hash`. docs/audit.md has the exact definition.
+`hash` is the SHA-256 of all that stands before it in the line. docs/audit.md has the exact definition.
 """
 
 import json
@@ -31,9 +31,10 @@ class Position:
 
 
 def sealed(content: str) -> tuple[bytes, str]:
-    """The bytes of a line and its digest; `content` is the JSON object without its closing brace."""
-    digest = sha256(f"{content}}}".encode("ascii")).hexdigest()
-    return f'{content},"hash":"{digest}"}}\n'.encode("ascii"), digest
+    """The bytes of a line and its digest; `content` is all of it that comes before the digest."""
+    plain = content.encode("ascii")
+    digest = sha256(plain).hexdigest()
+    return b'%b,"hash":"%b"}\n' % (plain, digest.encode("ascii")), digest
 
 
 def position_of(line: bytes) -> Position | None:
@@ -41,7 +42,7 @@ def position_of(line: bytes) -> Position | None:
     seal, head = _SEAL.search(line, max(0, len(line) - _SEAL_LENGTH)), _HEAD.match(line)
     if seal is None or head is None:
         return None
-    digest = sha256(line[:-_SEAL_LENGTH] + b"}").hexdigest()
+    digest = sha256(line[:-_SEAL_LENGTH]).hexdigest()
     return Position(int(head[1]), digest) if digest.encode() == seal[1] else None
 
 

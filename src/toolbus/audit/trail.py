@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii as _quoted
 
 from toolbus.audit.chain import Chain
@@ -21,11 +22,18 @@ from toolbus.core.canonical import digest_of
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import AuditFailed
 from toolbus.core.operation import PROGRAM, Decided, Failure, Operation
-from toolbus.core.records import JSON, OWN, Block, Embedded, ResourceLink, Text, ToolResult
+from toolbus.core.records import JSON, OWN, Audio, Block, Embedded, Image, Text, ToolResult, ToolSpec
 
 logger = logging.getLogger("toolbus")
 REQUESTS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 """What servers ask of us; their lines say what was answered."""
+_WITH_DATA = (Image, Audio)
+MOST_TARGETS = 1_000
+"""How many tools are remembered as they stand in a line."""
+
+
+_known = lru_cache(1_000)(_quoted)
+"""The same for texts that come again and again."""
 
 
 def open_trail(config: BusConfig) -> "AuditTrail | None":
@@ -44,6 +52,7 @@ class AuditTrail:
         self._chain = Chain(audit)
         self._calls: dict[int, _Call] = {}
         """The calls that are being observed, by id."""
+        self._targets: dict[int, tuple[ToolSpec, str]] = {}
         self._content = _CONTENT[audit.content]
         self._redactor = redactor  # held: all that exist are asked
         self._shows_errors = audit.content == "full"
@@ -56,16 +65,15 @@ class AuditTrail:
     def decided(self, operation: Operation, decision: Decided, /) -> None:
         """Record a decision; `AuditFailed` if that is not possible, and then nothing may be sent."""
         about = self._about(operation)
-        parts = [about]
-        if decision.definition:
-            parts.append(f',"definition":{_quoted(decision.definition)}')
-        if decision.rule:
-            parts.append(f',"rule":{_quoted(decision.rule)}')
-        parts.append(f',"decision":"{decision.action}","by":{_quoted(decision.by)}')
-        if decision.reason:
-            parts.append(f',"reason":{_quoted(redacted_by_all(decision.reason))}')
-        parts.append(self._content("arguments", operation.arguments))
-        self._chain.append("decided", "".join(parts))
+        definition, rule, reason = decision.definition, decision.rule, decision.reason
+        facts = f',"definition":{_known(definition)}' if definition else ""
+        if rule:
+            facts += f',"rule":{_known(rule)}'
+        facts += f',"decision":"{decision.action}","by":{_known(decision.by)}'
+        if reason:
+            facts += f',"reason":{_quoted(redacted_by_all(reason))}'
+        content = self._content("arguments", operation.arguments)
+        self._chain.append("decided", f"{about}{facts}{content}")
         if (call := self._calls.get(operation.id)) is not None:
             call.decided(about, refused=decision.action == "deny")
 
@@ -77,17 +85,19 @@ class AuditTrail:
             return
         about = call.about
         if about is None:
-            about = self._about(operation) + self._content("arguments", operation.arguments)
+            about = self._about(operation)
+            if operation.arguments:  # of an unknown tool they are not known
+                about += self._content("arguments", operation.arguments)
         outcome = _outcome(operation, result, failure)
-        parts = [about, f',"outcome":"{outcome}","ms":{(time.perf_counter() - call.began) * 1000:.3f}']
+        facts = f',"outcome":"{outcome}","ms":{(time.perf_counter() - call.began) * 1000:.3f}'
         if failure is None and operation.route in REQUESTS and result is not None:
-            parts.append(self._content("answer", _answered(result.value)))
+            facts += self._content("answer", _answered(result.value))
         if self._shows_errors and failure is not None and failure.error:
-            parts.append(f',"error":{_quoted(redacted_by_all(failure.error))}')
+            facts += f',"error":{_quoted(redacted_by_all(failure.error))}'
         if result is not None and (size := _size(result.content)):
-            parts.append(f',"bytes":{size}')
+            facts += f',"bytes":{size}'
         try:
-            self._chain.append("ended", "".join(parts))
+            self._chain.append("ended", f"{about}{facts}")
         except AuditFailed as error:
             # The call was made; further ones are refused until the file can be written again.
             logger.error("the end of %s is not recorded: %s", operation.spec.name, error)
@@ -98,26 +108,28 @@ class AuditTrail:
 
     def _about(self, operation: Operation) -> str:
         """Who calls what."""
-        spec, caller, chain = operation.spec, operation.caller, self._chain.id
-        origin = spec.origin
-        parts = [f',"id":"{chain}-{operation.id}"']
+        chain, caller = self._chain.id, operation.caller
+        about = f',"id":"{chain}-{operation.id}"'
         if operation.during is not None:
-            parts.append(f',"during":"{chain}-{operation.during}"')
+            about += f',"during":"{chain}-{operation.during}"'
         if caller is not PROGRAM:
             for key in ("run", "user", "face", "session"):
                 if text := getattr(caller, key):
-                    parts.append(f',"{key}":{_quoted(text)}')
-        server, tool = origin.server, origin.tool
-        if server == OWN:
-            server = str(operation.server)
-        if spec.route == "resources/read":  # a URI may have a token in it
-            tool = redacted_by_all(tool)
-        parts.append(f',"route":{_quoted(spec.route)}')
-        if server:  # an unknown tool has none
-            parts.append(f',"server":{_quoted(server)}')
-        if tool:
-            parts.append(f',"tool":{_quoted(tool)}')
-        return "".join(parts)
+                    about += f',"{key}":{_quoted(text)}'
+        return about + self._target(operation)
+
+    def _target(self, operation: Operation) -> str:
+        """The route, the server and the tool; most calls are of tools that were called before."""
+        spec = operation.spec
+        known = self._targets.get(id(spec))
+        if known is not None and known[0] is spec:
+            return known[1]
+        text = _target(operation)
+        if spec.route == "tools/call" and spec.origin.server:
+            if len(self._targets) >= MOST_TARGETS:
+                self._targets.clear()
+            self._targets[id(spec)] = spec, text  # with the spec: or another one could get its id
+        return text
 
 
 class _Call:
@@ -147,6 +159,19 @@ class _Call:
         self._trail.ended(self, result, failure)
 
 
+def _target(operation: Operation) -> str:
+    spec = operation.spec
+    server, tool = spec.origin.server, spec.origin.tool
+    if server == OWN:
+        server = str(operation.server)
+    if spec.route == "resources/read" or not server:  # a URI, or a name that is of no tool
+        tool = redacted_by_all(tool)
+    text = f',"route":{_quoted(spec.route)}'
+    if server:
+        text += f',"server":{_quoted(server)}'
+    return text + f',"tool":{_quoted(tool)}' if tool else text
+
+
 def _outcome(operation: Operation, result: ToolResult | None, failure: Failure | None) -> str:
     if failure is not None:
         return failure.reason
@@ -172,16 +197,17 @@ def _size(blocks: tuple[Block, ...]) -> int:
     """The bytes of texts and data in a result."""
     size = 0
     for block in blocks:
-        if isinstance(block, ResourceLink):
-            continue
-        data = block.text if isinstance(block, Text | Embedded) else block.data
-        if data is None and isinstance(block, Embedded):
-            data = block.data
-        if data:
-            size += (
-                len(data) if isinstance(data, bytes) or data.isascii() else len(data.encode(errors="replace"))
-            )
+        if isinstance(block, Text):
+            size += _length(block.text)
+        elif isinstance(block, _WITH_DATA):
+            size += len(block.data)
+        elif isinstance(block, Embedded):
+            size += _length(block.text or "") + len(block.data or b"")
     return size
+
+
+def _length(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="replace"))
 
 
 def _digest(key: str, value: JSON) -> str:

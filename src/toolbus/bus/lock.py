@@ -8,7 +8,9 @@ server whose launch line differs, or that is not in the file, is not started.
 import logging
 from collections.abc import Callable, Mapping
 
+from toolbus.bus.administrator import administrator_of, check_lock
 from toolbus.config import BusConfig, LockMode, ServerConfig
+from toolbus.config.permitted import early_refusal, permitted_config
 from toolbus.core.canonical import NotCanonical, digest
 from toolbus.core.errors import CallRefused, ConfigError, LockError
 from toolbus.core.events import Emit, ToolHeld, warn
@@ -27,13 +29,15 @@ class Approvals:
     """What the lockfile of a config approves of its servers."""
 
     def __init__(self, config: BusConfig) -> None:
-        """Read the lockfile next to the config; `LockError` if it cannot be used."""
+        """Read the lockfile and the administrator's rules; ConfigError if a file is broken or forbids it."""
+        self.administrator = administrator_of(config)
         file = _lockfile(config)
         servers: Mapping[str, LockedServer] = {} if file is None else file.servers
         self._modes: dict[str, LockMode] = {
             alias: "off" if file is None else _mode(config, server)
             for alias, server in config.servers.items()
         }
+        check_lock(config, self.administrator, exists=file is not None)
         watched = [alias for alias, mode in self._modes.items() if mode != "off"]
         self.file = file if watched else None
         """None if nothing is compared with it."""
@@ -41,6 +45,7 @@ class Approvals:
             alias: Reviewer(alias, servers[alias], config.servers[alias].limits)
             for alias in watched
             if alias in servers
+            and early_refusal(config.servers[alias], self.administrator, config.folder) is None
         }
         self.launches: dict[str, Held] = {}
         """The servers whose launch differs from the lock, in the modes `warn` and `block`."""
@@ -65,11 +70,13 @@ class Approvals:
 
     def servers_to_use(self, config: BusConfig) -> BusConfig:
         """The config with a mistake for each server that must not be started."""
-        held = self.held_launches
+        held, config = self.held_launches, permitted_config(config, self.administrator)
         if not held:
             return config
         servers = {
-            alias: _refused(server, held[alias].reason) if alias in held else server
+            alias: _refused(server, held[alias].reason)
+            if alias in held and server.mistake is None
+            else server
             for alias, server in config.servers.items()
         }
         return config.model_copy(update={"servers": servers})

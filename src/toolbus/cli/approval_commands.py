@@ -1,13 +1,13 @@
-"""Commands to approve what others wrote: a config, and what servers offer. Their arguments and options."""
+"""Commands about what is allowed: a config, what servers offer, and calls. Their arguments and options."""
 
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
-from toolbus.cli.completion.candidates import server_names, tool_origins
+from toolbus.cli.completion.candidates import policy_targets, server_names, tool_origins
 from toolbus.cli.options import Settings, with_settings
-from toolbus.cli.parameters import Servers
+from toolbus.cli.parameters import Args, ArgsFile, Servers, ToolArguments
 
 
 def add_approval_commands(app: typer.Typer) -> None:
@@ -15,6 +15,7 @@ def add_approval_commands(app: typer.Typer) -> None:
     app.command("lock")(with_settings(_lock))
     app.command("diff")(with_settings(_diff))
     app.command("approve")(with_settings(_approve))
+    app.command("policy")(with_settings(_policy))
     app.command("audit")(with_settings(_audit))
 
 
@@ -87,6 +88,49 @@ def _approve(
     from toolbus.cli.commands.lock import approve
 
     return approve(settings, target)
+
+
+def _policy(
+    settings: Settings,
+    name: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="Tool name, or SERVER/TOOL; default: show the whole policy.",
+            autocompletion=policy_targets,
+        ),
+    ] = None,
+    pairs: ToolArguments = None,
+    args: Args = None,
+    args_file: ArgsFile = None,
+    resource: Annotated[bool, typer.Option("--resource", help="NAME is SERVER/URI.")] = False,
+    prompt: Annotated[bool, typer.Option("--prompt", help="NAME is SERVER/PROMPT.")] = False,
+    request: Annotated[
+        bool,
+        typer.Option(
+            "--request", help="NAME is what a server asks of you: SERVER/elicitation, /sampling or /roots."
+        ),
+    ] = False,
+    forget: Annotated[
+        bool,
+        typer.Option(
+            "--forget", help="Forget the stored answers (always, never) about SERVER/TOOL; default: all."
+        ),
+    ] = False,
+) -> int:
+    """Show the policy, or explain what it decides about a call.
+
+    \b
+    toolbus policy files/write_file path=/etc/passwd
+    toolbus policy --resource files/file:///etc/passwd
+    """
+    from toolbus.cli.commands.policy import Kind, Question, run
+    from toolbus.cli.input.arguments import given
+
+    chosen: dict[Kind, bool] = {"resource": resource, "prompt": prompt, "request": request}
+    kinds: tuple[Kind, ...] = tuple(kind for kind, on in chosen.items() if on)
+    found = given(pairs or [], args, args_file)
+    return run(settings, Question(name=name, kinds=kinds, given=found, forget=forget))
 
 
 def _audit(

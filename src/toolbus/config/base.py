@@ -24,6 +24,7 @@ _EXPECTED_FOR_FIELD = {
     "tokens": "expected auto, keyring, memory, file:DIR, or an object that keeps tokens",
     "scopes": "expected a list of scopes",
     "resource": "expected true, false, or the URI of the server",
+    "sandbox": "expected true, false, or a mapping with read, write, net and env",
 }
 _EXPECTED = {
     "string_type": "expected a string; put it in quotes",

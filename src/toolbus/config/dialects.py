@@ -28,7 +28,7 @@ CONTAINERS: tuple[tuple[str, ...], ...] = (
 
 SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
-    *("include", "exclude", "mark", "repair", "redact", "budget"),
+    *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "roots"),
     *("context", "context_budget", "lock", "policy", "audit", "tokens"),
 )
@@ -37,7 +37,7 @@ SETTINGS = (
 # In these files, every key beside the servers is ours or a mistake.
 _OWN_CONTAINERS = (("servers",), ("config", "servers"))
 # VS Code's own keys beside `servers`; `$schema` is for editors.
-BESIDE_SERVERS = ("inputs", "sandbox", "$schema")
+BESIDE_SERVERS = ("inputs", "$schema")
 _FILES_OF_EDITORS = ("mcp.json", ".mcp.json")
 _RESTRICTION_KEYS = (*RESTRICTION_KEYS, "enabled_servers", "tool_allowlist")
 
@@ -80,12 +80,17 @@ def container(document: Mapping[JSON, JSON], location: Location) -> Container:
     if path not in _OWN_CONTAINERS:
         settings = without_foreign(settings)
     foreign = path not in _OWN_CONTAINERS or _is_of_editor(document, location)
+    promises = {**document, **holder}
+    if foreign:
+        settings.pop("sandbox", None)  # VS Code and Gemini CLI have their own
+    else:
+        promises.pop("sandbox", None)
     if path == ("servers",) and not foreign:
         mistakes = _unknown_keys(document, location)
     else:
         mistakes = _misspelled_restrictions((document, holder), location)
     aliased = _aliased(holder[path[-1]], ".".join(path), location)
-    warnings = promise_warnings({**document, **holder})
+    warnings = promise_warnings(promises)
     return replace(aliased, settings=settings, foreign=foreign, mistakes=mistakes, warnings=warnings)
 
 

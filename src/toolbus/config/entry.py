@@ -22,6 +22,7 @@ from toolbus.config.location import Location, Mistakes, is_list, is_mapping, nea
 from toolbus.config.model import ServerConfig, Timeouts, Transport, check_alias
 from toolbus.config.override import budget, tool_overrides
 from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
+from toolbus.config.sandbox import Sandbox, read_sandbox
 from toolbus.config.secrets.reference import masked
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, JSON, Budget
@@ -63,7 +64,7 @@ IGNORED = frozenset(
         *("description", "title", "icon", "icons", "note", "comment"),  # for people
         *("version", "gallery", "metadata", "tags"),  # for marketplaces
         *("autoApprove", "alwaysAllow", "alwaysLoad"),  # approval belongs to the host
-        *("dev", "sandbox", "sandboxEnabled", "watchPaths", "keep_alive", "extension", "extensionName"),
+        *("dev", "sandboxEnabled", "watchPaths", "keep_alive", "extension", "extensionName"),
         *("targetAudience", "targetServiceAccount"),
         *("sse_read_timeout", "headersHelper", "include_tags", "exclude_tags"),
     }
@@ -112,6 +113,8 @@ class Defaults:
     mark: bool = False
     repair: bool = True
     redact: bool = True
+    sandbox: Sandbox | None = None
+    """For servers with a command."""
     budget: Budget = DEFAULT_BUDGET
     folder: Path | None = None
     """The folder that relative paths are relative to."""
@@ -127,7 +130,9 @@ def server_config(
     """The entry as a ServerConfig, with defaults applied; ConfigError lists the mistakes."""
     if isinstance(entry, ServerConfig):
         check_alias(alias)
-        return entry.model_copy(update={"alias": alias})
+        is_open = entry.command is not None and "sandbox" not in entry.model_fields_set
+        confined = {"sandbox": defaults.sandbox} if is_open and defaults and defaults.sandbox else {}
+        return entry.model_copy(update={"alias": alias, **confined})
     defaults = defaults or Defaults()
     draft = _draft(long_form(entry, location), location, foreign=defaults.foreign)
     config: ServerConfig | None = None
@@ -161,11 +166,17 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
         "repair": defaults.repair,
         "redact": defaults.redact,
         "budget": defaults.budget,
+        **({"sandbox": defaults.sandbox} if defaults.sandbox and "command" in draft.fields else {}),
         **draft.fields,
     }
     mistakes = draft.mistakes
     # Each field is removed first, so that an invalid one is not reported twice.
-    for name, settled in (("budget", budget), ("override", tool_overrides), ("auth", read_auth)):
+    for name, settled in (
+        ("budget", budget),
+        ("override", tool_overrides),
+        ("auth", read_auth),
+        ("sandbox", read_sandbox),
+    ):
         if name in fields:
             with mistakes.collected():
                 fields[name] = settled(fields.pop(name), location)
@@ -278,7 +289,7 @@ def _draft(entry: Mapping[JSON, JSON], location: Location, *, foreign: bool) -> 
     entry, warnings = with_auth(entry, location, foreign=foreign)
     draft = _Draft(warnings=warnings)
     for key, value in entry.items():
-        is_ignored = key in IGNORED or (key == "trust" and (foreign or "serverName" in entry))
+        is_ignored = key in IGNORED or (key in ("trust", "sandbox") and (foreign or "serverName" in entry))
         if is_ignored or value is None:
             draft.warnings += promise_warnings({key: value} if is_ignored else {})
             continue

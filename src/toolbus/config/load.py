@@ -30,6 +30,7 @@ from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
 from toolbus.config.policy import check_aliases, read_policy
 from toolbus.config.read import read_document
+from toolbus.config.sandbox import read_sandbox
 from toolbus.config.tokens import read_tokens
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
@@ -101,7 +102,10 @@ def load_server(source: object, *, alias: str | None = None, bus: BusConfig | No
     """
     source = unwrapped(source)
     if isinstance(source, ServerConfig):
-        return source if alias is None else server_config(alias, source, location=Location(server=alias))
+        name = source.alias if alias is None else alias
+        return server_config(
+            name, source, location=Location(server=name), defaults=_defaults(bus or BusConfig())
+        )
     entry: JSON = source
     defaults = _defaults(bus or BusConfig())
     if is_mapping(source) and has_container(source):
@@ -128,6 +132,7 @@ def _defaults(bus: BusConfig) -> Defaults:
         mark=bus.mark,
         repair=bus.repair,
         redact=bus.redact,
+        sandbox=bus.sandbox,
         budget=bus.budget,
         folder=bus.folder,
     )
@@ -184,6 +189,7 @@ def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Locat
         "timeouts": checked_timeouts,
         "limits": checked_limits,
         "budget": budget,
+        "sandbox": read_sandbox,
         "context_budget": context_budget,
         "policy": read_policy,
     }

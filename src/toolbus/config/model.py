@@ -12,8 +12,9 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, Strict
+from pydantic import BeforeValidator, Field, InstanceOf, Strict, WithJsonSchema
 
+from toolbus.config.administrator import Administrator
 from toolbus.config.audit import Audit
 from toolbus.config.auth import Auth
 from toolbus.config.base import ConfigModel
@@ -22,6 +23,7 @@ from toolbus.config.limits import Limits
 from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
 from toolbus.config.policy import PolicyRule, check_aliases
+from toolbus.config.sandbox import Sandbox, read_sandbox
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
 from toolbus.config.tokens import TokenSetting, tokens_problem
@@ -36,6 +38,12 @@ _Off = BeforeValidator(lambda value: "off" if value is False else value)
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 # Files contain lists, not tuples; everything else is strict, so that `enabled: "no"` is not True.
 _Names = Annotated[tuple[str, ...], Strict(False)]
+_Sandbox = Annotated[
+    Sandbox | None,
+    BeforeValidator(lambda value: read_sandbox(value, Location()) if isinstance(value, bool) else value),
+]
+# Of a machine, not of a config: no schema of it.
+_Rules = Annotated[InstanceOf[Administrator], WithJsonSchema({})]
 _Patterns = Annotated[tuple[str | dict[str, bool], ...], Strict(False)]
 
 _NEEDED: dict[Transport, str] = {
@@ -86,6 +94,8 @@ class ServerConfig(ConfigModel):
     """Which other environment variables the program gets; a list of names adds to `safe`."""
     cwd: str | None = None
     """The folder the program runs in; by default the current one."""
+    sandbox: _Sandbox = None
+    """Whether the program runs in a sandbox (Linux), and what it gets there; `true` is only its own files."""
     url: str | None = None
     """The URL of a running server."""
     headers: dict[str, str] = {}
@@ -146,6 +156,8 @@ class ServerConfig(ConfigModel):
     """Warnings about its entry in the config, such as ignored keys."""
     mistake: ConfigError | None = Field(default=None, exclude=True, repr=False)
     """Why its entry is invalid; then no other field is set, and connecting raises this."""
+    administrator: _Rules | None = Field(default=None, exclude=True, repr=False)
+    """The rules of this machine, as a bus has read them; None to read them when it connects."""
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Every text that may contain references, with the name of its field: `env.TOKEN`, `args[2]`."""
@@ -157,6 +169,7 @@ class ServerConfig(ConfigModel):
         )
         yield from ((field, text) for field, text in single if text is not None)
         yield from ((f"auth.{key}", text) for key, text in (self.auth.texts() if self.auth else ()))
+        yield from ((f"sandbox.{key}", text) for key, text in (self.sandbox.texts() if self.sandbox else ()))
         yield from ((f"args[{index}]", text) for index, text in enumerate(self.args))
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
@@ -173,6 +186,10 @@ class ServerConfig(ConfigModel):
             raise location.error("expected a URL that starts with http:// or https://", "url")
         if self.auth is not None and self.url is None:
             raise location.error("is for servers with a url; give a program its secrets in env", "auth")
+        if self.sandbox is not None and self.command is None:
+            raise location.error(
+                "is for servers with a command; no other one is a program of ours", "sandbox"
+            )
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
         for field, text in self.texts():
@@ -226,6 +243,8 @@ class BusConfig(ConfigModel):
     """The default of `repair` for all servers."""
     redact: bool = True
     """The default of `redact` for all servers."""
+    sandbox: _Sandbox = None
+    """The default of `sandbox` for all servers with a command."""
     budget: Budget = DEFAULT_BUDGET
     """The default of `budget` for all servers."""
     resource_tools: Literal[True, False, "bus", "server"] = False
@@ -252,6 +271,8 @@ class BusConfig(ConfigModel):
     """The file it was read from."""
     folder: Path | None = None
     """The folder of `.env` and of relative paths."""
+    for_lock: bool = Field(default=False, exclude=True, repr=False)
+    """Whether its servers are started only to write their lockfile, which may be required otherwise."""
     reviewed: dict[str, bytes | None] | None = Field(default=None, exclude=True, repr=False)
     """Project files by path, with the content that the user accepted; they are not read again."""
 

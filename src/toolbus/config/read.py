@@ -41,8 +41,14 @@ def read_content(path: Path) -> bytes:
         ) from error
 
 
-def document_in(content: bytes, path: Path) -> Mapping[JSON, JSON]:
-    """The mapping in the content of the file at `path`."""
+def document_in(
+    content: bytes,
+    path: Path,
+    *,
+    empty: str = "list your servers under 'servers:'",
+    top: str = "'servers:' or 'mcpServers'",
+) -> Mapping[JSON, JSON]:
+    """The mapping in the content of the file at `path`; `empty` and `top` tell what belongs into it."""
     location = Location(file=str(path))
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
@@ -57,9 +63,9 @@ def document_in(content: bytes, path: Path) -> Mapping[JSON, JSON]:
     except RecursionError:
         raise location.error("is nested too deeply") from None
     if document is None:
-        raise location.error("is empty; list your servers under 'servers:'")
+        raise location.error(f"is empty; {empty}")
     if not is_mapping(document):
-        raise location.error("expected a mapping at the top, with 'servers:' or 'mcpServers'")
+        raise location.error(f"expected a mapping at the top, with {top}")
     return document
 
 

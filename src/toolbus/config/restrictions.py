@@ -8,7 +8,7 @@ from toolbus.core.records import JSON
 RESTRICTION_KEYS = ("include", "exclude", "enabled", "disabled", "sandbox", "policy", "lock", "trust")
 """Keys that restrict in some host's dialect, even if they have no meaning here."""
 
-_NO_SANDBOX = "toolbus does not run servers in a sandbox"
+_NO_SANDBOX = "it is another host's key, so the server is not in a sandbox; set sandbox in a toolbus.yaml"
 _PROMISES = {
     "trust": "in this file it is another host's key; only a toolbus.yaml can trust a server's annotations",
     "sandbox": _NO_SANDBOX,

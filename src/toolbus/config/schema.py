@@ -24,6 +24,7 @@ from toolbus.config.limits import Limits
 from toolbus.config.model import HINTS, BusConfig, LockMode, ServerConfig, Timeouts
 from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.config.policy import SELECTORS, PolicyRule
+from toolbus.config.sandbox import Sandbox
 from toolbus.core.records import JSON, Budget, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -33,6 +34,7 @@ _MODELS = (
         ServerConfig,
         Timeouts,
         Limits,
+        Sandbox,
         ContextSource,
         ToolOverride,
         ArgumentOverride,
@@ -60,6 +62,7 @@ _BUDGET = {
 }
 # In YAML, `off` without quotes is false.
 _LOCK: dict[str, JSON] = {"anyOf": [{"enum": [*get_args(LockMode), False]}]}
+_SANDBOX: dict[str, JSON] = {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Sandbox"}]}
 # Keys of an entry in a file that differ from the fields of ServerConfig.
 _ENTRY_KEYS: dict[str, dict[str, JSON]] = {
     "command": {"anyOf": [{"type": "string"}, _NAMES]},
@@ -80,6 +83,7 @@ _ENTRY_KEYS: dict[str, dict[str, JSON]] = {
     },
     "connection": {"$ref": "#/$defs/Entry", "description": "Keys of this entry, as AIDK groups them."},
     "lock": _LOCK,
+    "sandbox": _SANDBOX,
     "log_level": {"anyOf": [{"enum": [*get_args(LogLevel), "off", False]}]},
     "name": {"description": "The same as `alias`, in a list of servers."},
     "serverName": {"description": "The same as `alias`, in a list of servers."},
@@ -95,6 +99,7 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
     "tokens": {"anyOf": [{"enum": ["auto", "keyring", "memory"]}, {"type": "string", "pattern": "^file:."}]},
     "lock": _LOCK,
     "audit": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Audit"}]},
+    "sandbox": _SANDBOX,
 }
 # A disabled entry is not checked.
 _SWITCHED_OFF = {
@@ -119,7 +124,7 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    for name in ("Timeouts", "Limits", *(kind.__name__ for kind in AUTH_TYPES.values())):
+    for name in ("Timeouts", "Limits", "Sandbox", *(kind.__name__ for kind in AUTH_TYPES.values())):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
     rotate = defined["Audit"]["properties"]["rotate"]

@@ -64,6 +64,13 @@ def connect_failure(error: BaseException, attempt: Attempt) -> ConnectFailed:
     if diagnostics.lost is not None and diagnostics.exit_code is not None:
         stderr = diagnostics.stderr_tail()
         hint = exit_hint(config, values, stderr, diagnostics.withheld)
+        if config.sandbox is not None:
+            # Here, because few programs need it.
+            from toolbus.connect.sandbox.hints import sandbox_hint, setup_failure
+
+            if failure := setup_failure(config, stderr, diagnostics.exit_code):
+                return failure
+            hint = sandbox_hint(config, values, stderr) or hint
         return ConnectFailed(
             config.alias,
             diagnostics.phase,

@@ -8,7 +8,9 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal
+from typing import Any
 
 from toolbus.schema.values import JSON, is_array, is_object
 
@@ -21,9 +23,24 @@ _STRING_OR_NUMBER = re.compile(rf"{_STRING}|-?\d[\d.eE+-]*")
 _UNUSUAL_NUMBER = re.compile(rf"\d(?:[.eE]|\d{{16}}|\d{{15}}(?<!{LARGEST}))")
 # Keys that Python sorts differently; any other string that looks like one costs time, no more.
 _UNUSUAL_KEY = re.compile(r"""[\ue000-\U0010ffff][^"]*":""")
-_written = json.JSONEncoder(
+_encoder = json.JSONEncoder(
     sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, check_circular=False
-).encode
+)
+
+
+def _make_writer() -> Callable[[JSON], str]:
+    """Python's encoder, made once: `JSONEncoder.encode` makes another for each value, which takes longer."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    quoted: Any = getattr(json.encoder, "encode_basestring", None)
+    try:
+        write = make(None, _encoder.default, quoted, None, ":", ",", True, False, False)
+        assert "".join(write({"b": ["\xe4", 1], "a": None}, 0)) == '{"a":null,"b":["\xe4",1]}'
+    except Exception:  # another Python, with another encoder
+        return _encoder.encode
+    return lambda value: "".join(write(value, 0))
+
+
+_written = _make_writer()
 
 
 class NotCanonical(ValueError):

@@ -6,91 +6,25 @@ resolved, and an unpinned package is worth a warning.
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from toolbus.config import ServerConfig
+from toolbus.config.packages import Package, package_in
 from toolbus.core.records import JSON
 from toolbus.schema.values import entries_of, items_of
 
-Registry: TypeAlias = Literal["npm", "pypi"]
-_LAUNCHERS: Mapping[tuple[str, ...], Registry] = {
-    ("npx",): "npm",
-    ("bunx",): "npm",
-    ("npm", "exec"): "npm",
-    ("npm", "x"): "npm",
-    ("bun", "x"): "npm",
-    ("pnpm", "dlx"): "npm",
-    ("yarn", "dlx"): "npm",
-    ("uvx",): "pypi",
-    ("uv", "tool", "run"): "pypi",
-    ("pipx", "run"): "pypi",
-}
-_NAMING: Mapping[Registry, tuple[str, ...]] = {
-    "npm": ("-p", "--package"),
-    "pypi": ("--from", "--spec"),
-}
-"""The options that name the package, instead of the first word."""
-_TAKE_VALUE: Mapping[Registry, frozenset[str]] = {
-    "npm": frozenset(
-        [
-            *("-c", "--call", "-w", "--workspace", "--allow-scripts", "--cache", "--loglevel", "--prefix"),
-            *("--registry", "--script-shell", "--tag", "--userconfig"),
-        ]
-    ),
-    "pypi": frozenset(
-        [
-            *("-w", "--with", "--with-editable", "--with-requirements", "-p", "--python", "--env-file"),
-            *("-c", "--constraints", "-b", "--build-constraints", "--overrides", "--python-platform"),
-            *("--index", "--default-index", "-i", "--index-url", "--extra-index-url", "-f", "--find-links"),
-            *("--index-strategy", "--keyring-provider", "-P", "--upgrade-package", "--resolution"),
-            *("--prerelease", "--fork-strategy", "--exclude-newer", "--reinstall-package", "--link-mode"),
-            *("-C", "--config-setting", "--no-build-package", "--no-binary-package", "--cache-dir"),
-            *("--refresh-package", "--color", "--allow-insecure-host", "--directory", "--project"),
-            *("--config-file", "--torch-backend", "--pip-args", "--suffix"),
-        ]
-    ),
-}
-_EXACT: Mapping[Registry, re.Pattern[str]] = {
-    "npm": re.compile(r"v?\d+\.\d+\.\d+(?:[-+][\w.+-]+)?"),
-    "pypi": re.compile(r"\d+(?:\.\d+)*(?:[\w.+!-]*)"),
-}
-_COMMIT = re.compile(r"[@#][0-9a-f]{40}\b")
-_NAME = re.compile(
-    r"(?P<name>@[\w.-]+/[\w.-]+|\w[\w.-]*)(?:\[[^\]]*\])?(?:(?:@|==)(?P<version>.*)|(?P<range>[~<>=!].*))?"
-)
 _SECONDS = 20
 _VERSION_OF = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
-    """The package in the arguments of a launcher."""
-
-    registry: Registry
-    spec: str
-    """As written: `name@1.2.3`, `name==1.2.3`, `name`, a URL."""
-    name: str | None
-    """Its name in the registry; None for a URL or a path."""
-    version: str | None
-    """The version, if it is pinned."""
-    is_pinned: bool
-
-
 def launched_package(config: ServerConfig) -> Package | None:
     """The package that a server's command runs; None if the command is not a known launcher."""
-    command = (os.path.basename(config.command or "").removesuffix(".cmd").removesuffix(".exe"), *config.args)
-    for words, registry in _LAUNCHERS.items():
-        if command[: len(words)] == words and (spec := _spec(command[len(words) :], registry)):
-            return _parsed(spec, registry)
-    return None
+    return package_in(config.command or "", config.args)
 
 
 def resolved_package(config: ServerConfig) -> dict[str, JSON]:
@@ -110,32 +44,6 @@ def pin_warning(config: ServerConfig) -> str | None:
     at = "@" if package.registry == "npm" else "=="
     example = f"; pin it, such as {package.name}{at}VERSION" if package.name else ""
     return f"{package.spec!r} is not pinned to a version, so it may change at any start{example}"
-
-
-def _spec(words: Sequence[str], registry: Registry) -> str | None:
-    waiting = iter(words)
-    for word in waiting:
-        option, _, value = word.partition("=")
-        if option in _NAMING[registry]:
-            return value or next(waiting, None)
-        if word in _TAKE_VALUE[registry]:
-            next(waiting, None)
-        elif not word.startswith("-"):
-            return word
-    return None
-
-
-def _parsed(spec: str, registry: Registry) -> Package:
-    found = _NAME.fullmatch(spec)
-    # A URL, a path, or a repository such as `owner/name` and `github:owner/name`.
-    if found is None or "://" in spec:
-        is_pinned = bool(_COMMIT.search(spec))
-        return Package(registry=registry, spec=spec, name=None, version=None, is_pinned=is_pinned)
-    written = found["version"] or ""
-    version = written if _EXACT[registry].fullmatch(written) else None
-    return Package(
-        registry=registry, spec=spec, name=found["name"], version=version, is_pinned=version is not None
-    )
 
 
 def _resolved_version(config: ServerConfig, package: Package) -> str | None:

@@ -138,7 +138,7 @@ def _facts(spec: ToolSpec) -> dict[str, str]:
 
 def _servers_to_start(config: BusConfig, name: str) -> list[str]:
     """The servers to start for this tool; raises `ToolNotFound` if the cache shows a misspelling."""
-    likely = _candidate_servers(config, name)
+    likely = candidate_servers(config, name)
     listed = fresh_listings(config)
     if not all(alias in listed for alias in likely):
         return likely
@@ -172,7 +172,7 @@ def _reject_misspelling(config: BusConfig, name: str, listed: Mapping[str, Cache
         raise error
 
 
-def _candidate_servers(config: BusConfig, name: str) -> list[str]:
+def candidate_servers(config: BusConfig, name: str) -> list[str]:
     """The servers that may have a tool of this name; the others are not started."""
     prefixes = {alias: server.prefix for alias, server in config.servers.items()}
     return [

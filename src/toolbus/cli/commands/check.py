@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.text import Text
 
+from toolbus.cli.commands.check_administrator import administrator_json, is_refusal, print_administrator
+from toolbus.cli.commands.check_policy import PolicyReport, policy_json, policy_report, print_policy
 from toolbus.cli.commands.check_sign_in import failed_step, problem_and_step, steps_passed
 from toolbus.cli.commands.tools import held_line
 from toolbus.cli.errors import FAILED
@@ -17,6 +19,7 @@ from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visi
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.config.administrator import read_administrator
 from toolbus.core.display import counted
 from toolbus.core.errors import (
     AuthRequired,
@@ -124,6 +127,7 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
     async with open_bus(screen, config, selected, events.on_event) as bus:
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
         reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
+        policy = policy_report(config, bus, selected)
         errors = await asyncio.gather(
             *(failed_step(config, alias, reports[alias].error) for alias in selected)
         )
@@ -132,12 +136,17 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
         }
     # After the servers have stopped: some warnings come then.
     reports = {alias: _with_problems(report, config, events) for alias, report in reports.items()}
-    ok = all(report.ok for report in reports.values())
+    ok = all(report.ok for report in reports.values()) and (policy is None or policy.ok)
+    administrator = read_administrator()
+    refused = [alias for alias, report in reports.items() if is_refusal(report.error)]
     if screen.as_json:
         found = {alias: _json(report) for alias, report in reports.items()}
-        screen.json({"ok": ok, "file": config.file, "servers": found})
+        rules = administrator_json(administrator, refused)
+        also = {} if policy is None else {"policy": policy_json(policy)}
+        screen.json({"ok": ok, "file": config.file, **rules, "servers": found, **also})
     else:
-        _print_all(screen, list(reports.values()), config.file)
+        print_administrator(screen, administrator, refused)
+        _print_all(screen, list(reports.values()), policy, config.file)
     return 0 if ok else FAILED
 
 
@@ -198,6 +207,8 @@ def _failure_problem(error: ToolbusError, config: ServerConfig) -> Problem:
         case ConfigError():
             message, _, fix = error.problem.partition("; ")
             where = f"{error.key}: " if error.key else ""
+            if is_refusal(error):
+                where = f"not permitted by {where.removesuffix(': ')} in {error.file}: "
             return Problem(
                 severity="error", message=where + message, fix=fix or "fix its entry in the config"
             )
@@ -302,15 +313,19 @@ def _json(report: ServerReport) -> JSON:
     }
 
 
-def _print_all(screen: Screen, reports: Sequence[ServerReport], file: str | None) -> None:
+def _print_all(
+    screen: Screen, reports: Sequence[ServerReport], policy: PolicyReport | None, file: str | None
+) -> None:
     for report in reports:
         _print_report(screen, report)
+    if policy is not None:
+        print_policy(screen, policy)
     where = f" in {short_path(file)}" if file else ""
     down = sum(not report.ok for report in reports)
     up = len(reports) - down
     counts = ", ".join(f"{count} {label}" for count, label in ((up, "ready"), (down, "failed")) if count)
     warnings = sum(problem.severity == "warning" for report in reports for problem in report.problems)
-    if down:
+    if down or (policy is not None and not policy.ok):
         act, style = "fix the errors above", "bold red"
     elif warnings:
         act, style = f"nothing to fix; {counted(warnings, 'warning')} above", "yellow"

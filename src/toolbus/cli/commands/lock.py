@@ -187,7 +187,7 @@ async def _compare(settings: Settings, servers: Sequence[str]) -> Comparison:
 
 def _unlocked(config: BusConfig) -> BusConfig:
     servers = {alias: server.model_copy(update={"lock": None}) for alias, server in config.servers.items()}
-    return config.model_copy(update={"lock": "off", "servers": servers})
+    return config.model_copy(update={"lock": "off", "for_lock": True, "servers": servers})
 
 
 def _parsed(config: BusConfig, target: str) -> tuple[str, str | None]:

@@ -10,6 +10,7 @@ from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import described
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
+from toolbus.cli.policy_facts import Effects, effects, whole_catalog
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig, ServerConfig
@@ -50,18 +51,20 @@ async def run(
         listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
         warnings = {alias: _warnings(bus.inventories[alias], config.servers[alias]) for alias in selected}
         held = {key: one for key, one in bus.held.items() if one.server in selected}
+        ruled = _ruled(config, bus, [a for a, status in statuses.items() if status.state == "ready"])
     for one in held.values():
         if one.kind != "launch":  # which is the error of the server
             warnings[one.server].append(held_line(one))
     found = listed if search is None else matching(listed, search)
     if screen.as_json:
-        screen.json(_listing_json(statuses, found, held, "servers"))
+        screen.json(_listing_json(statuses, found, held, "servers", ruled))
     else:
         for alias in selected:
             own = [spec for spec in found if spec.origin.server == alias]
             if own or search is None:
-                print_server(screen, alias, statuses[alias], own, warnings[alias], full)
+                print_server(screen, alias, statuses[alias], own, warnings[alias], full, _asked(ruled))
         _print_built_in(screen, found)
+        _note_policy(screen, ruled)
         if config.disabled and not servers:
             screen.note(f"disabled: {', '.join(map(visible, config.disabled))}")
         if search is not None:
@@ -95,10 +98,11 @@ def _print_locked(
     held = {key: one for key, one in bus.held.items() if one.server in selected}
     listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
     found = listed if search is None else matching(listed, search)
+    ruled = _ruled(config, bus, selected)
     unusable = {alias: problem for alias in selected if (problem := _unusable(config.servers[alias], held))}
     if screen.as_json:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
-        screen.json(_listing_json(statuses, found, held, "lock"))
+        screen.json(_listing_json(statuses, found, held, "lock", ruled))
     else:
         for alias in selected:
             own = [spec for spec in found if spec.origin.server == alias]
@@ -107,8 +111,9 @@ def _print_locked(
                     ("locked", "green"), (f"  {counted(len(own), 'tool')}", "dim")
                 )
                 screen.print(Text.assemble((alias, "bold"), "  ", state))
-                _print_tools(screen, own, full=full)
+                _print_tools(screen, own, full=full, asked=_asked(ruled))
         _print_built_in(screen, found)
+        _note_policy(screen, ruled)
         if config.disabled and not servers:
             screen.note(f"disabled: {', '.join(map(visible, config.disabled))}")
         if search is not None:
@@ -184,15 +189,40 @@ def print_headline(screen: Screen, alias: str, status: ServerStatus, offers: str
         screen.rows([[Text(visible(suggested(reason)), style="red")]], max_lines=None)
 
 
-def tool_rows(tools: Iterable[ToolSpec]) -> list[list[Text]]:
-    """One row per tool: name, arguments, description."""
+def _ruled(config: BusConfig, bus: "Toolbus", servers: Iterable[str]) -> Effects | None:
+    """What the policy does to the tools of these servers; None without a policy."""
+    if not config.policy:
+        return None
+    return effects(config, whole_catalog(config, bus), {alias: bus.inventories[alias] for alias in servers})
+
+
+def _asked(ruled: Effects | None) -> frozenset[str]:
+    return frozenset() if ruled is None else frozenset(spec.name for spec in ruled.asked)
+
+
+def _note_policy(screen: Screen, ruled: Effects | None) -> None:
+    if ruled is None:
+        return
+    for dead in ruled.dead:
+        if not dead.is_note:
+            screen.note(f"warning: {dead}")
+    if ruled.denied:
+        are = "tool is" if len(ruled.denied) == 1 else "tools are"
+        screen.note(f"{len(ruled.denied)} {are} denied by the policy; 'toolbus policy' lists them")
+
+
+def tool_rows(tools: Iterable[ToolSpec], asked: Collection[str] = ()) -> list[list[Text]]:
+    """One row per tool: name, whether a person is asked if any is, arguments, description."""
+    listed = list(tools)
+    marks = any(spec.name in asked for spec in listed)
     return [
         [
             Text(spec.name, style="cyan"),
+            *([Text("asks" if spec.name in asked else "", style="magenta")] if marks else []),
             Text(visible(_argument_summary(spec)), style="yellow"),
             Text(one_line(spec.description or spec.title or "")),
         ]
-        for spec in tools
+        for spec in listed
     ]
 
 
@@ -224,23 +254,24 @@ def print_server(
     tools: Sequence[ToolSpec],
     warnings: Sequence[str] = (),
     full: bool = False,
+    asked: Collection[str] = (),
 ) -> None:
-    """Print a server and its tools."""
+    """Print a server and its tools; `asked` are those that a person may be asked about."""
     print_headline(screen, alias, status)
     for warning in warnings:
         screen.rows([[Text(visible(warning), style="yellow")]], max_lines=None)
-    _print_tools(screen, tools, full=full)
+    _print_tools(screen, tools, full=full, asked=asked)
 
 
-def _print_tools(screen: Screen, tools: Sequence[ToolSpec], *, full: bool) -> None:
+def _print_tools(screen: Screen, tools: Sequence[ToolSpec], *, full: bool, asked: Collection[str]) -> None:
     if full:
         for spec in tools:
-            _print_tool(screen, spec)
+            _print_tool(screen, spec, asks=spec.name in asked)
     else:
-        screen.rows(tool_rows(tools))
+        screen.rows(tool_rows(tools, asked))
 
 
-def _print_tool(screen: Screen, spec: ToolSpec) -> None:
+def _print_tool(screen: Screen, spec: ToolSpec, *, asks: bool) -> None:
     """Print everything about one tool."""
     own = Text("" if spec.name == spec.origin.tool else f"  {visible(str(spec.origin))}", style="dim")
     screen.print(Text("\n  ") + Text(spec.name, style="bold cyan") + own)
@@ -263,17 +294,28 @@ def _print_tool(screen: Screen, spec: ToolSpec) -> None:
     )
     if hints:
         screen.print(Text(f"    {visible(hints)}", style="dim"))
+    if asks:
+        screen.print(Text("    policy: a person may be asked", style="dim"))
     for change in spec.history:
         screen.print(Text(f"    {change.shaper}: changed {', '.join(change.fields)}", style="dim"))
 
 
 def _listing_json(
-    statuses: dict[str, ServerStatus], tools: Iterable[ToolSpec], held: Mapping[str, Held], source: str
+    statuses: dict[str, ServerStatus],
+    tools: Iterable[ToolSpec],
+    held: Mapping[str, Held],
+    source: str,
+    ruled: Effects | None,
 ) -> JSON:
+    asked = _asked(ruled)
+    marks = {} if ruled is None else {"denied": [str(spec.origin) for spec in ruled.denied]}
     return {
         "servers": servers_json(statuses),
-        "tools": [_tool_json(spec) for spec in tools],
+        "tools": [
+            _tool_json(spec) | ({} if ruled is None else {"asks": spec.name in asked}) for spec in tools
+        ],
         "held": {key: one.reason for key, one in held.items()},
+        **marks,
         "source": source,
     }
 

@@ -29,6 +29,24 @@ def tool_origins(ctx: typer.Context, incomplete: str) -> list[str]:
     return [*server_names(ctx, incomplete), *(name for name in tools if name.startswith(incomplete))]
 
 
+def policy_targets(ctx: typer.Context, incomplete: str) -> list[str]:
+    """What a policy decides about: tools, or with an option `server/uri`, `server/prompt` and requests."""
+    from toolbus.config.policy import REQUESTS
+
+    path = _config_path(ctx)
+    if ctx.params.get("resource"):
+        names = [f"{alias}/{uri}" for alias, own in offers(path, "uris").items() for uri in own]
+    elif ctx.params.get("prompt"):
+        names = [f"{alias}/{name}" for alias, own in offers(path, "prompts").items() for name in own]
+    elif ctx.params.get("request"):
+        names = [f"{alias}/{request}" for alias in server_names(ctx, "") for request in REQUESTS]
+    elif ctx.params.get("forget") or "/" in incomplete:
+        return tool_origins(ctx, incomplete)
+    else:
+        return tool_names(ctx, incomplete)
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def argument_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Arguments of the tool on the command line that are not given yet."""
     name = ctx.params.get("name") or ""

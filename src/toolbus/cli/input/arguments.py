@@ -40,14 +40,15 @@ def given(words: Sequence[str], args: str | None, file: Path | None) -> Given:
     return Given(whole=_object(*used[0]) if used else {}, single=pairs)
 
 
-def read(given: Given, tool: ToolSpec) -> dict[str, JSON]:
-    """The arguments for a tool; `Usage` if they are invalid or incomplete."""
+def read(given: Given, tool: ToolSpec, *, complete: bool = True) -> dict[str, JSON]:
+    """The arguments for a tool; `Usage` if they are invalid or, with `complete`, some are missing."""
     root = Schema(tool.input_schema)
     single: dict[str, JSON] = {}
     for key, text in given.single:
         _put(single, key, text, root)
     arguments = _merged(given.whole, single)
-    _require_all(arguments, tool)
+    if complete:
+        _require_all(arguments, tool)
     return arguments
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
 from typing import TYPE_CHECKING
 
+from toolbus.cli.output.rule_words import rule_words
 from toolbus.cli.output.screen import exact
 from toolbus.config.auth import Auth
 from toolbus.config.location import is_list, is_mapping
@@ -48,7 +49,7 @@ def review(found: Candidate) -> dict[str, JSON]:
 
 
 def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusConfig) -> None:
-    """Print one line per fact, then the roots and where tokens are kept."""
+    """Print one line per fact, then the policy, the roots, and where tokens are kept."""
     from rich.text import Text
 
     lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
@@ -59,6 +60,10 @@ def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusCo
             console.print(Text.assemble((f"  {label:{width}}  ", "dim"), exact(text)))
     if not lines:
         console.print(Text("no servers", style="dim"))
+    if config.policy:
+        console.print(Text("policy", style="bold"))
+    for rule in config.policy:
+        console.print(Text.assemble((f"  {rule.do:5}  ", "dim"), exact(rule_words(rule))))
     if config.roots:
         console.print(Text(f"roots shared with servers: {', '.join(map(exact, config.roots))}"))
     if config.tokens != "auto":
@@ -93,6 +98,7 @@ class _Project:
         assert found.config.folder is not None
         self._folder = found.config.folder
         self._contents: Contents = found.config.reviewed or {}
+        self._sandboxed = found.config.sandbox is not None
         self._dotenv = self._variables(str(self._folder / DOTENV))
 
     def facts(self, server: ServerConfig) -> dict[str, JSON]:
@@ -116,6 +122,7 @@ class _Project:
                 for name, text in own.items()
             },
             "inherit_env": list(inherited) if is_list(inherited) else "all" if inherited == "all" else None,
+            "sandbox": self._sandbox(server, shown),
             "secrets": list(self._secrets(server, own)),
             "trust": server.trust or None,
             "override": {
@@ -123,6 +130,21 @@ class _Project:
             },
         }
         return {name: fact for name, fact in facts.items() if fact not in (None, {}, [])}
+
+    def _sandbox(self, server: ServerConfig, shown: Mapping[str, str]) -> str | None:
+        """What the server gets; that it has none, only if others have one by default."""
+        if server.command is None or (server.sandbox is None and not self._sandboxed):
+            return None
+        if server.sandbox is None:
+            return "none: it can read and change what you can"
+        paths = {
+            word: [text for key, text in shown.items() if key.startswith(f"sandbox.{kind}[")]
+            for kind, word in (("read", "reads"), ("write", "writes"))
+        }
+        parts = [f"{word} {', '.join(found)}" for word, found in paths.items() if found]
+        if server.sandbox.env:
+            parts.append(f"gets {', '.join(server.sandbox.env)}")
+        return "; ".join([*parts, "uses the network" if server.sandbox.net else "no network"])
 
     def _secrets(self, server: ServerConfig, own: Mapping[str, str]) -> Iterator[JSON]:
         """Each reference once, with its source.

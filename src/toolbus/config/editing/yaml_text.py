@@ -35,6 +35,9 @@ servers:
 # How tools are named: auto, or a template.
 # naming: "{server}_{tool}"
 
+# Which calls are allowed, asked about or denied: the first rule that matches decides.
+# policy: [{tools: "demo_notes/forget", do: deny}, {hint: destructive, do: ask}]
+
 # Seconds, for all servers.
 # timeouts: {connect: 60, list: 30, call: 300, close: 5, recover: 30}
 """

@@ -26,9 +26,17 @@ from toolbus.core.records import JSON
 # Variables that an editor fills in from its current state.
 _EDITOR_ONLY = ("workspaceFolderBasename", "pathSeparator", "fileDirname", "execPath", "selectedText")
 # Keys that are already handled.
-_HANDLED = ("enabled", "disabled", "connection", "trust")
+_HANDLED = ("enabled", "disabled", "connection", "trust", "sandbox")
+_SANDBOX = frozenset({"sandbox", "sandboxEnabled"})
 # Nobody but the user, in a toolbus.yaml, says that a server can be trusted.
-_UNUSED = IGNORED | {"trust"}
+_UNUSED = (IGNORED | {"trust"}) - _SANDBOX
+_NOT_IMPORTED = {
+    "naming": "it applies to all servers",
+    "context": "it names servers, which may have other names here",
+    "tokens": "it applies to all servers",
+    "sandbox": "add sandbox: true, and the files that servers need",
+    "lock": "the lockfile of this config is another one",
+}
 _INPUT = r"(?<!\$)\$\{input:([^}:]+)\}"
 _ABSOLUTE = re.compile(r"[/\\~$]|[A-Za-z]:")
 
@@ -83,15 +91,7 @@ def _converted(
 ) -> dict[str, dict[str, JSON]]:
     """The entries in our format; invalid ones are skipped."""
     settings = {key: value for key, value in found.settings.items() if value is not None}
-    if settings.pop("naming", "auto") != "auto":
-        notes.append("naming was skipped: it applies to all servers")
-    if settings.pop("context", None):
-        notes.append("context was skipped: it names servers, which may have other names here")
-    settings.pop("context_budget", None)
-    if settings.pop("tokens", "auto") != "auto":
-        notes.append("tokens was skipped: it applies to all servers")
-    if settings.pop("lock", None):
-        notes.append("lock was skipped: the lockfile of this config is another one")
+    notes += _skipped(settings)
     checked_timeouts(settings.get("timeouts", {}), location)
     enabled = settings.pop("enabled_servers", None)
     wanted = found.entries if enabled is None else location.names(enabled, "enabled_servers")
@@ -119,6 +119,14 @@ def _converted(
             result[alias]["enabled"] = False
             notes.append(f"server {alias!r} is disabled there, so it has enabled: false here")
     return result
+
+
+def _skipped(settings: dict[str, JSON]) -> Iterator[str]:
+    """Remove the settings that are not imported; notes say why."""
+    settings.pop("context_budget", None)
+    for key, reason in _NOT_IMPORTED.items():
+        if settings.pop(key, "auto") not in ("auto", [], (), False):
+            yield f"{key} was skipped: {reason}"
 
 
 def _plain(
@@ -150,6 +158,8 @@ def _remarks(
     """Notes about an imported server."""
     if unused := [key for key, value in entry.items() if key in _UNUSED and value]:
         yield f"server {alias!r}: ignored keys without a meaning here: {', '.join(unused)}"
+    if any(entry.get(key) for key in _SANDBOX):
+        yield f"server {alias!r}: its sandbox was not imported; add sandbox: true, and the files it needs"
     if isinstance(config.auth, OAuth):
         yield from _sign_in_remarks(alias, config.auth)
     texts = " ".join(text for _, text in config.texts())

@@ -10,8 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from toolbus.config.administrator import read_administrator
 from toolbus.config.auth import SECRET_KEYS, ClientCredentials, text_problem
+from toolbus.config.launch_patterns import Launch
 from toolbus.config.model import ServerConfig
+from toolbus.config.permitted import refused_commands, refused_launch
 from toolbus.config.secrets.echo import is_credential
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.lookup import Found, Missing, Secrets
@@ -36,6 +39,10 @@ class Resolved:
     auth: Mapping[str, str] = field(default_factory=dict[str, str])
     """The texts of `auth` by key, without the short-lived ones: see `lookup`."""
     cwd: str | None = None
+    readable: tuple[str, ...] = ()
+    """The paths of `sandbox.read`."""
+    writable: tuple[str, ...] = ()
+    """The paths of `sandbox.write`."""
     folder: Path | None = None
     """Where the config is."""
     public_url: str | None = None
@@ -77,11 +84,34 @@ class Resolved:
 async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     """The config with every reference filled in.
 
-    Raises SecretMissing for a reference without a value, ConfigError for a mistake in the config or a value
-    that cannot be used. Waits for `get_secret`, files and commands; each reference is looked up once.
+    Raises SecretMissing for a reference without a value, ConfigError for a mistake in the config, a value
+    that cannot be used, and what the administrator does not permit. Waits for `get_secret`, files and
+    commands; each reference is looked up once.
     """
     if config.mistake is not None:
         raise config.mistake.with_traceback(None)  # the same one at each attempt
+    administrator = config.administrator or read_administrator()
+    refused = refused_commands(config, administrator, secrets.folder)
+    if refused is None:
+        values = await _filled_in(config, secrets)
+        refused = refused_launch(
+            config,
+            administrator,
+            Launch(
+                command=values.command,
+                args=values.args,
+                variables=frozenset(values.env),
+                cwd=values.cwd,
+                inherits=config.inherit_env != "none",
+                url=values.url,
+            ),
+        )
+        if refused is None:
+            return values
+    raise refused
+
+
+async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
     known: dict[Reference, Found] = {}
     private = _Private()
     values: dict[str, str] = {}
@@ -120,11 +150,17 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         token=token,
         auth=auth,
         cwd=secrets.located(cwd) if cwd else None,
+        readable=tuple(secrets.located(path) for path in _numbered(values, "sandbox.read")),
+        writable=tuple(secrets.located(path) for path in _numbered(values, "sandbox.write")),
         folder=secrets.folder,
         public_url=None if config.url is None else shown_url(masked(config.url)),
         redacted=Redactor(private.values, echoes=private.credentials if config.redact else None),
         source=(config, secrets),
     )
+
+
+def _numbered(values: Mapping[str, str], name: str) -> Iterator[str]:
+    return (value for key, value in values.items() if key.startswith(f"{name}["))
 
 
 def _auth_texts(config: ServerConfig) -> Iterator[tuple[str, str]]:

@@ -2,12 +2,33 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Protocol
 
 if sys.platform != "win32":
     import fcntl
     import termios
+
+
+FILTER_FD = 3
+"""The descriptor at which a process finds its filter of system calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """What to start."""
+
+    command: Sequence[str]
+    """The path of the program, and its arguments."""
+    env: dict[str, str]
+    folder: str | None = None
+    """Its working directory; by default ours."""
+    syscall_filter: bytes = b""
+    """What the program can read at `FILTER_FD`."""
+    wrappers: int = 0
+    """How many generations of processes stand around the server itself; they end when it does."""
 
 
 class ChildEvents(Protocol):

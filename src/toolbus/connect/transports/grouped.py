@@ -9,11 +9,11 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Literal, cast
 
 from toolbus.connect.forks import detach_after_fork
-from toolbus.connect.transports.child import ChildEvents, unread_bytes
+from toolbus.connect.transports.child import FILTER_FD, ChildEvents, Launch, unread_bytes
 from toolbus.connect.transports.reaper import reaper
 
 POLL_INTERVAL = 0.01
@@ -91,24 +91,37 @@ class _Forwarding(asyncio.SubprocessProtocol):
         self._events.process_exited(self._transport.get_returncode())
 
 
-async def spawn_grouped(
-    events: ChildEvents, command: Sequence[str], env: dict[str, str], folder: str | None
-) -> GroupedProcess:
+async def spawn_grouped(events: ChildEvents, launch: Launch) -> GroupedProcess:
     """Start a server in a process group of its own; raises OSError if it cannot start."""
-    announcing, inherited = reaper.announcing(command)
-    transport, _ = await asyncio.get_running_loop().subprocess_exec(
-        lambda: _Forwarding(events),
-        *announcing,
-        env=env,
-        cwd=folder,
-        start_new_session=True,
-        pass_fds=inherited,
-    )
+    with ExitStack() as opened:
+        command, filters = _with_filter(launch, opened)
+        announcing, inherited = reaper.announcing(command)
+        transport, _ = await asyncio.get_running_loop().subprocess_exec(
+            lambda: _Forwarding(events),
+            *announcing,
+            env=launch.env,
+            cwd=launch.folder,
+            start_new_session=True,
+            pass_fds=(*inherited, *filters),
+        )
     process = GroupedProcess(transport)
     if not inherited:
         reaper.watch(process.pid)
     detach_after_fork(process)
     return process
+
+
+def _with_filter(launch: Launch, opened: ExitStack) -> tuple[Sequence[str], tuple[int, ...]]:
+    """The command for a process that finds its filter of system calls, and the descriptor it inherits."""
+    if not launch.syscall_filter:
+        return launch.command, ()
+    read_end, write_end = os.pipe()
+    opened.callback(os.close, read_end)
+    os.write(write_end, launch.syscall_filter)
+    os.close(write_end)
+    # By path: not every shell can redirect a descriptor of two digits.
+    redirect = f'exec "$@" {FILTER_FD}</dev/fd/{read_end}'
+    return ("/bin/sh", "-c", redirect, "sh", *launch.command), (read_end,)
 
 
 def _signal_group(pgid: int, sign: signal.Signals | Literal[0]) -> bool:

@@ -6,9 +6,9 @@ every descendant that is orphaned (PR_SET_CHILD_SUBREAPER), also one that called
 closes its socket or dies, the keeper ends them all, and then itself. The system reports the death of the
 owner (pidfd), so that a fork of the owner, which has the same sockets, does not hide it.
 
-A request is one byte and five descriptors: a file with the marshalled (program, args, env, folder), the
-server's three streams, and the keeper's control socket. On that socket, the keeper sends "started PID" or
-"failed ERRNO", and "exited CODE"; it receives "term" and "kill".
+A request is one byte and five descriptors: a file with the marshalled (program, args, env, folder, filter of
+system calls, wrappers: see `Launch`), the server's three streams, and the keeper's control socket. On that
+socket, the keeper sends "started PID" or "failed ERRNO", and "exited CODE"; it receives "term" and "kill".
 """
 
 # The modules below are those that need no others: `os`, `signal`, `socket` and `contextlib` would double the
@@ -28,6 +28,7 @@ SUBREAPER = 36
 EINVAL = 22
 FDS, INT = 5, 4
 """How many descriptors a request has, and the bytes of each."""
+FILTER_FD = 3
 TERM_SECONDS = 1.0
 """How long the processes have to end after SIGTERM, once the owner is gone."""
 KILL_SECONDS = 10.0
@@ -87,6 +88,7 @@ class Keeper:
         self._control = _socket.socket(fileno=fd)
         self._control.setblocking(False)
         self._server = 0
+        self._wrappers = 0
         self._has_exited = False
         self._is_watched = True
         """Whether the owner is there."""
@@ -121,15 +123,20 @@ class Keeper:
 
     def _start(self) -> bool:
         with open(self._request, "rb") as file:
-            program, args, env, folder = marshal.load(file)
-        stdin, stdout, stderr = self._streams
+            program, args, env, folder, syscall_filter, self._wrappers = marshal.load(file)
+        streams = list(enumerate(self._streams))
+        if syscall_filter:
+            filter_end, write_end = os.pipe()
+            os.write(write_end, syscall_filter)
+            os.close(write_end)
+            streams.append((FILTER_FD, filter_end))
         try:
             os.chdir(folder)
             self._server = os.posix_spawn(
                 program,
                 args,
                 env,
-                file_actions=[(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate((stdin, stdout, stderr))],
+                file_actions=[(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in streams],
                 setsid=True,
                 setsigdef=[_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGCHLD],
             )
@@ -137,7 +144,7 @@ class Keeper:
             self._report(f"failed {getattr(error, 'errno', EINVAL)}")
             return False
         os.chdir("/")
-        for fd in self._streams:  # or nobody would notice that the server closes them
+        for _, fd in streams:  # or nobody would notice that the server closes them
             os.close(fd)
         self._report(f"started {self._server}")
         return True
@@ -165,9 +172,21 @@ class Keeper:
             self._kill_at = time.monotonic() + TERM_SECONDS
 
     def _signal(self, sign: int) -> None:
-        """Send a signal to all descendants; to the server's group if the system does not list them."""
+        """Send a signal to all descendants; to the server's group if the system does not list them.
+
+        Only SIGKILL to the processes around a server: they end with it, and it would end at once with them.
+        """
         group = [] if self._has_exited else [-self._server]
-        signal_all(descendants_of(os.getpid()) or group, sign)
+        around = [] if sign == _signal.SIGKILL else self._around()
+        found = descendants_of(os.getpid())
+        signal_all([pid for pid in found if pid not in around] or found or group, sign)
+
+    def _around(self) -> list[int]:
+        around, generation = list[int](), [self._server]
+        for _ in range(self._wrappers):
+            around += generation
+            generation = [child for pid in generation for child in children_of(pid)]
+        return around
 
     def _report(self, text: str) -> None:
         try:

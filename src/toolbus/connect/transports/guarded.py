@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from toolbus.connect.forks import detach_after_fork
-from toolbus.connect.transports.child import ChildEvents, unread_bytes
+from toolbus.connect.transports.child import ChildEvents, Launch, unread_bytes
 from toolbus.core.flag import Flag
 
 GUARD = Path(__file__).with_name("guard.py")
@@ -249,15 +249,15 @@ class _Pipe(asyncio.Protocol):
         self._events.pipe_connection_lost(self._fd, exc)
 
 
-async def spawn_guarded(
-    events: ChildEvents, command: Sequence[str], env: dict[str, str], folder: str | None
-) -> GuardedProcess:
+async def spawn_guarded(events: ChildEvents, launch: Launch) -> GuardedProcess:
     """Start a server below the guard; raises OSError if it cannot start, `GuardUnavailable`."""
     request = (
-        os.fsencode(command[0]),
-        [os.fsencode(word) for word in command],
-        {os.fsencode(name): os.fsencode(value) for name, value in env.items()},
-        os.fsencode(folder or _current_folder()),
+        os.fsencode(launch.command[0]),
+        [os.fsencode(word) for word in launch.command],
+        {os.fsencode(name): os.fsencode(value) for name, value in launch.env.items()},
+        os.fsencode(launch.folder or _current_folder()),
+        launch.syscall_filter,
+        launch.wrappers,
     )
     with ExitStack() as ours, ExitStack() as theirs:
         file = os.memfd_create("toolbus", os.MFD_CLOEXEC)

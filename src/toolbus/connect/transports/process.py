@@ -21,9 +21,8 @@ from toolbus.config.secrets.redact import PROXIES
 from toolbus.connect.cause import redacted_cause
 from toolbus.connect.diagnostics import STDERR_KEPT, STDERR_WIDTH, Diagnostics
 from toolbus.connect.process_hints import misplaced_file
-from toolbus.connect.transports.child import Child
-from toolbus.connect.transports.grouped import spawn_grouped
-from toolbus.connect.transports.guarded import GuardUnavailable, can_guard, spawn_guarded
+from toolbus.connect.transports.child import Child, Launch
+from toolbus.connect.transports.start import start_child
 from toolbus.core.errors import ConnectFailed
 from toolbus.core.flag import Flag
 
@@ -54,6 +53,9 @@ SAFE_VARIABLES = (
 CA_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
 """Paths, not secrets; behind a company's CA, `npx` and `uvx` cannot download anything without them."""
 
+_SIGNALED = {128 + number: -number for number in range(1, 32)}
+"""The exit codes with which bubblewrap reports that a signal ended the server."""
+
 
 @dataclass(frozen=True, slots=True)
 class Grace:
@@ -80,6 +82,7 @@ class ServerProcess:
         self._log = logger.getChild(f"stderr.{config.alias}")
         self._spawning: asyncio.Task[Child] | None = None
         self._ending: asyncio.Task[None] | None = None
+        self._confining: asyncio.Task[Launch] | None = None
         self._exited = Flag()
         self._stdout_ended = False
         self._unread: list[bytes] = []
@@ -158,16 +161,20 @@ class ServerProcess:
             self._ending.result()
 
     async def _end(self, spawning: "asyncio.Task[Child]", grace: Grace) -> None:
+        if self._confining is not None:
+            self._confining.cancel()  # its package is being installed, which may take long
         with suppress(ConnectFailed):
             await _terminate(await spawning, self._exited, grace)
 
     async def _spawn(self) -> Child:
         config, values, diagnostics = self._config, self._values, self._diagnostics
-        env = _environment(config, values)
-        diagnostics.withheld = os.environ.keys() - env.keys()
-        program = _find_program(config.alias, values, env)
+        if config.sandbox is not None:
+            launch = await self._confined()
+        else:
+            env = _environment(config, values)
+            launch = Launch(command=[self._find_program(env), *values.args], env=env, folder=values.cwd)
         try:
-            child = await self._start_process([program, *values.args], env, values.cwd)
+            child = await start_child(self, launch)
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or type(error).__name__
             cause = f"{values.redacted(values.command or '')!r} cannot be started: {reason}"
@@ -179,13 +186,29 @@ class ServerProcess:
             return child
         raise failure  # not in the clause above, which would make the original its context
 
-    async def _start_process(self, command: list[str], env: dict[str, str], folder: str | None) -> Child:
-        if can_guard():
-            try:
-                return await spawn_guarded(self, command, env, folder)
-            except GuardUnavailable as error:
-                logger.debug("the guard of the servers cannot be used: %s", error)
-        return await spawn_grouped(self, command, env, folder)
+    def _find_program(self, env: dict[str, str]) -> str:
+        self._diagnostics.withheld = os.environ.keys() - env.keys()
+        return _find_program(self._config.alias, self._values, env)
+
+    async def _confined(self) -> Launch:
+        # Here, because every program that uses a server would wait for these imports.
+        from toolbus.connect.sandbox.confine import confined
+        from toolbus.connect.sandbox.environment import inside_environment
+
+        config, diagnostics = self._config, self._diagnostics
+        env = inside_environment(config, self._values)
+        program = self._find_program(env)
+        work = confined(config, self._values, program, env, diagnostics, self._handle_stderr_data)
+        self._confining = asyncio.get_running_loop().create_task(work)
+        try:
+            await asyncio.wait({self._confining})
+            if self._confining.cancelled():
+                raise ConnectFailed(
+                    config.alias, "spawn", "its package was being installed when it was closed"
+                )
+            return self._confining.result()
+        finally:
+            self._confining = None
 
     # As `ChildEvents`
 
@@ -194,10 +217,7 @@ class ServerProcess:
         if fd == 1:
             self._on_output(data)
         else:
-            *lines, self._stderr_partial = (self._stderr_partial + data).split(b"\n")
-            self._stderr_partial = self._stderr_partial[:STDERR_KEPT]
-            for line in lines:
-                self._handle_stderr(line)
+            self._handle_stderr_data(data)
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         if fd == 1:
@@ -212,6 +232,8 @@ class ServerProcess:
             )
 
     def process_exited(self, code: int | None) -> None:
+        if self._config.sandbox is not None and code in _SIGNALED:
+            code = _SIGNALED[code]
         self._diagnostics.exit_code = code
         self._exited.set()
         if not self._stdout_ended:
@@ -225,6 +247,12 @@ class ServerProcess:
 
     def resume_writing(self) -> None:
         self.writable.set()
+
+    def _handle_stderr_data(self, data: bytes) -> None:
+        *lines, self._stderr_partial = (self._stderr_partial + data).split(b"\n")
+        self._stderr_partial = self._stderr_partial[:STDERR_KEPT]
+        for line in lines:
+            self._handle_stderr(line)
 
     def _handle_stderr(self, line: bytes) -> None:
         text = self._values.redacted.head(line.decode(errors="replace").rstrip(), STDERR_WIDTH)

@@ -1,0 +1,64 @@
+"""What the policy of a config means for the tools that its servers list."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolbus.bus.shaping import Shaping
+from toolbus.bus.targets import all_targets, listed_target
+from toolbus.core.catalog import Catalog
+from toolbus.core.records import Inventory, ToolSpec
+from toolbus.policy.rules import DeadRule, Policy, Target
+
+if TYPE_CHECKING:
+    from toolbus.bus.toolbus import Toolbus
+    from toolbus.config import BusConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What a policy does to the tools that are listed."""
+
+    denied: tuple[ToolSpec, ...]
+    """Those that are denied whatever their arguments are."""
+    asked: tuple[ToolSpec, ...]
+    """Those that a person may be asked about."""
+    dead: tuple[DeadRule, ...]
+    """The rules without effect."""
+
+
+def whole_catalog(config: "BusConfig", bus: "Toolbus") -> Catalog:
+    """The tools of a bus, with those that its policy denies."""
+    shaping = Shaping(config, ())
+    return Catalog(shaping.tools(bus.inventories), shaping.own)
+
+
+def effects(config: "BusConfig", catalog: Catalog, listed: Mapping[str, Inventory]) -> Effects:
+    """What the policy of a config does to the tools of the listed servers; `catalog` has all of them."""
+    policy = Policy(config.policy)
+    targets = decided(spec for spec in catalog if spec.origin.server in listed)
+    return Effects(
+        denied=tuple(spec for spec, target in targets if policy.removes(target) is not None),
+        asked=tuple(spec for spec, target in targets if policy.may_ask(target)),
+        dead=tuple(_dead_rules(config, policy, catalog, listed)),
+    )
+
+
+def decided(tools: Iterable[ToolSpec]) -> list[tuple[ToolSpec, Target]]:
+    """The tools that the policy decides about, whatever their arguments name."""
+    found = [(spec, listed_target(spec)) for spec in tools]
+    return [(spec, target) for spec, target in found if target is not None]
+
+
+def _dead_rules(
+    config: "BusConfig", policy: Policy, tools: Iterable[ToolSpec], listed: Mapping[str, Inventory]
+) -> list[DeadRule]:
+    """The rules without effect, as far as the listed servers show it."""
+    # As a model gets them, because only then their hints count; others may be excluded.
+    shaped = {spec.origin: spec for spec in tools}
+    offered = {
+        alias: all_targets(alias, stock, [shaped.get(tool.origin, tool) for tool in stock.tools])
+        for alias, stock in listed.items()
+    }
+    # A disabled server is not listed; a rule about it waits for it.
+    return policy.dead(offered, [*config.servers, *config.disabled])

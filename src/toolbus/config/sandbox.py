@@ -1,0 +1,59 @@
+"""The `sandbox` of a program: which files, variables and network it gets; nothing else is there for it."""
+
+import os.path
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Strict
+
+from toolbus.config.base import ConfigModel
+from toolbus.config.location import Location, is_mapping
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON
+
+_EXPECTED = "expected true, false, or a mapping with read, write, net and env"
+# Files contain lists, not tuples.
+_Texts = Annotated[tuple[str, ...], Strict(False)]
+
+
+class Sandbox(ConfigModel):
+    """What a sandboxed program gets, besides its own files and those of the system."""
+
+    read: _Texts = ()
+    """Files and folders that it can read; relative to the config's folder."""
+    write: _Texts = ()
+    """Files and folders that it can read and change; relative to the config's folder."""
+    net: bool = False
+    """Whether it can use the network, including servers on this machine."""
+    env: _Texts = ()
+    """The names of variables of our environment that it gets, besides PATH, LANG, LC_* and TZ."""
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Every text that may contain references, with the name of its key."""
+        for key, paths in (("read", self.read), ("write", self.write)):
+            yield from ((f"{key}[{index}]", path) for index, path in enumerate(paths))
+
+    def _check(self) -> None:
+        for key, path in self.texts():
+            if not path.strip() or "\0" in path:
+                raise Location().error("expected a path", key)
+            if "${" not in path and os.path.normpath(path) in (os.sep, 2 * os.sep):
+                raise Location().error("is the whole system; name the folders it needs", key)
+        for index, name in enumerate(self.env):
+            if not name or "=" in name or "\0" in name:
+                raise Location().error("expected the name of a variable; set values in env", f"env[{index}]")
+
+
+def read_sandbox(value: JSON | Sandbox, location: Location) -> Sandbox | None:
+    """The `sandbox` of an entry or of all servers: true, a mapping, or false for none."""
+    if value is False:
+        return None
+    if isinstance(value, Sandbox):
+        return value
+    if value is not True and not is_mapping(value):
+        raise location.error(_EXPECTED, "sandbox")
+    given = {} if value is True else {str(key): inner for key, inner in value.items() if inner is not None}
+    try:
+        return Sandbox(**given)
+    except ConfigError as error:
+        raise location.relocated(error, lambda key: f"sandbox.{key}" if key else "sandbox") from None

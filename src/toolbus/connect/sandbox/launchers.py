@@ -1,0 +1,207 @@
+"""Launchers in a sandbox: `npx` and `uvx` install a package first, and then run a program of it.
+
+Both steps are separated: the installation has the network and a folder of its own, but no file and no secret
+of the server; the program runs from that folder, which it cannot change, and without the launcher.
+"""
+
+import json
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from toolbus.schema.values import entries_of
+
+Registry: TypeAlias = Literal["npm", "pypi"]
+
+_WORDS: Mapping[tuple[str, ...], Registry] = {
+    ("npx",): "npm",
+    ("npm", "exec"): "npm",
+    ("npm", "x"): "npm",
+    ("uvx",): "pypi",
+    ("uv", "tool", "run"): "pypi",
+}
+_PACKAGE: Mapping[Registry, tuple[str, ...]] = {"npm": ("-p", "--package"), "pypi": ("--from",)}
+"""The options that name the package, instead of the first word."""
+_TAKE_VALUE: Mapping[Registry, frozenset[str]] = {
+    "npm": frozenset(["-p", "--package", "--loglevel", "--registry", "--tag", "--userconfig"]),
+    "pypi": frozenset(
+        [
+            *("--from", "-w", "--with", "-p", "--python", "--index", "--default-index", "-i", "--index-url"),
+            *("--extra-index-url", "--index-strategy", "--keyring-provider", "-P", "--upgrade-package"),
+            *("--resolution", "--prerelease", "--fork-strategy", "--exclude-newer", "--link-mode"),
+            *("-C", "--config-setting", "--no-build-package", "--no-binary-package", "--color"),
+            *("--allow-insecure-host", "--python-platform", "--torch-backend", "--reinstall-package"),
+        ]
+    ),
+}
+# Read or run something else than a package of the registry.
+_REFUSED: Mapping[Registry, frozenset[str]] = {
+    "npm": frozenset(["-c", "--call", "--prefix", "--cache", "-w", "--workspace", "--workspaces"]),
+    "pypi": frozenset(
+        [
+            *("--with-editable", "--with-requirements", "--env-file", "--constraints", "-c", "--overrides"),
+            *("--build-constraints", "-b", "--find-links", "-f", "--cache-dir", "--directory", "--project"),
+            *("--config-file", "--offline", "-n", "--no-cache"),
+        ]
+    ),
+}
+_NAME = re.compile(r"(@[\w.-]+/)?(?P<name>[\w.-]+)")
+_PREFIX = "import sys; print(sys.prefix)"
+
+
+class NotLaunchable(Exception):
+    """The arguments of a launcher are not supported in a sandbox, or its package has no such program."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A package that a launcher installs, and the program of it to run."""
+
+    registry: Registry
+    options: tuple[str, ...]
+    """Those of the launcher, with the package."""
+    spec: str
+    """The package as written, for people."""
+    program: str | None
+    """The name of the program; None for the one that npm chooses."""
+    args: tuple[str, ...]
+    """Those of the program."""
+    is_versioned: bool
+
+    def install(self, launcher: str) -> list[str]:
+        """The command that installs it, and runs nothing of it but its installation."""
+        words = {"npm": ["exec"], "uv": ["tool", "run"]}.get(Path(launcher).stem, [])
+        if self.registry == "npm":
+            return [launcher, *words, "--yes", *self.options, "--", "node", "-e", "0"]
+        return [launcher, *words, *self.options, "python", "-c", _PREFIX]
+
+    def environment(self, cache: Path) -> dict[str, str]:
+        """Where the launcher keeps its files."""
+        if self.registry == "npm":
+            quiet = dict.fromkeys(("audit", "fund", "update_notifier"), "false")
+            return {
+                "npm_config_cache": str(cache / "npm"),
+                **{f"npm_config_{name}": value for name, value in quiet.items()},
+            }
+        return {
+            "UV_CACHE_DIR": str(cache / "uv"),
+            "UV_TOOL_DIR": str(cache / "tools"),
+            "UV_PYTHON_INSTALL_DIR": str(cache / "python"),
+            "UV_NO_PROGRESS": "1",
+        }
+
+    def installed(self, cache: Path, printed: str) -> str:
+        """The path of the program, after `install` printed this; raises `NotLaunchable`."""
+        folder = (
+            _npm_folder(cache) if self.registry == "npm" else Path(printed.strip().splitlines()[-1], "bin")
+        )
+        program = self.program or _chosen_by_npm(folder.parent)
+        if not (folder / program).exists():
+            raise NotLaunchable(f"the package {self.spec!r} has no program {program!r}")
+        return str(folder / program)
+
+
+def package_of(command: str, args: Sequence[str]) -> Package | None:
+    """The package that the command runs; None if it is not a launcher. Raises `NotLaunchable`."""
+    words = (Path(command).stem, *args)
+    for launcher, registry in _WORDS.items():
+        if words[: len(launcher)] == launcher:
+            return _parsed(words[len(launcher) :], registry)
+    return None
+
+
+def local_program(package: Package, folder: str) -> str | None:
+    """The program that npx would take from the packages of the folder, instead of the registry."""
+    name = _NAME.fullmatch(package.spec)
+    if package.registry != "npm" or package.is_versioned or name is None:
+        return None
+    for place in (Path(folder), *Path(folder).parents):
+        found = place / "node_modules" / ".bin" / (package.program or name["name"])
+        if found.exists() and (
+            package.program is not None or (place / "node_modules" / package.spec).is_dir()
+        ):
+            return str(found)
+    return None
+
+
+def _parsed(words: Sequence[str], registry: Registry) -> Package:
+    options: list[str] = []
+    named: list[str] = []
+    waiting = iter(words)
+    first: str | None = None
+    for word in waiting:
+        if word == "--" or not word.startswith("-"):
+            first = next(waiting, None) if word == "--" else word
+            break
+        option, has_value, value = word.partition("=")
+        if option in _REFUSED[registry]:
+            raise NotLaunchable(f"its option {option} is not supported there")
+        if not has_value and option in _TAKE_VALUE[registry]:
+            value = next(waiting, "")
+            options += [word, value]
+        else:
+            options.append(word)
+        if option in _PACKAGE[registry]:
+            named.append(value)
+    rest = tuple(waiting)
+    if first is None:
+        raise NotLaunchable("it names no package")
+    if named:
+        return _package(registry, options, " ".join(named), first, rest)
+    if re.match(r"[./~]|file:", first):
+        raise NotLaunchable(f"{first!r} is not a package of a registry")
+    if registry == "npm":
+        return _package(registry, [*options, f"--package={first}"], first, None, rest)
+    name, _, version = first.partition("@") if "://" not in first else (first, "", "")
+    spec = first if not version else name if version == "latest" else f"{name}=={version}"
+    program = re.split(r"[\[=<>~!@ ]", first)[0]
+    return _package(registry, [*options, "--from", spec], first, program, rest)
+
+
+def _package(
+    registry: Registry, options: Sequence[str], spec: str, program: str | None, args: tuple[str, ...]
+) -> Package:
+    if any(re.match(r"[./~]|file:", part) for part in spec.split()):
+        raise NotLaunchable(f"{spec!r} is not a package of a registry")
+    return Package(
+        registry=registry,
+        options=tuple(options),
+        spec=spec,
+        program=program,
+        args=args,
+        is_versioned=_NAME.fullmatch(spec) is None,
+    )
+
+
+def _npm_folder(cache: Path) -> Path:
+    """The programs of the only installation in the cache."""
+    for folder in (cache / "npm" / "_npx").glob("*/node_modules/.bin"):
+        return folder
+    raise NotLaunchable("npm installed no program")
+
+
+def _chosen_by_npm(modules: Path) -> str:
+    """The program that `npx PACKAGE` runs: the only one, or the one with the name of the package."""
+    wanted = entries_of(_read_json(modules.parent / "package.json").get("dependencies"))
+    name = next(iter(wanted), "")
+    manifest = _read_json(modules / name / "package.json")
+    bare = name.rpartition("/")[2]
+    programs = manifest.get("bin")
+    if isinstance(programs, str):
+        return bare
+    found = entries_of(programs)
+    if len(set(map(str, found.values()))) == 1:
+        return str(next(iter(found)))
+    if bare in found:
+        return bare
+    raise NotLaunchable(f"the package {name!r} has {len(found)} programs; name one: npx -p {name} PROGRAM")
+
+
+def _read_json(path: Path) -> Mapping[str, object]:
+    try:
+        return entries_of(json.loads(path.read_bytes()))
+    except (OSError, ValueError):
+        raise NotLaunchable(f"{os.path.basename(path.parent)!r} was not installed completely") from None

@@ -1,0 +1,190 @@
+"""Install the package of a launcher, once, in a sandbox with the network and a folder of its own.
+
+The folder is private to the launch line of one server, so nothing that a server runs comes from a cache that
+another program could have changed; the server itself only reads it.
+"""
+
+import asyncio
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from io import FileIO
+from pathlib import Path
+
+from toolbus.config import Resolved, ServerConfig
+from toolbus.config.secrets.redact import url_secrets
+from toolbus.connect.diagnostics import Diagnostics
+from toolbus.connect.sandbox.bubblewrap import wrapped
+from toolbus.connect.sandbox.environment import home_folder
+from toolbus.connect.sandbox.files import SandboxFiles
+from toolbus.connect.sandbox.launchers import NotLaunchable, Package
+from toolbus.connect.sandbox.runtime import runtime_paths
+from toolbus.connect.transports.child import Child, Launch
+from toolbus.connect.transports.start import start_child
+from toolbus.core.errors import ConnectFailed
+from toolbus.core.flag import Flag
+from toolbus.state.files import state_folder
+
+if sys.platform != "win32":
+    import fcntl
+
+# What a launcher needs to reach a registry; nothing of it is passed to the server.
+_REGISTRY = re.compile(
+    r"npm_config_\w+|NPM_TOKEN|NODE_AUTH_TOKEN|UV_\w+|PIP_\w+|SSL_CERT_FILE|SSL_CERT_DIR|NODE_EXTRA_CA_CERTS"
+    r"|REQUESTS_CA_BUNDLE|(HTTP|HTTPS|ALL|NO)_PROXY",
+    re.IGNORECASE,
+)
+_SETTINGS = ("~/.npmrc", "~/.config/uv", "~/.config/pip", "~/.pip", "/etc/uv", "/etc/pip.conf")
+_MARKER = "prepared.json"
+_LOCK = "lock"
+_POLL_INTERVAL = 0.05
+_KILL_TIMEOUT = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """The installation of the package of one server."""
+
+    config: ServerConfig
+    values: Resolved
+    package: Package
+    launcher: str
+    diagnostics: Diagnostics
+    on_stderr: Callable[[bytes], None]
+    """Gets what the launcher prints, and adds it to the diagnostics."""
+
+    async def program(self) -> str:
+        """The path of the installed program; raises `ConnectFailed`. A caller who is cancelled ends it."""
+        package, alias = self.package, self.config.alias
+        launch = [alias, str(self.values.folder), package.registry, package.options, package.program]
+        name = f"sandbox/{sha256(json.dumps(launch).encode()).hexdigest()[:20]}"
+        try:
+            state = state_folder()
+            cache = state.make_folders(f"{name}/cache/x").parent
+            async with _locked(cache.parent / _LOCK):
+                program = _known_program(state.read(f"{name}/{_MARKER}"), cache)
+                if program is None:
+                    program = package.installed(cache, await self._run(cache))
+                    state.write(f"{name}/{_MARKER}", json.dumps({"program": program}).encode())
+            return program
+        except OSError as error:
+            cause = f"the folder for its packages cannot be used: {error.strerror or type(error).__name__}"
+            raise ConnectFailed(alias, "spawn", cause, hint=f"check {error.filename or 'it'}") from error
+        except NotLaunchable as error:
+            raise ConnectFailed(alias, "spawn", self.values.redacted(str(error))) from None
+
+    async def _run(self, cache: Path) -> str:
+        """Install it; returns what was printed."""
+        running = _Running(self.on_stderr)
+        child = await start_child(running, self._launch(cache))
+        try:
+            child.stdin.close()
+            await running.exited.wait()
+            await running.output_ended.wait()
+        finally:
+            await _end(child)
+        if running.code != 0:
+            spec, name = self.values.redacted(self.package.spec), Path(self.launcher).stem
+            raise ConnectFailed(
+                self.config.alias,
+                "spawn",
+                f"{name} could not install {spec!r} for the sandbox (exit code {running.code})",
+                hint="check the name of the package, and the connection to its registry",
+                exit_code=running.code,
+                stderr=self.diagnostics.stderr_tail(),
+            )
+        self.diagnostics.stderr.clear()  # it is not about the server
+        return running.output.decode(errors="replace")
+
+    def _launch(self, cache: Path) -> Launch:
+        given = dict(os.environ) | dict(self.values.env)
+        settings = {name: value for name, value in given.items() if _REGISTRY.fullmatch(name)}
+        for value in settings.values():
+            for secret in url_secrets(value):
+                self.values.redacted.learn(secret)
+        # Before others: the Python of a system may be too old for the package.
+        python = os.path.join(sys.base_prefix, "bin")
+        search = os.pathsep.join((python, given.get("PATH", os.defpath)))
+        env = {"HOME": home_folder(), "PATH": search, **settings, **self.package.environment(cache)}
+        files = SandboxFiles(home=home_folder(), net=True)
+        files.grant([str(cache)], "write")
+        files.show(_settings_files(settings))
+        beside = os.path.join(os.path.dirname(self.launcher), "uv")
+        for program in (self.launcher, beside, os.path.join(python, "python3")):
+            if os.path.exists(program):
+                files.show(runtime_paths(program, search, files.can_change))
+        return wrapped(self.config.alias, self.package.install(self.launcher), files, env, home_folder())
+
+
+def _settings_files(settings: dict[str, str]) -> list[str]:
+    named = [os.path.expanduser(path) for path in (*_SETTINGS, *settings.values())]
+    return [path for path in named if os.path.isabs(path) and os.path.exists(path)]
+
+
+def _known_program(marker: bytes | None, cache: Path) -> str | None:
+    """The program of an earlier installation, if it is still complete."""
+    with suppress(ValueError, KeyError, TypeError):
+        program = Path(json.loads(marker or b"")["program"])
+        interpreters = [program.with_name("python")] if program.parent.name == "bin" else []
+        if program.is_relative_to(cache) and all(path.exists() for path in (program, *interpreters)):
+            return str(program)
+    return None
+
+
+@asynccontextmanager
+async def _locked(path: Path) -> AsyncGenerator[None]:
+    """Hold a lock between processes; the caller sets a timeout."""
+    with FileIO(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(_POLL_INTERVAL)
+        yield
+
+
+async def _end(child: Child) -> None:
+    try:
+        if child.kill():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_KILL_TIMEOUT):
+                    await child.wait_gone()
+    finally:
+        child.close()
+
+
+class _Running:
+    """The output of a launcher, as `ChildEvents`."""
+
+    def __init__(self, on_stderr: Callable[[bytes], None]) -> None:
+        self._on_stderr = on_stderr
+        self.output = b""
+        self.code: int | None = None
+        self.exited = Flag()
+        self.output_ended = Flag()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == 1:
+            self.output = (self.output + data)[-64 * 1024 :]
+        else:
+            self._on_stderr(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if fd == 1:
+            self.output_ended.set()
+
+    def process_exited(self, code: int | None) -> None:
+        self.code = code
+        self.exited.set()
+
+    def pause_writing(self) -> None:
+        """Nothing is written."""
+
+    def resume_writing(self) -> None:
+        """Nothing is written."""

@@ -1,0 +1,119 @@
+"""What an administrator may require of a config: a lock, a sandbox, an audit trail."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.admin.conftest import Site
+from tests.cli.running import toolbus
+from tests.lock.place import Place, names
+from tests.servers.everyday import everyday
+from toolbus import Toolbus, connect_mcp
+from toolbus.config import load_config
+from toolbus.config.administrator import read_administrator
+from toolbus.config.permitted import permitted_config
+from toolbus.errors import ConfigError
+
+pytestmark = pytest.mark.anyio
+
+
+def refused(place: Place) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        Toolbus(place.config)
+    assert (caught.value.server, caught.value.key) == (None, "require")
+    assert str(caught.value).endswith("or ask whoever administers this machine")
+    return caught.value
+
+
+async def test_a_required_lock(site: Site, tmp_path: Path) -> None:
+    site.write("require: [lock]")
+    place = Place(tmp_path)
+    error = refused(place)
+    assert error.file == str(site.file)
+    assert error.problem.startswith(
+        f"a toolbus.lock is required next to {place.config}; create it: toolbus lock"
+    )
+    place.approve()
+    async with Toolbus(place.config) as bus:
+        assert names(bus) == ["read", "stat", "write"]
+        with pytest.raises(ConfigError, match="'own' has lock: off"):
+            await bus.add_server("own", {**place.server(), "lock": "off"})
+
+
+@pytest.mark.parametrize("mode", ["off", "warn"])
+@pytest.mark.parametrize("where", ["server", "all"])
+def test_a_config_that_weakens_a_required_lock(mode: str, where: str, site: Site, tmp_path: Path) -> None:
+    """It is refused."""
+    site.write("require: [lock]")
+    place = Place(tmp_path)
+    place.approve()
+    if where == "server":
+        place.configure(lock=mode)
+    else:
+        place.settings["lock"] = mode
+        place.configure()
+    expected = f"server 'files' has lock: {mode}, and block is required; remove it"
+    assert refused(place).problem.startswith(expected)
+
+
+async def test_servers_that_code_names_with_a_required_lock(site: Site, tmp_path: Path) -> None:
+    """They are refused: there is no lockfile for them. Objects of the program itself are not."""
+    site.write("require: [lock, audit, sandbox]")
+    place = Place(tmp_path)
+    with pytest.raises(ConfigError, match="is required"):
+        Toolbus({"servers": {"files": place.server()}})
+    with pytest.raises(ConfigError, match="is required"):
+        await connect_mcp(place.server())
+    async with Toolbus({"servers": {"own": everyday()}}) as bus:
+        with pytest.raises(ConfigError, match="is required"):
+            await bus.add_server("files", place.server())
+        assert bus.servers["own"].state == "ready"
+    assert place.starts == 0
+
+
+def test_the_command_that_writes_a_required_lock(site: Site, tmp_path: Path) -> None:
+    site.write("require: [lock]")
+    place = Place(tmp_path / "project")
+
+    def run(*words: str) -> tuple[int, str]:
+        done = toolbus(*words, "--config", str(place.config), folder=place.folder, env=site.env)
+        return done.returncode, done.stdout + done.stderr
+
+    code, output = run("tools")
+    assert (code, output.startswith(f"toolbus: {site.file}: require: a toolbus.lock is required")) == (
+        2,
+        True,
+    )
+    assert run("lock", "--yes")[0] == 0
+    code, output = run("tools")
+    assert (code, "locked  3 tools" in output) == (0, True), output
+
+
+async def test_a_required_sandbox(site: Site, tmp_path: Path) -> None:
+    """A server without one is refused alone."""
+    site.write("require: [sandbox]")
+    place = Place(tmp_path)
+    async with Toolbus({"servers": {"files": place.server(), "own": everyday()}}) as bus:
+        assert bus.servers["own"].state == "ready"
+        error = bus.failures["files"]
+    assert isinstance(error, ConfigError)
+    assert (error.file, error.server, error.key) == (str(site.file), "files", "require")
+    assert error.problem.startswith("servers have to run in a sandbox; set sandbox: true, or ask whoever")
+    assert place.starts == 0
+    servers = {"files": place.server(sandbox=True), "all": place.server()}
+    usable = permitted_config(load_config({"servers": servers, "sandbox": True}), read_administrator())
+    assert [server.mistake for server in usable.servers.values()] == [None, None]
+
+
+def test_a_required_audit_trail(site: Site, tmp_path: Path) -> None:
+    site.write("require: [audit]")
+    problem = "an audit trail is required; add audit: {file: audit.jsonl} to the config, or ask whoever"
+    place = Place(tmp_path)
+    assert refused(place).problem.startswith(problem)
+    place.settings["audit"] = {"file": "audit.jsonl", "content": "none"}
+    place.configure()
+    problem = "an audit trail of the arguments is required; set content: digest in audit, or ask whoever"
+    assert refused(place).problem.startswith(problem)
+    place.settings["audit"] = "audit.jsonl"
+    place.configure()
+    assert list(Toolbus(place.config).servers) == ["files"]
