@@ -24,7 +24,7 @@ from tests.wire import Provider
 from tests.wire import ToolCall as WireCall
 from toolbus import ApprovalRequest, Interactions, Operation, Toolbus
 from toolbus.adapters import langchain, openai, openai_agents, pydantic_ai
-from toolbus.agent import Agent, ApprovalAsked, Run
+from toolbus.agent import Agent, ApprovalAsked, Run, stream
 from toolbus.events import CatalogChanged
 from toolbus.records import ToolResult
 from toolbus.testing import ScriptedModel, ToolCall
@@ -82,6 +82,43 @@ async def test_an_agent_asks_until_the_answer_is_for_the_session() -> None:
     [first, second] = asked
     assert (first.name, first.server, dict(first.arguments)) == ("desk_echo", "desk", {"text": "tea"})
     assert (second.rule, second.reason) == ("policy[0]", "read it first")
+
+
+@pytest.mark.parametrize(("answer", "told"), [("session", ["tea", "milk"]), ("never", [REFUSED, REFUSED])])
+async def test_a_lasting_answer_settles_equal_questions_of_the_same_turn(
+    answer: str, told: list[str]
+) -> None:
+    calls = [ECHO, ToolCall("desk_echo", {"text": "milk"})]
+    async with bus_with(ASK) as bus, Agent(ScriptedModel([calls, "Done."]), tools=[bus]) as agent:
+        run = agent.send("Go.")
+        asked: list[ApprovalAsked] = []
+        async with asyncio.timeout(PATIENCE):
+            async for event in run:
+                if isinstance(event, ApprovalAsked):
+                    asked.append(event)
+                    if len(asked) == 2:
+                        asked[0].settle(answer)
+    assert run.result is not None
+    assert sorted(dict(event.arguments)["text"] for event in asked) == ["milk", "tea"]
+    texts = {call.id: call.text for call in run.result.calls}
+    assert all(part in texts[call] for part, call in zip(told, sorted(texts), strict=True))
+
+
+async def test_a_stream_of_text_asks_nobody() -> None:
+    seen: list[ApprovalRequest] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        seen.append(request)
+        return True
+
+    for interactions, said in (
+        (Interactions(), "nobody can be asked"),
+        (Interactions(approve=approve), "tea"),
+    ):
+        script = ScriptedModel([ECHO, lambda results: results[-1]])
+        async with bus_with(ASK, interactions=interactions) as bus, asyncio.timeout(PATIENCE):
+            assert said in "".join([text async for text in stream(script, "Go.", tools=[bus])])
+    assert len(seen) == 1
 
 
 async def test_an_agent_never_asks_again_after_never() -> None:

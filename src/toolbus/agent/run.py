@@ -21,7 +21,7 @@ from toolbus.adapters.approval import (
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
 from toolbus.bus.tool import Tool
-from toolbus.core.approval import Approval, ApprovalAnswer, ApprovalRequest
+from toolbus.core.approval import LASTING, Approval, ApprovalAnswer, ApprovalRequest, is_approval
 from toolbus.core.records import JSON
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Run(Generic[T]):
         """The `run` of the caller of its calls."""
         self._calls = 0
         self._events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-        self._pending: set[asyncio.Future[ApprovalAnswer]] = set()
+        self._pending: dict[asyncio.Future[ApprovalAnswer], ApprovalRequest] = {}
         self._has_listener = False
         self._task: asyncio.Task[RunResult[T]] | None = None
 
@@ -95,9 +95,13 @@ class Run(Generic[T]):
     async def _final(self) -> T:
         return (await self._started_task()).output
 
-    async def __aiter__(self) -> AsyncGenerator[RunEvent]:
-        """All events, for one listener; raises the error that ended the run."""
-        self._has_listener = True
+    def __aiter__(self) -> AsyncGenerator[RunEvent]:
+        """All events, for one listener, who answers questions; raises the error that ended the run."""
+        return self.watch(answers=True)
+
+    async def watch(self, *, answers: bool = False) -> AsyncGenerator[RunEvent]:
+        """All events, for one listener; without `answers`, it is not asked about calls."""
+        self._has_listener = answers
         try:
             while (event := await self._events.get()) is not None:
                 yield event
@@ -166,7 +170,7 @@ class Run(Generic[T]):
         if not self._has_listener:
             return NO_LISTENER
         answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
-        self._pending.add(answer)
+        self._pending[answer] = request
         self.emit(
             ApprovalAsked(
                 id=request.id,
@@ -180,6 +184,16 @@ class Run(Generic[T]):
             )
         )
         try:
-            return await answer
+            said = await answer
         finally:
-            self._pending.discard(answer)
+            self._pending.pop(answer, None)
+        if said in LASTING and request.rule is not None:
+            self._settle_like(request, "once" if is_approval(said) else False)
+        return said
+
+    def _settle_like(self, request: ApprovalRequest, answer: ApprovalAnswer) -> None:
+        """Answer equal questions about other calls of the tool, which a lasting answer is for as well."""
+        for waiting, other in self._pending.items():
+            same = (other.name, other.digest, other.rule) == (request.name, request.digest, request.rule)
+            if same and not waiting.done():
+                waiting.set_result(answer)
