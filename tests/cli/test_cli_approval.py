@@ -174,6 +174,22 @@ def test_a_chat_asks_with_the_same_words(folder: Path) -> None:
     assert decided(folder) == [("deny", "agent"), ("allow", "agent"), ("allow", "session answer")]
 
 
+def test_a_lasting_answer_in_a_chat_settles_the_other_calls_of_the_turn(folder: Path) -> None:
+    calls: Turn = [ToolCall("own_write", {"text": text}) for text in ("tea", "milk", "ink")]
+    with (
+        Provider([calls, "Done."]) as provider,
+        terminal("chat", "--model", MODEL, folder=folder, env=provider.environment) as screen,
+    ):
+        screen.until("/help lists the commands", "> ")
+        screen.press("write\r")
+        asked(screen, IN_CHAT)
+        screen.press("s\r")
+        assert "run it?" not in screen.until("Done.", "> ")
+        screen.press("/quit\r")
+        assert screen.ended() == 0
+    assert [decision for decision, _ in decided(folder)] == ["allow"] * 3
+
+
 def test_a_chat_asks_once_about_what_both_ask_about(folder: Path) -> None:
     call: Turn = [ToolCall("own_write", {"text": "tea"})]
     with (

@@ -11,6 +11,7 @@ What a server says about its own tools decides nothing, unless the config marks 
 import hashlib
 import inspect
 import json
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, TypeAlias, TypeVar
 
@@ -21,6 +22,8 @@ from toolbus.core.records import JSON, ToolSpec
 
 ApprovalMode: TypeAlias = Literal["never", "writes", "ask"]
 """Ask `never`, for every tool (`ask`), or for all but the read-only ones of trusted servers (`writes`)."""
+MAX_ASKED = 10_000
+"""Questions to remember."""
 Function = TypeVar("Function", bound=Callable[..., object])
 T = TypeVar("T")
 ApprovalRule: TypeAlias = ApprovalMode | Function
@@ -66,6 +69,13 @@ async def decided(
     return await decision if inspect.isawaitable(decision) else decision
 
 
+def tool_digest(tool: Tool) -> str:
+    """The digest of a tool's definition, as in the lockfile; of the bus's own tools, as they are shown."""
+    view = tool.runner
+    found = view.definition_digest(tool.spec) if isinstance(view, View) else None
+    return found or definition_digest(tool.spec)
+
+
 def definition_digest(spec: ToolSpec) -> str:
     """A digest of what a tool claims to be; an answer that was given for another digest has expired."""
     claims = {
@@ -88,11 +98,47 @@ def approval_request(tool: Tool, arguments: Mapping[str, JSON], *, run: str = ""
 
 
 def approval_of(
-    tool: Tool, arguments: Mapping[str, JSON], by: str | None, answer: ApprovalAnswer = "once"
+    tool: Tool,
+    arguments: Mapping[str, JSON],
+    by: str | None,
+    *,
+    asked: ApprovalRequest | None = None,
+    answer: ApprovalAnswer = "once",
 ) -> Approval | None:
-    """The approval to hand over with a call that a person approved in a framework; None if none is needed."""
+    """The approval to hand over with a call that a person approved in a framework; None if none is needed.
+
+    The arguments are those that the person approved, also if the person changed them. `asked` is what the
+    person was asked, if that is known: if the tool has changed since, the approval is not for this call.
+    """
     request = None if by is None else approval_request(tool, arguments)
-    return None if request is None or by is None else request.approved(by, answer)
+    if request is None or by is None:
+        return None
+    has_changed = asked is not None and asked.digest != request.digest
+    return (asked if asked is not None and has_changed else request).approved(by, answer)
+
+
+class AskedCalls:
+    """What frameworks have asked in this process, by the ids of calls; the oldest is forgotten."""
+
+    def __init__(self) -> None:
+        self._requests: OrderedDict[str, ApprovalRequest] = OrderedDict()
+
+    def ask(
+        self, call: str | None, tool: Tool, arguments: Mapping[str, JSON], *, again: bool = False
+    ) -> ApprovalRequest | None:
+        """What the policy asks about a call, which is remembered; `again` if the framework may ask twice."""
+        request = approval_request(tool, arguments)
+        if request is not None and call and not (again and self.find(call, tool)):
+            self._requests[call] = request
+            if len(self._requests) > MAX_ASKED:
+                self._requests.popitem(last=False)
+        return request
+
+    def find(self, call: str | None, tool: Tool) -> ApprovalRequest | None:
+        """What was asked about a call."""
+        request = None if call is None else self._requests.get(call)
+        is_same = request is not None and request.spec is not None and request.spec.origin == tool.origin
+        return request if is_same else None
 
 
 def may_ask(tool: Tool) -> bool:

@@ -5,9 +5,9 @@ from typing import Any
 
 from toolbus.adapters.approval import (
     ApprovalRule,
+    AskedCalls,
     NeedsApproval,
     approval_of,
-    approval_request,
     check_rule,
     needs_approval,
 )
@@ -38,6 +38,7 @@ with require_extra("google-adk"):
     from toolbus.adapters import google_genai
 
 FACE = "google-adk"
+_ASKED = AskedCalls()
 # Gemini also accepts plain text in a function response.
 _RESPONSE_TYPES = google_genai.RESPONSE_TYPES | {"text/plain"}
 
@@ -91,15 +92,15 @@ class BusTool(BaseTool):
 
     async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
         """Whether the call needs confirmation: by the policy of the bus, or by `approve`."""
-        return needs_approval(self._tool.spec, self._approve) or (
-            approval_request(self._tool, args) is not None
-        )
+        question = _ASKED.ask(tool_context.function_call_id, self._tool, args, again=True)
+        return question is not None or needs_approval(self._tool.spec, self._approve)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, Any]:
         """Run the tool; the context's custom metadata gets what the model does not see, by call id."""
         confirmation = tool_context.tool_confirmation
         is_confirmed = confirmation is not None and confirmation.confirmed
-        approval = approval_of(self._tool, args, FACE if is_confirmed else None)
+        asked = _ASKED.find(tool_context.function_call_id, self._tool)
+        approval = approval_of(self._tool, args, FACE if is_confirmed else None, asked=asked)
         result = await self._tool.run(args, approval=approval)
         metadata: dict[str, JSON] = tool_context.custom_metadata.setdefault("toolbus", {})
         metadata[tool_context.function_call_id or self.name] = tool_metadata(self._tool, result)

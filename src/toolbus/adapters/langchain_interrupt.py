@@ -7,7 +7,7 @@ The graph stops, and its result has the question under `__interrupt__`. It conti
 from collections.abc import Mapping
 from typing import Any
 
-from toolbus.adapters.approval import approval_metadata, approval_request
+from toolbus.adapters.approval import AskedCalls, approval_metadata, approval_of
 from toolbus.adapters.extra import require_extra
 from toolbus.bus.tool import Tool
 from toolbus.core.approval import Approval
@@ -20,22 +20,27 @@ with require_extra("langchain"):
 FACE = "langchain"
 # LangGraph has no public name for it. Without it, nobody is asked here, and the guard of the bus decides.
 _CHECKPOINTER = "__pregel_checkpointer"
+_ASKED = AskedCalls()
 
 
 def approval_by_interrupt(tool: Tool, arguments: Mapping[str, JSON]) -> Approval | None:
     """The answer about a call, if the policy asks and the graph can wait; first, it interrupts the graph."""
-    request = approval_request(tool, arguments)
-    if request is None or not _can_wait():
+    task = _resumable_task()
+    if task is None:
+        return None
+    # A resumed graph runs the tool again, up to here; the person was asked the first time.
+    request = _ASKED.ask(task, tool, arguments, again=True)
+    if request is None:
         return None
     about: dict[str, JSON] = {"server": tool.server, "tool": tool.origin.tool, "name": tool.name}
     answer: Any = interrupt({**about, **approval_metadata(request)})
-    return request.approved(FACE, answer)
+    return approval_of(tool, arguments, FACE, asked=_ASKED.find(task, tool), answer=answer)
 
 
-def _can_wait() -> bool:
-    """Whether this is a run of a graph with a checkpointer, which can be resumed."""
+def _resumable_task() -> str | None:
+    """The task of the graph that runs the tool; None without a graph, or if it has no checkpointer."""
     try:
-        config = get_config()
+        config: Mapping[str, Any] = get_config().get("configurable", {})
     except RuntimeError:  # not in a graph
-        return False
-    return bool(config.get("configurable", {}).get(_CHECKPOINTER))
+        return None
+    return f"{config.get('thread_id')} {config.get('checkpoint_ns')}" if config.get(_CHECKPOINTER) else None

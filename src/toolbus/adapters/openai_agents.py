@@ -5,8 +5,8 @@ from typing import Any, TypeAlias
 from toolbus.adapters import openai
 from toolbus.adapters.approval import (
     ApprovalRule,
+    AskedCalls,
     NeedsApproval,
-    approval_request,
     may_ask,
     needs_approval,
 )
@@ -33,6 +33,7 @@ with require_extra("openai-agents"):
 FACE = "openai-agents"
 MAX_UNREAD_RESULTS = 100
 """Results of one tool to keep until the SDK reads their custom data."""
+_ASKED = AskedCalls()
 Output: TypeAlias = ToolOutputText | ToolOutputImage | ToolOutputFileContent
 
 
@@ -70,12 +71,13 @@ def function_tool(tool: Tool, *, approve: ApprovalRule[NeedsApproval] = "never")
     results: dict[str, ToolResult] = {}
 
     async def asks(context: RunContextWrapper[Any], arguments: dict[str, JSON], call: str) -> bool:
-        return approval_request(tool, arguments) is not None
+        return _ASKED.ask(call, tool, arguments) is not None
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
         # Asked of the SDK, which may run a tool without looking at `needs_approval`.
         is_approved = context.is_tool_approved(context.tool_name, context.tool_call_id) is True
-        result = await run_tool(tool, arguments, FACE if is_approved else None)
+        asked = _ASKED.find(context.tool_call_id, tool)
+        result = await run_tool(tool, arguments, FACE if is_approved else None, asked)
         results[context.tool_call_id] = result
         if len(results) > MAX_UNREAD_RESULTS:
             del results[next(iter(results))]  # a realtime session never reads them

@@ -6,9 +6,10 @@ from typing import Any, Literal, TypeAlias
 
 from toolbus.adapters.approval import (
     ApprovalRule,
+    AskedCalls,
     NeedsApproval,
     approval_metadata,
-    approval_request,
+    approval_of,
     check_rule,
     needs_approval,
 )
@@ -31,6 +32,8 @@ with require_extra("pydantic-ai"):
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
+FACE = "pydantic-ai"
+_ASKED = AskedCalls()
 Content: TypeAlias = str | list[str | BinaryContent]
 Partial: TypeAlias = bool | Literal["off", "on", "trailing-strings"]
 
@@ -91,7 +94,7 @@ class BusToolset(AbstractToolset[Any]):
         servers: Servers,
         dialect: Dialect | None,
         options: AdapterOptions,
-        face: str = "pydantic-ai",
+        face: str = FACE,
     ) -> None:
         self._source: ToolSource = source if isinstance(source, Bus) else list(source)
         self._servers = servers
@@ -144,11 +147,13 @@ class BusToolset(AbstractToolset[Any]):
     async def run_tool(self, tool: BusTool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
         """Run one call; `ApprovalRequired` if a person has to approve it first."""
         called = tool.tool
-        question = approval_request(called, arguments)
-        if not ctx.tool_call_approved and (question or needs_approval(called.spec, self._options.approve)):
+        if ctx.tool_call_approved:
+            asked = _ASKED.find(ctx.tool_call_id, called)
+            return await called.run(arguments, approval=approval_of(called, arguments, FACE, asked=asked))
+        question = _ASKED.ask(ctx.tool_call_id, called, arguments)
+        if question is not None or needs_approval(called.spec, self._options.approve):
             raise ApprovalRequired(metadata={**tool_metadata(called), **approval_metadata(question)})
-        # The arguments are those that the person approved, also if the person changed them.
-        return await called.run(arguments, approval=question and question.approved(self._face))
+        return await called.run(arguments)
 
 
 def tool_definition(tool: Tool, dialect: Dialect) -> ToolDefinition:

@@ -9,20 +9,24 @@ from typing import cast
 from toolbus.adapters.approval import approval_of
 from toolbus.adapters.media import is_common_image
 from toolbus.bus.tool import Tool
+from toolbus.core.approval import ApprovalRequest
 from toolbus.core.records import JSON, Image, Text, ToolResult
 
 
 async def run_tool(
-    tool: Tool, arguments: str | Mapping[str, JSON] | None, approved_by: str | None = None
+    tool: Tool,
+    arguments: str | Mapping[str, JSON] | None,
+    approved_by: str | None = None,
+    asked: ApprovalRequest | None = None,
 ) -> ToolResult:
     """Run the tool; arguments that are not a JSON object return a failed result for the model.
 
-    `approved_by` is the framework in which a person approved the call, if one did.
+    `approved_by` is the framework in which a person approved the call, if one did; `asked` is its question.
     """
     given = parse_arguments(arguments, tool)
     if isinstance(given, ToolResult):
         return given
-    return await tool.run(given, approval=approval_of(tool, given, approved_by))
+    return await tool.run(given, approval=approval_of(tool, given, approved_by, asked=asked))
 
 
 def parse_arguments(

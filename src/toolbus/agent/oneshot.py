@@ -53,7 +53,7 @@ async def stream(model: str | Model, prompt: str, **options: Unpack[Options]) ->
     """
     separator, has_text = "", False
     async with Agent(model, **options) as agent:
-        async for event in agent.send(prompt):
+        async for event in agent.send(prompt).watch():
             match event:
                 case TextDelta(text=text):
                     yield separator + text

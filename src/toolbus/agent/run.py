@@ -14,14 +14,14 @@ from toolbus.adapters.approval import (
     Approver,
     approval_request,
     decided,
-    definition_digest,
     denial,
     is_allowed,
+    tool_digest,
 )
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
 from toolbus.bus.tool import Tool
-from toolbus.core.approval import Approval, ApprovalAnswer, ApprovalRequest
+from toolbus.core.approval import LASTING, Approval, ApprovalAnswer, ApprovalRequest, is_approval
 from toolbus.core.records import JSON
 
 T = TypeVar("T")
@@ -58,7 +58,7 @@ class Run(Generic[T]):
         """The `run` of the caller of its calls."""
         self._calls = 0
         self._events: asyncio.Queue[RunEvent | None] = asyncio.Queue()
-        self._pending: set[asyncio.Future[ApprovalAnswer]] = set()
+        self._pending: dict[asyncio.Future[ApprovalAnswer], ApprovalRequest] = {}
         self._has_listener = False
         self._task: asyncio.Task[RunResult[T]] | None = None
 
@@ -95,9 +95,13 @@ class Run(Generic[T]):
     async def _final(self) -> T:
         return (await self._started_task()).output
 
-    async def __aiter__(self) -> AsyncGenerator[RunEvent]:
-        """All events, for one listener; raises the error that ended the run."""
-        self._has_listener = True
+    def __aiter__(self) -> AsyncGenerator[RunEvent]:
+        """All events, for one listener, who answers questions; raises the error that ended the run."""
+        return self.watch(answers=True)
+
+    async def watch(self, *, answers: bool = False) -> AsyncGenerator[RunEvent]:
+        """All events, for one listener; without `answers`, it is not asked about calls."""
+        self._has_listener = answers
         try:
             while (event := await self._events.get()) is not None:
                 yield event
@@ -138,9 +142,13 @@ class Run(Generic[T]):
             return await self._answer_rule(replace(question, id=call, name=name))
         if self._approve == "writes" and tool is not None and is_allowed(tool, arguments):
             return None
-        spec = None if tool is None else tool.spec
-        digest = None if spec is None else definition_digest(spec)
-        request = ApprovalRequest(id=call, name=name, arguments=arguments, spec=spec, digest=digest)
+        request = ApprovalRequest(
+            id=call,
+            name=name,
+            arguments=arguments,
+            spec=None if tool is None else tool.spec,
+            digest=None if tool is None else tool_digest(tool),
+        )
         return await denial(request, self._approve, self._ask)
 
     async def _answer_rule(self, question: ApprovalRequest) -> Approval | str | None:
@@ -162,20 +170,30 @@ class Run(Generic[T]):
         if not self._has_listener:
             return NO_LISTENER
         answer: asyncio.Future[ApprovalAnswer] = asyncio.get_running_loop().create_future()
-        self._pending.add(answer)
+        self._pending[answer] = request
         self.emit(
             ApprovalAsked(
                 id=request.id,
                 name=request.name,
                 arguments=request.arguments,
                 server=request.server,
-                digest=None if request.spec is None else definition_digest(request.spec),
+                digest=request.digest,
                 rule=request.rule,
                 reason=request.reason,
                 answer=answer,
             )
         )
         try:
-            return await answer
+            said = await answer
         finally:
-            self._pending.discard(answer)
+            self._pending.pop(answer, None)
+        if said in LASTING and request.rule is not None:
+            self._settle_like(request, "once" if is_approval(said) else False)
+        return said
+
+    def _settle_like(self, request: ApprovalRequest, answer: ApprovalAnswer) -> None:
+        """Answer equal questions about other calls of the tool, which a lasting answer is for as well."""
+        for waiting, other in self._pending.items():
+            same = (other.name, other.digest, other.rule) == (request.name, request.digest, request.rule)
+            if same and not waiting.done():
+                waiting.set_result(answer)

@@ -230,8 +230,13 @@ class Turn:
         return _result_of(self._work)
 
     def settle(self, asked: ApprovalAsked, decision: ApprovalAnswer) -> None:
-        """Answer a question about a call."""
-        self._loop.call_soon(lambda: asked.settle(decision))
+        """Answer a question about a call, and those that a lasting answer settles with it."""
+
+        async def settle() -> None:
+            asked.settle(decision)
+            await asyncio.sleep(0)  # the run settles the others
+
+        self._loop.run(settle())
 
     def stop(self) -> None:
         """Stop the run; pending calls are cancelled on their servers."""

@@ -27,6 +27,8 @@ class Prompter:
 
     def approve(self, asked: ApprovalAsked) -> ApprovalAnswer:
         """Return the answer, or a reason for denial; KeyboardInterrupt on Ctrl-C."""
+        if asked.answer.done():  # by a lasting answer to an equal question
+            return asked.answer.result()
         tool = asked.server, asked.name
         if asked.rule is None and tool in self._always:
             if self._always[tool] == asked.digest:
