@@ -34,7 +34,7 @@ def sealed(content: str) -> tuple[bytes, str]:
     """The bytes of a line and its digest; `content` is all of it that comes before the digest."""
     plain = content.encode("ascii")
     digest = sha256(plain).hexdigest()
-    return b'%b,"hash":"%b"}\n' % (plain, digest.encode("ascii")), digest
+    return plain + f',"hash":"{digest}"}}\n'.encode("ascii"), digest
 
 
 def position_of(line: bytes) -> Position | None:
