@@ -3,9 +3,8 @@
 from collections.abc import Callable, Mapping
 
 from toolbus.bus.live_catalog import LiveCatalog
-from toolbus.core.canonical import NotCanonical
 from toolbus.core.records import Inventory, ToolSpec
-from toolbus.lock.definitions import definition_digest, prompt_definition, tool_definition
+from toolbus.lock.definitions import any_digest, prompt_definition, tool_definition
 from toolbus.shape import prompt_name
 
 
@@ -51,7 +50,4 @@ class Definitions:
             if kind == "tool"
             else (prompt_definition(prompt) for prompt in inventory.prompts if prompt.name == name)
         )
-        try:
-            return next((definition_digest(definition) for definition in found), None)
-        except NotCanonical:
-            return None
+        return next((any_digest(definition) for definition in found), None)

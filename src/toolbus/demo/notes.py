@@ -20,6 +20,8 @@ TABLE = """CREATE TABLE IF NOT EXISTS notes (
     id INTEGER PRIMARY KEY AUTOINCREMENT, text TEXT NOT NULL, tags TEXT NOT NULL, created TEXT NOT NULL,
     archived INTEGER NOT NULL DEFAULT 0)"""
 ARCHIVED = "archived"
+LARGEST_ID = 2**53 - 1
+"""The largest integer that every JSON parser reads exactly."""
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 ADDS = ToolAnnotations(
     read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
@@ -99,7 +101,9 @@ def _note_tools(server: MCPServer, db: sqlite3.Connection) -> None:
 
     @server.tool(annotations=FORGETS, structured_output=False)
     async def forget(
-        id: Annotated[int, Field(ge=1, lt=2**53, description="The id of the note, as returned by search.")],  # noqa: A002 - its public name
+        id: Annotated[
+            int, Field(ge=1, le=LARGEST_ID, description="The id of the note, as returned by search.")
+        ],  # noqa: A002 - its public name
     ) -> str:
         """Delete a note permanently."""
         with db:

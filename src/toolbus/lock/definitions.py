@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
 from toolbus.config.limits import Limits
-from toolbus.core.canonical import digest
+from toolbus.core.canonical import digest, digest_of
 from toolbus.core.records import (
     JSON,
     Inventory,
@@ -80,6 +80,11 @@ def definitions(inventory: Inventory) -> dict[Kind, dict[str, dict[str, JSON]]]:
 def definition_digest(definition: JSONObject) -> str:
     """The digest of a definition; `NotCanonical` if it has none."""
     return digest(_normalized(definition))
+
+
+def any_digest(definition: JSONObject) -> str:
+    """As `definition_digest`, also of a definition that no lockfile can have."""
+    return digest_of(_normalized(definition))
 
 
 def text_digest(text: str) -> str:

@@ -37,11 +37,10 @@ from toolbus.cli.session import (
 )
 from toolbus.config import BusConfig
 from toolbus.config.policy import REQUESTS
-from toolbus.core.canonical import NotCanonical
 from toolbus.core.errors import ServerNotFound, ToolbusError
-from toolbus.core.records import JSON, OWN, Inventory, JSONObject, ToolSpec
+from toolbus.core.records import JSON, OWN, Inventory, ToolSpec
 from toolbus.lock.definitions import Kind as DefinitionKind
-from toolbus.lock.definitions import definition_digest, definitions
+from toolbus.lock.definitions import any_digest, definitions
 from toolbus.policy.answers import AnswerKey, StoredAnswer, StoredAnswers, rule_digest
 from toolbus.policy.rules import Policy, Target
 from toolbus.policy.target import label
@@ -179,15 +178,8 @@ def _expiry(about: AnswerKey, listed: Mapping[str, Inventory]) -> str | None:
         definition = definitions(inventory)[kind].get(name)
         if definition is None:
             return f"server {alias!r} does not offer it any more"
-        return None if _digest(definition) == about.definition else "its definition has changed"
+        return None if any_digest(definition) == about.definition else "its definition has changed"
     return None
-
-
-def _digest(definition: JSONObject) -> str | None:
-    try:
-        return definition_digest(definition)
-    except NotCanonical:
-        return None
 
 
 def _forget(screen: Screen, config: BusConfig, name: str | None) -> int:
