@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 from bench.authorized import authorized
 from bench.catalogs import catalog_printed, first_catalogs, tools_printed
+from bench.guarded import guarded
 from bench.measure import Line, Loop, Opening
 from bench.openings import calls, first_listings, holding, imports, listing, started, tools_held, turns
 from bench.sides import Era
@@ -40,6 +41,14 @@ def lines(url: str) -> list[Line]:
             open=authorized(url, sequential, with_key=True),
             rounds=20,
             bar=None,
+        ),
+        Line(
+            name="lock, policy, audit / none",
+            note="******",
+            open=guarded(),
+            rounds=20,
+            bar=None,
+            most_more=40e-6,
         ),
         Line(name="1,000 tools listed", note="*", open=listing(1_000), rounds=10, bar=0.8),
         Line(name="10,000 tools listed", note="*", open=listing(10_000), rounds=5, bar=0.35),

@@ -23,7 +23,9 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
   the lockfile, which starts them. The others: CPU time of a whole interpreter that prints it, and that of
   'import mcp'.
 ***** toolbus on both sides: with a valid OAuth token of 43 characters, or one that is bound to a key, so
-  that each request carries a proof (DPoP); raw: without credentials."""
+  that each request carries a proof (DPoP); raw: without credentials.
+****** toolbus on both sides, over stdio, 64 in flight: with a lockfile, a policy of four rules and an audit
+  trail; raw: with none of them. CPU time of the program, without that of the server."""
 NAME = 30
 HEAD = f"{'':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
 UVLOOP = "on uvloop instead of asyncio's own loop, without bars:"
@@ -68,6 +70,8 @@ def row(outcome: Outcome) -> str:
     name = f"{outcome.name} {outcome.note}".rstrip()
     raw, toolbus = (f"{shown(outcome, value):>13}" for value in (outcome.raw, outcome.toolbus))
     bar = "" if outcome.bar is None else f"{outcome.bar:.3f}"
+    if outcome.most_more is not None:
+        bar = f"+{outcome.most_more * 1e6:.0f} us"
     limit = "" if outcome.limit_ratio is None else f"{outcome.limit_ratio:.3f}"
     return f"{name:<{NAME}}{raw}{toolbus}{outcome.ratio:8.3f}{bar:>7}{limit:>7}  {remarks(outcome)}".rstrip()
 
@@ -79,10 +83,12 @@ def shown(outcome: Outcome, value: float) -> str:
 
 def remarks(outcome: Outcome) -> str:
     """The verdict of a line, and what else there is to say about it."""
-    verdict = "" if outcome.bar is None else "ok" if outcome.met else "MISSED"
+    has_bar = outcome.bar is not None or outcome.most_more is not None
+    verdict = "" if not has_bar else "ok" if outcome.met else "MISSED"
+    more = f"{(outcome.toolbus - outcome.raw) * 1e6:+.1f} us" if outcome.most_more is not None else ""
     rates = f"{1 / outcome.raw:,.0f} -> {1 / outcome.toolbus:,.0f} calls/s" if outcome.per_second else ""
     again = f"second try, {outcome.rounds} rounds" if outcome.retried else ""
-    return "; ".join(remark for remark in (verdict, rates, again) if remark)
+    return "; ".join(remark for remark in (verdict, more, rates, again) if remark)
 
 
 def peer_rows(outcomes: Sequence[Outcome]) -> Iterator[str]:

@@ -212,6 +212,11 @@ Exit code 1 only if a server could not be compared; use `toolbus lock --check` i
     "approve": """\
 JSON: as in lock
 """,
+    "audit": """\
+JSON: `{"files", "events"}`, each event as its line has it; with `--verify` `{"intact", "chains":
+[{"file", "files", "lines", "first", "head": {"seq", "hash"}, "problems": [{"file", "line", "problem"}],
+"notes"}], "missing"}`. More about it: [record every call](audit.md).
+""",
     "policy": """\
 Without NAME, it shows every rule, how many of the listed tools it decides about, rules without effect, and
 stored answers. With NAME, it explains the decision step by step, also for a tool that is denied; leave out

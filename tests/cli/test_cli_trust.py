@@ -295,6 +295,28 @@ def test_roots_and_changed_tools_are_part_of_the_review(tmp_path: Path) -> None:
     assert document["servers"] == {"own": {"command": "run", "override": {"read": masked}}}
 
 
+def test_the_sandbox_is_part_of_the_review(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    servers = {
+        "by_default": {"command": "run"},
+        "own": {
+            "command": "run",
+            "sandbox": {"read": ["."], "write": ["out", "~"], "net": True, "env": ["A"]},
+        },
+        "open": {"command": "run", "sandbox": False},
+        "remote": {"url": "https://example.com/mcp"},
+    }
+    (folder / "toolbus.yaml").write_text(json.dumps({"servers": servers, "sandbox": True}))
+    document = json.loads(toolbus("trust", "--json", folder=folder).stdout)
+    assert {alias: facts.get("sandbox") for alias, facts in document["servers"].items()} == {
+        "by_default": "no network",
+        "own": "reads .; writes out, ~; gets A; uses the network",
+        "open": "none: it can read and change what you can",
+        "remote": None,
+    }
+
+
 def test_yes_and_remove_contradict_each_other(tmp_path: Path) -> None:
     write_config(tmp_path, {})
     run = toolbus("trust", "--yes", "--remove", folder=tmp_path)

@@ -103,6 +103,6 @@ def test_another_hosts_sandbox_is_a_note_when_it_is_imported(tmp_path: Path) -> 
 def test_the_schema_for_editors_takes_what_we_take(value: Any) -> None:
     document = {"servers": {"a": {**PROGRAM, "sandbox": value}}, "sandbox": value}
     load_config(document)
-    accepts: Any = jsonschema.Draft202012Validator(config_schema()).is_valid
-    assert accepts(document)
-    assert not accepts({**document, "sandbox": {"reed": ["."]}})
+    schema: Any = jsonschema.Draft202012Validator(config_schema())
+    assert schema.is_valid(document)
+    assert not schema.is_valid({**document, "sandbox": {"reed": ["."]}})

@@ -9,7 +9,12 @@ from rich.console import Console
 from rich.table import Table
 
 FOLDER = Path(__file__).parent
-ATTACKS = (FOLDER, FOLDER.parent / "auth" / "test_refusals.py")
+ATTACKS = (
+    FOLDER,
+    FOLDER.parent / "auth" / "test_refusals.py",
+    FOLDER.parent / "sandbox" / "test_probe.py",
+    FOLDER.parent / "sandbox" / "test_refusals.py",
+)
 
 
 @dataclass

@@ -17,7 +17,7 @@ PACKAGE = "toolbus-probe"
 WHEEL = "toolbus_probe-1.0-py3-none-any.whl"
 INSTALL_JS = """
 const fs = require('fs');
-const seen = {env: process.env, secret: fs.existsSync(process.env.npm_config_secret || '/nowhere')};
+const seen = {env: process.env, secret: fs.existsSync(process.env.npm_config_place || '/nowhere')};
 fs.writeFileSync('seen.json', JSON.stringify(seen));
 """
 SERVER_JS = """#!/usr/bin/env node

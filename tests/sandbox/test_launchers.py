@@ -51,6 +51,9 @@ async def test_uvx_installs_once_and_its_server_has_no_network(registry: Registr
         [folder] = installed(tmp_path / "home")
         [module] = (folder / "cache").glob("uv/archive-v0/*/lib/python*/site-packages/toolbus_probe.py")
         assert "Read-only file system" in await attack(bus, "write", module)
+        assert list(
+            module.parent.glob("__pycache__/toolbus_probe.*.pyc")
+        )  # or it would compile at every start
         assert (await attack(bus, "listing", folder)) == 'got ["cache"]'
     assert not [name for name in variables if name.startswith("UV_")]
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -65,10 +68,9 @@ async def test_uvx_installs_once_and_its_server_has_no_network(registry: Registr
 async def test_npx_installs_once_and_shows_its_package_nothing_of_the_server(
     registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "secret").write_text(SECRET)
-    monkeypatch.setenv("npm_config_secret", str(tmp_path / "data" / "x"))
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "x").write_text(SECRET)
+    monkeypatch.setenv("npm_config_place", str(tmp_path / "data" / "x"))
     more = {"env": {"API_KEY": SECRET}, "redact": False, "required": True}
     config = entry("npx", "-y", PACKAGE, "--flag", **more, sandbox={"read": [str(tmp_path / "data")]})
     async with Toolbus(config) as bus:
@@ -83,8 +85,22 @@ async def test_npx_installs_once_and_shows_its_package_nothing_of_the_server(
     assert "npm_config_registry" not in seen["env"]
     assert seen["installing"]["env"]["npm_config_registry"].startswith(registry.url)
     assert "API_KEY" not in seen["installing"]["env"]
+    assert seen["installing"]["secret"] is False
     assert len(installed(tmp_path / "home")) == 1
     assert not (tmp_path / "home" / ".npm").exists()
+
+
+@needs_npx
+async def test_a_variable_of_the_config_that_names_a_secret_for_the_installation(
+    registry: Registry, tmp_path: Path
+) -> None:
+    """It is not shown: the installation has the network."""
+    (tmp_path / "secret").write_text(SECRET)
+    config = entry("npx", PACKAGE, env={"npm_config_place": str(tmp_path / "secret")}, required=True)
+    async with Toolbus(config) as bus:
+        seen = json.loads((await bus.call("probe/look")).text)
+    assert seen["installing"]["env"]["npm_config_place"] == str(tmp_path / "secret")
+    assert seen["installing"]["secret"] is False
 
 
 async def test_two_servers_of_one_package_have_a_folder_each(registry: Registry, tmp_path: Path) -> None:

@@ -174,6 +174,13 @@ async def test_two_servers_do_not_see_each_other(home: Path, tmp_path: Path) -> 
         assert len([name for name in processes if name.isdigit()]) == 2  # bubblewrap, and itself
 
 
+async def test_a_server_that_looks_for_what_we_left_open(home: Path) -> None:
+    """It has its three streams, and nothing else of ours."""
+    async with bus_of() as bus:
+        found = json.loads((await attack(bus, "listing", "/proc/self/fd")).removeprefix("got "))
+    assert found == ["0", "1", "2", "3"]  # the last one is the listing itself
+
+
 async def test_a_secret_in_the_command_line_of_the_sandbox(home: Path) -> None:
     """There is none: every user of the machine can read it."""
     async with bus_of(env={"TOKEN": SECRET}, redact=False) as bus:

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from toolbus.audit.trail import AuditTrail, open_trail
 from toolbus.config import BusConfig
 from toolbus.config.audit import Audit
 from toolbus.config.location import Location
@@ -11,7 +10,7 @@ from toolbus.config.policy import PolicyRule, read_policy
 from toolbus.core.operation import Observer
 from toolbus.core.records import JSON
 from toolbus.policy.answers import Answers
-from toolbus.policy.guard import Enforced
+from toolbus.policy.guard import AuditLog, Enforced
 from toolbus.policy.layers import Layer
 
 
@@ -25,7 +24,7 @@ class Policing:
         """Called when something else is enforced."""
         self.answers = Answers(lambda message: self.warn(message))
         self._audit: Audit | None = None
-        self._trails: list[AuditTrail] = []
+        self._trails: list[AuditLog] = []
         """The trail, and those that calls in flight may still use."""
         self._views = False
         """Whether there are views with policies."""
@@ -35,8 +34,7 @@ class Policing:
     @property
     def observers(self) -> tuple[Observer, ...]:
         """The audit trail follows every operation."""
-        trail = self.now.trail
-        return (trail,) if isinstance(trail, AuditTrail) else ()
+        return () if self.now.trail is None else (self.now.trail,)
 
     @property
     def needed(self) -> bool:
@@ -45,8 +43,9 @@ class Policing:
 
     def of_view(self, rules: Sequence[PolicyRule]) -> Layer:
         """The policy of a view, to be enforced from now on."""
-        self._views = True
-        self.changed()
+        if not self._views:
+            self._views = True
+            self.changed()
         return Layer(rules, "view.")
 
     def prepare(self, config: BusConfig) -> Enforced:
@@ -54,8 +53,13 @@ class Policing:
         layer = self.now.layer
         if layer.policy.rules != config.policy:
             layer = Layer(config.policy)
-        trail = self.now.trail if config.audit == self._audit else open_trail(config)
-        return Enforced(layer=layer, trail=trail)
+        if config.audit == self._audit:
+            return Enforced(layer=layer, trail=self.now.trail)
+        if config.audit is None:
+            return Enforced(layer=layer)
+        from toolbus.audit.trail import open_trail  # only some programs have one
+
+        return Enforced(layer=layer, trail=open_trail(config))
 
     def use(self, config: BusConfig, enforced: Enforced) -> None:
         """Enforce what was prepared for a config."""
@@ -67,9 +71,9 @@ class Policing:
         self._audit = config.audit
         before, self.now = self.now.trail, enforced
         if enforced.trail is not before:
-            if isinstance(before, AuditTrail):
+            if before is not None:
                 before.close()
-            if isinstance(enforced.trail, AuditTrail):
+            if enforced.trail is not None:
                 self._trails.append(enforced.trail)
 
     def close(self) -> None:

@@ -33,9 +33,14 @@ class Observations:
 
     def end(self, outcome: ToolResult | BaseException | Failure) -> None:
         """Report the end of the operation: its result, or the error that it raised."""
+        is_plain = isinstance(outcome, ToolResult) and not outcome.is_error
         result = outcome if isinstance(outcome, ToolResult) else None
-        for one in self._all:
-            _safely(lambda one=one: one.end(result, self._failure(outcome)))
+        failure = None if is_plain else self._failure(outcome)
+        for one in self._all:  # without `_safely`: every observed call is here
+            try:
+                one.end(result, failure)
+            except Exception:
+                logger.exception("an observer raised")
 
     def _failure(self, outcome: ToolResult | BaseException | Failure) -> Failure | None:
         match outcome:

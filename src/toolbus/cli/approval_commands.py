@@ -150,7 +150,9 @@ def _audit(
             autocompletion=tool_origins,
         ),
     ] = None,
-    user: Annotated[str | None, typer.Option("--user", help="Show only events of this user.")] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="NAME", help="Show only events of this user.")
+    ] = None,
     decision: Annotated[
         Literal["allow", "deny"] | None, typer.Option("--decision", help="Show only these decisions.")
     ] = None,
@@ -166,7 +168,7 @@ def _audit(
         typer.Option("--expect", metavar="HASH", help="As --verify, and this line must be there."),
     ] = None,
 ) -> int:
-    """Show what was decided and called, or check that the record is unchanged."""
+    """Show the recorded calls, or check that nobody changed them."""
     from toolbus.audit.read import Query
     from toolbus.cli.commands.audit import check, run, since_time
 

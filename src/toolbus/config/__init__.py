@@ -5,6 +5,7 @@ from toolbus.config.context import ContextSource
 from toolbus.config.find import find_config
 from toolbus.config.load import load_config, load_server, usable_config
 from toolbus.config.model import BusConfig, LockMode, ServerConfig, Timeouts, Transport
+from toolbus.config.sandbox import Sandbox
 from toolbus.config.secrets.expand import Resolved, Secrets, resolved
 from toolbus.config.secrets.lookup import GetSecret
 from toolbus.config.trust import bus_config, found_config
@@ -20,6 +21,7 @@ __all__ = [
     "LockMode",
     "OAuth",
     "Resolved",
+    "Sandbox",
     "Secrets",
     "ServerConfig",
     "Timeouts",

@@ -177,6 +177,7 @@ class Observed(Protocol):
     def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
     """A decision about one operation."""

@@ -12,7 +12,7 @@ from typing import Protocol
 from toolbus.core.approval import QUESTION, Approval, ApprovalPending, ApprovalRequest, call_digest
 from toolbus.core.elicitation import ELICITATION, Pending
 from toolbus.core.errors import CallRefused
-from toolbus.core.operation import Decided, Operation, Trail
+from toolbus.core.operation import Decided, Observer, Operation, Trail
 from toolbus.core.records import JSON
 from toolbus.policy.answers import AnswerKey
 from toolbus.policy.asking import Answered, Asking
@@ -40,13 +40,21 @@ class Subjects(Protocol):
         ...
 
 
+class AuditLog(Trail, Observer, Protocol):
+    """A trail that also follows every operation to its end."""
+
+    def close(self) -> None:
+        """Release its file; a later line opens it again."""
+        ...
+
+
 @dataclass(slots=True, kw_only=True)
 class Enforced:
     """What a guard enforces now."""
 
     layer: Layer
     """The policy of the bus."""
-    trail: Trail | None = None
+    trail: AuditLog | None = None
 
 
 class Current(Protocol):
@@ -170,8 +178,7 @@ class PolicyGuard:
         target = self._subjects.target(operation)
         if target is None:
             return False
-        layers = self._layers(operation.policies)
-        found = rulings(layers, target, operation.arguments)
+        found = rulings(self._layers(operation.policies), target, operation.arguments)
         if found[0].action == "ask":
             case = _Case(operation, target, found, self._subjects.definition(target))
             settled = self._asking.settled(case.keys())
@@ -199,10 +206,26 @@ class PolicyGuard:
             raise self._refusal(case, "policy", f"rule {ruling.label} {NOBODY}")
         if answered is None:
             answered = await self._asking.ask(request, keys)
+            case = self._decided_again(case, request)
         if not answered.allowed:
             raise self._refusal(case, answered.by, answered.reason)
         self._allow(case, answered.by)
         return Approval(call=request.call or "", by=answered.by)
+
+    def _decided_again(self, case: _Case, request: ApprovalRequest) -> _Case:
+        """The same call, after a person was asked about it; raise `CallRefused` if it is another one now.
+
+        In the meantime the policy may have been replaced, the tool changed, or the arguments: they are the
+        caller's.
+        """
+        operation, target = case.operation, case.target
+        found = rulings(self._layers(operation.policies), target, operation.arguments)
+        now = _Case(operation, target, found, self._subjects.definition(target))
+        if found[0].action == "deny":
+            raise self._refusal(now, "policy", found[0].denial)
+        if self._request(now, case.rulings[0]).call != request.call:
+            raise self._refusal(case, "policy", CHANGED)
+        return now if found[0].action == "ask" else case
 
     def _given(self, operation: Operation, request: ApprovalRequest, case: _Case) -> Answered | None:
         """What a person answered before; None if that was not asked, or about another call."""

@@ -130,7 +130,7 @@ def _target(event: Recorded) -> str:
 
 def _facts(event: Recorded) -> Iterable[str]:
     by, rule = event.get("by"), event.get("rule")
-    if by:
+    if by and not (rule and str(rule) in str(event.get("reason", ""))):  # the reason names it
         yield f"{rule} by {by}" if rule and by != "policy" else str(rule or by)
     for key in ("reason", "error", "file"):
         if key in event:

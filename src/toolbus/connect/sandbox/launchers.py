@@ -91,6 +91,7 @@ class Package:
             "UV_TOOL_DIR": str(cache / "tools"),
             "UV_PYTHON_INSTALL_DIR": str(cache / "python"),
             "UV_NO_PROGRESS": "1",
+            "UV_COMPILE_BYTECODE": "1",  # the server cannot write it, and would compile at every start
         }
 
     def installed(self, cache: Path, printed: str) -> str:

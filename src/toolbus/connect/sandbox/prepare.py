@@ -39,7 +39,20 @@ _REGISTRY = re.compile(
     r"|REQUESTS_CA_BUNDLE|(HTTP|HTTPS|ALL|NO)_PROXY",
     re.IGNORECASE,
 )
-_SETTINGS = ("~/.npmrc", "~/.config/uv", "~/.config/pip", "~/.pip", "/etc/uv", "/etc/pip.conf")
+_SETTINGS = (
+    "~/.npmrc",
+    "~/.config/uv/uv.toml",
+    "~/.config/pip/pip.conf",
+    "~/.pip",
+    "/etc/uv",
+    "/etc/pip.conf",
+)
+# Variables of ours that name such a file; those of the config could name any file.
+_SETTINGS_VARIABLES = (
+    *("npm_config_userconfig", "NPM_CONFIG_USERCONFIG", "UV_CONFIG_FILE", "PIP_CONFIG_FILE", "PIP_CERT"),
+    *("UV_FIND_LINKS", "PIP_FIND_LINKS", "npm_config_cafile"),
+    *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
+)
 _MARKER = "prepared.json"
 _LOCK = "lock"
 _POLL_INTERVAL = 0.05
@@ -113,7 +126,7 @@ class Installation:
         env = {"HOME": home_folder(), "PATH": search, **settings, **self.package.environment(cache)}
         files = SandboxFiles(home=home_folder(), net=True)
         files.grant([str(cache)], "write")
-        files.show(_settings_files(settings))
+        files.show(_settings_files())
         beside = os.path.join(os.path.dirname(self.launcher), "uv")
         for program in (self.launcher, beside, os.path.join(python, "python3")):
             if os.path.exists(program):
@@ -121,8 +134,9 @@ class Installation:
         return wrapped(self.config.alias, self.package.install(self.launcher), files, env, home_folder())
 
 
-def _settings_files(settings: dict[str, str]) -> list[str]:
-    named = [os.path.expanduser(path) for path in (*_SETTINGS, *settings.values())]
+def _settings_files() -> list[str]:
+    variables = (os.environ[name] for name in _SETTINGS_VARIABLES if name in os.environ)
+    named = [os.path.expanduser(path) for path in (*_SETTINGS, *variables)]
     return [path for path in named if os.path.isabs(path) and os.path.exists(path)]
 
 
