@@ -18,6 +18,7 @@ from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import DeferredToolRequests, DeferredToolResults, ToolApproved
 from pydantic_ai.models.openai import OpenAIChatModel
 
+from tests.extension.hosts import invoked
 from tests.hostile.liar import liar
 from tests.servers.everyday import everyday
 from tests.wire import Provider
@@ -26,6 +27,7 @@ from toolbus import ApprovalRequest, Interactions, Operation, Toolbus
 from toolbus.adapters import langchain, openai, openai_agents, pydantic_ai
 from toolbus.agent import Agent, ApprovalAsked, Run, stream
 from toolbus.events import CatalogChanged
+from toolbus.extension import McpBridgeExtension
 from toolbus.records import ToolResult
 from toolbus.testing import ScriptedModel, ToolCall
 
@@ -434,3 +436,25 @@ async def test_a_tool_that_changes_before_its_approval_in_a_graph(tmp_path: Path
             await change()
             await graph.ainvoke(Command(resume="once"), THREAD)
             assert NOBODY in provider.asked[-1].given[-1].text
+
+
+# The extension
+
+
+async def test_a_host_that_runs_a_tool_itself_has_its_handler_asked() -> None:
+    seen: list[ApprovalRequest] = []
+
+    def approve(request: ApprovalRequest) -> bool:
+        seen.append(request)
+        return True
+
+    config = {"servers": [{"alias": "desk", "server": everyday()}], "policy": ASK}
+    extension = McpBridgeExtension({"config": config}, interactions=Interactions(approve=approve))
+    await extension.initialize()
+    await extension.start()
+    try:
+        [echo] = [tool for tool in extension.get_tools() if tool.name == "mcp_desk_echo"]
+        assert await invoked(echo, text="tea") == "tea"
+    finally:
+        await extension.stop()
+    assert [(request.rule, request.arguments) for request in seen] == [("policy[0]", {"text": "tea"})]

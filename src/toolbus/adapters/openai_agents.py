@@ -74,10 +74,8 @@ def function_tool(tool: Tool, *, approve: ApprovalRule[NeedsApproval] = "never")
         return _ASKED.ask(call, tool, arguments) is not None
 
     async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-        # Asked of the SDK, which may run a tool without looking at `needs_approval`.
-        is_approved = context.is_tool_approved(context.tool_name, context.tool_call_id) is True
         asked = _ASKED.find(context.tool_call_id, tool)
-        result = await run_tool(tool, arguments, FACE if is_approved else None, asked)
+        result = await run_tool(tool, arguments, FACE if _is_approved(context) else None, asked)
         results[context.tool_call_id] = result
         if len(results) > MAX_UNREAD_RESULTS:
             del results[next(iter(results))]  # a realtime session never reads them
@@ -96,6 +94,12 @@ def function_tool(tool: Tool, *, approve: ApprovalRule[NeedsApproval] = "never")
         custom_data_extractor=custom_data,
         defer_loading=definition.get("defer_loading", False),
     )
+
+
+def _is_approved(context: ToolContext[Any]) -> bool:
+    """Whether a person approved the call, as the SDK has it; a host may run a tool without asking."""
+    status = getattr(context, "is_tool_approved", None)  # a host may have a context of its own
+    return callable(status) and status(context.tool_name, context.tool_call_id) is True
 
 
 def _output(result: ToolResult) -> str | list[Output]:

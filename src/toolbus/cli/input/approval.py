@@ -10,7 +10,7 @@ from typing import Literal, Protocol, TypeAlias
 from rich.text import Text
 
 from toolbus.cli.input.ask import ask_async
-from toolbus.cli.output.screen import Screen, escaped_json, exact, one_line
+from toolbus.cli.output.screen import Screen, escaped_json, exact
 from toolbus.core.records import JSON
 
 Choice: TypeAlias = Literal["once", "session", "chat", "always", "no", "never"]
@@ -80,7 +80,7 @@ async def ask_approval(screen: Screen, call: WaitingCall, choices: Sequence[Choi
 
 def _show(screen: Screen, call: WaitingCall) -> None:
     whose = "" if call.server is None else f" of server {exact(call.server)}"
-    screen.err.print(Text(f"{one_line(call.name)}{whose}", style="bold yellow"))
+    screen.err.print(Text(f"{exact(call.name)}{whose}", style="bold yellow"))
     if call.rule is not None:
         because = f": {exact(call.reason)}" if call.reason else ""
         screen.err.print(Text(f"rule {call.rule} asks{because}"))
