@@ -10,11 +10,13 @@ import logging
 import os
 import stat
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from errno import errorcode
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
+from typing import TypeAlias
 from weakref import WeakSet
 
 from toolbus.audit.files import MOST_SLOTS, full_files, full_path, slot_path
@@ -36,6 +38,10 @@ _STEPS = {
     "ELOOP": "name the file itself in audit.file, not a link to it",
 }
 _STEP = "make it writable, or name another one in audit.file"
+
+
+Line: TypeAlias = tuple[int, str, str]
+"""The time of an event in nanoseconds, its name, and its fields."""
 
 
 @dataclass(slots=True)
@@ -74,12 +80,16 @@ class Chain:
 
     def append(self, event: str, fields: str) -> None:
         """Write a line with these fields, such as `,"id":"1"`; `AuditFailed` if that is not possible."""
+        self.extend(((time.time_ns(), event, fields),))
+
+    def extend(self, lines: Sequence[Line]) -> None:
+        """Write several lines, in one step; `AuditFailed` if that is not possible."""
         with self._lock:
             try:
                 file = self._file
-                if file is None or file.size >= file.full_at or time.time_ns() >= self._check_at:
+                if file is None or file.size >= file.full_at or lines[-1][0] >= self._check_at:
                     file = self._ready()
-                self._write(file, event, fields)
+                self._write_all(file, lines)
             except OSError as error:
                 raise _failed(self.path, error) from error
             finally:
@@ -118,21 +128,23 @@ class Chain:
         return self._rotate(file) if file.size >= file.full_at else file
 
     def _write(self, file: _File, event: str, fields: str, before: bytes = b"") -> None:
-        """Append a line: all of it, or nothing."""
-        seq, now = file.seq + 1, time.time_ns()
-        if not self._second <= now < self._second + _SECOND:
-            self._second = now - now % _SECOND
-            self._shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // _SECOND))
-        micros = f"{(now - self._second) // 1000:06d}"
-        line, digest = sealed(
-            f'{{"seq":{seq},"time":"{self._shown}.{micros}Z","event":"{event}"{fields},"prev":"{file.hash}"'
-        )
-        if before:
-            line = before + line
+        self._write_all(file, ((time.time_ns(), event, fields),), before)
+
+    def _write_all(self, file: _File, lines: Sequence[Line], before: bytes = b"") -> None:
+        """Append lines: all of them, or none."""
+        seq, digest, data = file.seq, file.hash, before
+        for now, event, fields in lines:
+            seq += 1
+            if not self._second <= now < self._second + _SECOND:
+                self._second = now - now % _SECOND
+                self._shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // _SECOND))
+            at = f"{self._shown}.{(now - self._second) // 1000:06d}Z"
+            line, digest = sealed(f'{{"seq":{seq},"time":"{at}","event":"{event}"{fields},"prev":"{digest}"')
+            data += line
         try:
-            written = os.write(file.fd, line)
-            while written < len(line):  # a full disk: the next one raises
-                written += os.write(file.fd, line[written:])
+            written = os.write(file.fd, data)
+            while written < len(data):  # a full disk: the next one raises
+                written += os.write(file.fd, data[written:])
             file.seq, file.hash = seq, digest
             file.size += written
         except OSError:

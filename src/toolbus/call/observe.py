@@ -27,6 +27,14 @@ class Observations:
         self._all = started
         self.failure: Failure | None = None
 
+    @property
+    def follows_progress(self) -> bool:
+        """Whether any of them follows progress."""
+        for one in self._all:  # noqa: SIM110 - every observed call is here
+            if not getattr(one, "ignores_progress", False):
+                return True
+        return False
+
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         for one in self._all:
             _safely(lambda one=one: one.progress(progress, total, message))

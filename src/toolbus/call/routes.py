@@ -88,13 +88,16 @@ class ServerRoutes:
         """Call a tool; if the server runs it as a task, poll the task until it is done."""
         spec, resumed = operation.spec, operation.resumed
         server = self._servers.get(spec.origin.server) or self._server(operation)
+        observed = operation.observed
+        if observed is not None and not observed.follows_progress:
+            observed = None
         in_flight = CallInFlight(
             tool=spec.origin.tool,
             operation_id=operation.id,
             caller=operation.caller,
             on_progress=None
-            if operation.on_progress is None and operation.observed is None
-            else _Reporter(operation.on_progress, operation.observed),
+            if operation.on_progress is None and observed is None
+            else _Reporter(operation.on_progress, observed),
             on_log=operation.on_log,
             suspends=operation.on_input == "suspend",
             longest=server.longest if operation.longest is None else operation.longest,

@@ -149,7 +149,10 @@ class Failure(NamedTuple):
 
 
 class Observation(Protocol):
-    """One operation as an observer follows it."""
+    """One operation as an observer follows it.
+
+    With `ignores_progress = True`, servers are not asked for progress because of it.
+    """
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """The server reported progress."""
@@ -173,6 +176,11 @@ class Observed(Protocol):
 
     failure: Failure | None
     """The failure of the last try; a hook may try several times."""
+
+    @property
+    def follows_progress(self) -> bool:
+        """Whether any of them follows progress."""
+        ...
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 

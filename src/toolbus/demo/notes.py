@@ -101,9 +101,7 @@ def _note_tools(server: MCPServer, db: sqlite3.Connection) -> None:
 
     @server.tool(annotations=FORGETS, structured_output=False)
     async def forget(
-        id: Annotated[
-            int, Field(ge=1, le=LARGEST_ID, description="The id of the note, as returned by search.")
-        ],  # noqa: A002 - its public name
+        id: Annotated[int, Field(ge=1, le=LARGEST_ID, description="Its id, as returned by search.")],  # noqa: A002
     ) -> str:
         """Delete a note permanently."""
         with db:

@@ -7,7 +7,7 @@ lets through, and records the decision before anything is sent. Whatever goes wr
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from toolbus.core.approval import QUESTION, Approval, ApprovalPending, ApprovalRequest, call_digest
 from toolbus.core.elicitation import ELICITATION, Pending
@@ -17,7 +17,7 @@ from toolbus.core.records import JSON
 from toolbus.policy.answers import AnswerKey
 from toolbus.policy.asking import Answered, Asking
 from toolbus.policy.layers import Layer, Ruling, layers_of, removal, rulings
-from toolbus.policy.rules import Target
+from toolbus.policy.rules import Target, Verdict
 
 NOBODY = (
     "asks a person, and nobody can be asked here; pass Interactions(approve=...), use a terminal or "
@@ -94,6 +94,11 @@ class _Case:
         ]
 
 
+_Allowed: TypeAlias = tuple[Target, Verdict, Decided]
+_MOST_ALLOWED = 2_000
+"""How many tools are remembered with what is recorded of their calls."""
+
+
 class PolicyGuard:
     """Enforces the policy of a bus, and those of its views."""
 
@@ -102,6 +107,7 @@ class PolicyGuard:
         self._current = current
         self._subjects = subjects
         self._asking = asking
+        self._allowed: dict[int, _Allowed] = {}
 
     def admits(self, operation: Operation) -> bool:
         """Whether an operation is allowed at once, and recorded; otherwise it has to be awaited.
@@ -118,10 +124,23 @@ class PolicyGuard:
         if verdict.action != "allow" or enforced.layer.limits(verdict):
             return False
         if enforced.trail is not None:
-            ruling = Ruling(enforced.layer, verdict)
-            case = _Case(operation, target, [ruling], self._subjects.definition(target))
-            self._allow(case, "default" if verdict.rule is None else "policy")
+            known = self._allowed.get(id(target))
+            if known is None or known[0] is not target or known[1] is not verdict:
+                known = self._remember(target, verdict)
+            self._record(operation, target, known[2])
         return True
+
+    def _remember(self, target: Target, verdict: Verdict) -> _Allowed:
+        """What is recorded of a call that is allowed; the target is another one if its definition changes."""
+        by = "default" if verdict.rule is None else "policy"
+        rule, definition = self._current.now.layer.label(verdict), self._subjects.definition(target)
+        decision = Decided(action="allow", by=by, rule=rule, definition=definition)
+        known = target, verdict, decision
+        if target.kind == "tool":  # others are made anew for each operation
+            if len(self._allowed) >= _MOST_ALLOWED:
+                self._allowed.clear()
+            self._allowed[id(target)] = known
+        return known
 
     async def __call__(self, operation: Operation) -> Approval | None:
         """Admit an operation, or raise `CallRefused`; returns the approval, if a person gave one.
@@ -265,24 +284,27 @@ class PolicyGuard:
                 if (reason := ruling.layer.over(ruling.verdict, operation.caller)) is not None:
                     raise self._refusal(case, "policy", f"rule {reason}", ruling)
         self._record(
-            case, Decided(action="allow", by=by, rule=case.rulings[0].label, definition=case.definition)
+            operation,
+            case.target,
+            Decided(action="allow", by=by, rule=case.rulings[0].label, definition=case.definition),
         )
 
     def _refusal(self, case: _Case, by: str, reason: str, ruling: Ruling | None = None) -> CallRefused:
         """The error for a denied operation, which is recorded."""
         rule = (ruling or case.rulings[0]).label
         decision = Decided(action="deny", by=by, rule=rule, definition=case.definition, reason=reason)
-        self._record(case, decision)
+        self._record(case.operation, case.target, decision)
         return CallRefused(case.what, reason, rule)
 
-    def _record(self, case: _Case, decision: Decided) -> None:
+    def _record(self, operation: Operation, target: Target, decision: Decided) -> None:
         trail = self._current.now.trail
         if trail is None:
             return
         try:
-            trail.decided(case.operation, decision)
+            trail.decided(operation, decision)
         except Exception as error:
-            raise CallRefused(case.what, f"the decision could not be recorded: {error}") from error
+            what = described(operation.spec.name, target)
+            raise CallRefused(what, f"the decision could not be recorded: {error}") from error
 
 
 def described(name: str, target: Target) -> str:
