@@ -1,4 +1,8 @@
-"""Calls with a lockfile, a policy and an audit trail against calls without any of them, both by toolbus."""
+"""Calls with a lockfile, a policy and an audit trail against calls without any of them, both by toolbus.
+
+Measured is the path of a call alone: its route answers at once, because the time of a server varies by
+more than what is measured. Both sides have called a real server before.
+"""
 
 import asyncio
 import json
@@ -14,16 +18,20 @@ from typing import Any
 from bench.catalogs import TOOLBUS
 from bench.measure import Opening, Round, Sides
 from bench.sides import bus_entry
-from bench.work import EACH_IN_FLIGHT, IN_FLIGHT
-from toolbus import Toolbus
+from toolbus import Text, Toolbus, ToolResult
+from toolbus.core.operation import Operation
 
 POLICY: list[dict[str, Any]] = [
     {"tools": "bench/delete_*", "do": "deny", "reason": "use the web page"},
-    {"tools": "bench/*", "arguments": {"properties": {"text": {"pattern": "^/etc"}}}, "do": "deny"},
+    {"resources": "bench/file:///etc/*", "do": "deny"},
+    {"requests": "bench/sampling", "do": "ask"},
+    *({"tools": f"bench/never_{number}", "do": "ask"} for number in range(6)),
     {"tools": ["bench/read_*", "bench/echo"], "do": "allow"},
     {"hint": "destructive", "do": "ask"},
 ]
-"""The third rule matches, after a schema was checked."""
+"""The tenth of eleven rules matches."""
+CALLS = 2_000
+ANSWER = ToolResult(content=(Text(text="hello"),))
 SETTINGS: dict[str, dict[str, Any]] = {
     "plain": {},
     "guarded": {"policy": POLICY, "audit": "audit.jsonl"},
@@ -31,7 +39,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 
 
 def guarded() -> Opening:
-    """The same calls over stdio, by the time that they take of a CPU in this process."""
+    """The same calls, by the time that they take of a CPU in this process."""
 
     @asynccontextmanager
     async def open_both() -> AsyncGenerator[Sides]:
@@ -39,6 +47,9 @@ def guarded() -> Opening:
             plain, locked = (_config(Path(made), name, settings) for name, settings in SETTINGS.items())
             await asyncio.to_thread(_lock, locked, {**os.environ, "XDG_STATE_HOME": made})
             async with Toolbus(plain) as bare, Toolbus(locked) as full:
+                for bus in (bare, full):
+                    await bus.call("bench_echo", {"text": "hello"})
+                    _answer_at_once(bus)
                 yield Sides(raw=_round(bare), toolbus=_round(full))
 
     return open_both
@@ -57,14 +68,18 @@ def _lock(config: Path, env: Mapping[str, str]) -> None:
     subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def _round(bus: Toolbus) -> Round:
-    async def lane() -> None:
-        for _ in range(EACH_IN_FLIGHT):
-            await bus.call("bench_echo", {"text": "hello"})
+def _answer_at_once(bus: Toolbus) -> None:
+    async def answer(operation: Operation) -> ToolResult:
+        return ANSWER
 
+    bus._engine.path._routes["tools/call"] = answer  # pyright: ignore[reportPrivateUsage, reportIndexIssue]
+
+
+def _round(bus: Toolbus) -> Round:
     async def run() -> list[float]:
         began = process_time()
-        await asyncio.gather(*(lane() for _ in range(IN_FLIGHT)))
-        return [(process_time() - began) / (IN_FLIGHT * EACH_IN_FLIGHT)]
+        for _ in range(CALLS):
+            await bus.call("bench_echo", {"text": "hello"})
+        return [(process_time() - began) / CALLS]
 
     return run

@@ -20,7 +20,7 @@ from typing import TypeAlias
 from weakref import WeakSet
 
 from toolbus.audit.files import MOST_SLOTS, full_files, full_path, slot_path
-from toolbus.audit.lines import Position, sealed
+from toolbus.audit.lines import Position
 from toolbus.audit.tail import Damaged, Tail, last_position, read_tail
 from toolbus.config.audit import Audit
 from toolbus.core.errors import AuditFailed
@@ -41,7 +41,7 @@ _STEP = "make it writable, or name another one in audit.file"
 
 
 Line: TypeAlias = tuple[int, str, str]
-"""The time of an event in nanoseconds, its name, and its fields."""
+"""The time of an event in nanoseconds, or 0 for now, its name, and its fields."""
 
 
 @dataclass(slots=True)
@@ -80,14 +80,14 @@ class Chain:
 
     def append(self, event: str, fields: str) -> None:
         """Write a line with these fields, such as `,"id":"1"`; `AuditFailed` if that is not possible."""
-        self.extend(((time.time_ns(), event, fields),))
+        self.extend([(0, event, fields)])
 
     def extend(self, lines: Sequence[Line]) -> None:
         """Write several lines, in one step; `AuditFailed` if that is not possible."""
         with self._lock:
             try:
                 file = self._file
-                if file is None or file.size >= file.full_at or lines[-1][0] >= self._check_at:
+                if file is None or file.size >= file.full_at or time.time_ns() >= self._check_at:
                     file = self._ready()
                 self._write_all(file, lines)
             except OSError as error:
@@ -128,19 +128,23 @@ class Chain:
         return self._rotate(file) if file.size >= file.full_at else file
 
     def _write(self, file: _File, event: str, fields: str, before: bytes = b"") -> None:
-        self._write_all(file, ((time.time_ns(), event, fields),), before)
+        self._write_all(file, ((0, event, fields),), before)
 
     def _write_all(self, file: _File, lines: Sequence[Line], before: bytes = b"") -> None:
         """Append lines: all of them, or none."""
         seq, digest, data = file.seq, file.hash, before
         for now, event, fields in lines:
             seq += 1
+            now = now or time.time_ns()
             if not self._second <= now < self._second + _SECOND:
                 self._second = now - now % _SECOND
                 self._shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now // _SECOND))
-            at = f"{self._shown}.{(now - self._second) // 1000:06d}Z"
-            line, digest = sealed(f'{{"seq":{seq},"time":"{at}","event":"{event}"{fields},"prev":"{digest}"')
-            data += line
+            line = (
+                f'{{"seq":{seq},"time":"{self._shown}.{(now - self._second) // 1000:06d}Z",'
+                f'"event":"{event}"{fields},"prev":"{digest}"'
+            ).encode("ascii")
+            digest = sha256(line).hexdigest()
+            data += b'%b,"hash":"%b"}\n' % (line, digest.encode("ascii"))
         try:
             written = os.write(file.fd, data)
             while written < len(data):  # a full disk: the next one raises

@@ -30,13 +30,6 @@ class Position:
     hash: str = BEGINNING
 
 
-def sealed(content: str) -> tuple[bytes, str]:
-    """The bytes of a line and its digest; `content` is all of it that comes before the digest."""
-    plain = content.encode("ascii")
-    digest = sha256(plain).hexdigest()
-    return plain + f',"hash":"{digest}"}}\n'.encode("ascii"), digest
-
-
 def position_of(line: bytes) -> Position | None:
     """The place of a whole line without its line break; None unless its digest is right."""
     seal, head = _SEAL.search(line, max(0, len(line) - _SEAL_LENGTH)), _HEAD.match(line)

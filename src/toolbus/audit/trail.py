@@ -20,6 +20,7 @@ from toolbus.config.location import is_mapping
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import Redactor, redacted_by_all
 from toolbus.core.canonical import digest_of
+from toolbus.core.display import counted
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import AuditFailed
 from toolbus.core.operation import PROGRAM, Decided, Failure, Operation
@@ -29,6 +30,8 @@ logger = logging.getLogger("toolbus")
 REQUESTS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 """What servers ask of us; their lines say what was answered."""
 _WITH_DATA = (Image, Audio)
+SHORT = 0.0002
+"""Seconds; the end of a call that took longer is written at once, unless others go on."""
 MOST_TARGETS = 1_000
 """How many tools, and decisions, are remembered as they stand in a line."""
 
@@ -51,6 +54,8 @@ class AuditTrail:
         """The calls that are being observed, by id."""
         self._ended: list[_Ended] = []
         """The ends that are yet to be written."""
+        self._is_scheduled = False
+        """Whether they will be in the next step of the loop."""
         self._targets: dict[int, tuple[ToolSpec, str]] = {}
         self._facts: dict[int, tuple[Decided, str]] = {}
         """Decisions as they stand in a line; a guard decides the same again and again."""
@@ -67,38 +72,46 @@ class AuditTrail:
         """Record a decision; `AuditFailed` if that is not possible, and then nothing may be sent."""
         about, facts = self._about(operation), self._facts_of(decision)
         content = self._content("arguments", operation.arguments)
-        self._chain.append("decided", f"{about}{facts}{content}")
+        line = 0, "decided", f"{about}{facts}{content}"
+        self._chain.extend([*self._take_ended(), line] if self._ended else [line])
         if (call := self._calls.get(operation.id)) is not None:
             call.decided(about, refused=decision.action == "deny")
 
     def ended(self, call: "_Call", result: ToolResult | None, failure: Failure | None) -> None:
         """Record the end of an operation, unless it was refused: then its decision was the end.
 
-        While other calls go on, the ends of one step of the loop are written together: that takes a third of
-        the time.
+        The ends of calls that overlap, or follow each other at once, are written together, by the next step
+        of the loop or with the next decision.
         """
         self._calls.pop(call.operation.id, None)
         if call.refused:
             return
-        self._ended.append((time.time_ns(), time.perf_counter(), call, result, failure))
-        if len(self._ended) == 1 and self._calls:
+        at = time.perf_counter()
+        self._ended.append((time.time_ns(), at, call, result, failure))
+        is_plain = call.about is not None and failure is None
+        if not self._calls and (at - call.began > SHORT or not is_plain):
+            self._write_ended()
+        elif not self._is_scheduled:
             try:
                 asyncio.get_running_loop().call_soon(self._write_ended)
+                self._is_scheduled = True
             except RuntimeError:  # in a thread without a loop
                 self._write_ended()
-        elif not self._calls:
-            self._write_ended()
 
     def _write_ended(self) -> None:
-        ended, self._ended = self._ended, []
-        if not ended:
+        self._is_scheduled = False
+        if not self._ended:
             return
+        count = len(self._ended)
         try:
-            self._chain.extend([self._end_line(*one) for one in ended])
+            self._chain.extend(self._take_ended())
         except AuditFailed as error:
             # The calls were made; further ones are refused until the file can be written again.
-            names = ", ".join(sorted({call.operation.spec.name for _, _, call, _, _ in ended}))
-            logger.error("the end of %s is not recorded: %s", names, error)
+            logger.error("the end of %s is not recorded: %s", counted(count, "call"), error)
+
+    def _take_ended(self) -> list[Line]:
+        ended, self._ended = self._ended, []
+        return [self._end_line(*one) for one in ended]
 
     def _end_line(
         self, now: int, at: float, call: "_Call", result: ToolResult | None, failure: Failure | None
@@ -108,9 +121,13 @@ class AuditTrail:
             about = self._about(operation)
             if operation.arguments:  # of an unknown tool they are not known
                 about += self._content("arguments", operation.arguments)
-        outcome = _outcome(operation, result, failure)
-        facts = f',"outcome":"{outcome}","ms":{(at - call.began) * 1000:.3f}'
-        if failure is None and operation.route in REQUESTS and result is not None:
+        is_request = operation.route in REQUESTS
+        is_plain = failure is None and not is_request and (result is None or result.pending is None)
+        outcome = "ok" if is_plain else _outcome(operation, result, failure)
+        facts = f',"outcome":"{outcome}"'
+        if call.began:
+            facts += f',"ms":{(at - call.began) * 1000:.3f}'
+        if is_request and failure is None and result is not None:
             facts += self._content("answer", _answered(result.value))
         if self._shows_errors and failure is not None and failure.error:
             facts += f',"error":{_quoted(redacted_by_all(failure.error))}'
@@ -182,7 +199,7 @@ class _Call:
         self.about: str | None = None
         """What its line `decided` says of it; None if there is none."""
         self.refused = False
-        self.began = time.perf_counter()
+        self.began = 0.0
 
     def decided(self, about: str, *, refused: bool) -> None:
         """It was decided; from now on it takes its server's time, not that of a person."""
@@ -253,7 +270,7 @@ def _digest(key: str, value: JSON) -> str:
     """Its digest, of canonical JSON."""
     if value is None:
         return ""
-    return f',"{key}":"{digest_of(_plain(value))}"'
+    return f',"{key}":"{digest_of(value if type(value) is dict else _plain(value))}"'
 
 
 def _full(key: str, value: JSON) -> str:

@@ -23,8 +23,10 @@ SERVER_REQUESTS = frozenset({"elicitation/create", "sampling/createMessage", "ro
 class Observations:
     """The observations of one operation. An observer that raises is logged and has no effect."""
 
-    def __init__(self, started: Sequence[Observation]) -> None:
+    def __init__(self, started: Sequence[Observation], is_hooked: bool) -> None:
+        """`is_hooked`: whether hooks come between, so that an outcome may be theirs."""
         self._all = started
+        self._is_hooked = is_hooked
         self.failure: Failure | None = None
 
     @property
@@ -55,13 +57,20 @@ class Observations:
             case Failure():
                 return outcome
             case ToolResult():
-                return (self.failure or REFUSED_BY_HOOK) if outcome.is_error else None
+                reported = REFUSED_BY_HOOK if self._is_hooked else TOOL_ERROR
+                return (self.failure or reported) if outcome.is_error else None
             case _:
-                raised = Failure("refused", f"a hook raised {type(outcome).__name__}")
+                raised = (
+                    Failure("refused", f"a hook raised {type(outcome).__name__}")
+                    if self._is_hooked
+                    else Failure("server_failed", str(outcome))
+                )
                 return failure_of(outcome) or self.failure or raised
 
 
-def observe(observers: Sequence[Observer], operation: Operation) -> Observations | None:
+def observe(
+    observers: Sequence[Observer], operation: Operation, is_hooked: bool = False
+) -> Observations | None:
     """Start observing an operation; None if no observer is interested."""
     started: list[Observation] = []
     for observer in observers:  # without `_safely`: every call is here
@@ -72,7 +81,7 @@ def observe(observers: Sequence[Observer], operation: Operation) -> Observations
         else:
             if observation is not None:
                 started.append(observation)
-    return Observations(started) if started else None
+    return Observations(started, is_hooked) if started else None
 
 
 def _safely(notify: Callable[[], T]) -> T | None:

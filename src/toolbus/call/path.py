@@ -56,6 +56,7 @@ class CallPath:
         self._policy: PolicyStation | None = None
         self._guarded = bool(guards)
         self._checks: dict[tuple[str, str, bool], tuple[JSONObject, ArgumentCheck]] = {}
+        self._is_hooked = bool(hooks)
         self._through_hooks = wrap(hooks, self._run_inner)
 
     def use_policy(self, policy: "PolicyStation | None", observers: Sequence[Observer] = ()) -> None:
@@ -66,7 +67,7 @@ class CallPath:
 
     async def run(self, operation: Operation) -> ToolResult:
         """Run an operation; raises `ToolbusError` if that was not possible."""
-        observed = observe(self._observers, operation)
+        observed = observe(self._observers, operation, self._is_hooked)
         if observed is None:
             operation = _accepted(operation)
             return _finished(operation, await self._through_hooks(operation))
@@ -122,9 +123,12 @@ class CallPath:
     def _run_inner(self, operation: Operation) -> Awaitable[ToolResult]:
         """Run the part inside the hooks: arguments, guards, route."""
         observed = operation.observed
-        return self._send(operation) if observed is None else self._send_observed(operation, observed)
+        if observed is None or not self._is_hooked:
+            return self._send(operation)
+        return self._send_observed(operation, observed)
 
     async def _send_observed(self, operation: Operation, observed: Observed) -> ToolResult:
+        """Send within hooks, which may hide how it ended."""
         observed.failure = None
         try:
             result = await self._send(operation)

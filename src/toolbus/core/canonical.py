@@ -4,12 +4,12 @@ Python's encoder, which is written in C, does nearly all of it. The exceptions a
 an exponent, which are replaced in its text, and keys with characters that sort differently in UTF-16.
 """
 
-import hashlib
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
+from hashlib import sha256
 from typing import Any
 
 from toolbus.schema.values import JSON, is_array, is_object
@@ -28,19 +28,26 @@ _encoder = json.JSONEncoder(
 )
 
 
-def _make_writer() -> Callable[[JSON], str]:
-    """Python's encoder, made once: `JSONEncoder.encode` makes another for each value, which takes longer."""
+def _make_writer() -> Callable[[JSON, int], Iterable[str]]:
+    """Python's encoder, made once: `JSONEncoder.encode` makes another for each value, which takes longer.
+
+    It returns parts of the text.
+    """
     make: Any = getattr(json.encoder, "c_make_encoder", None)
     quoted: Any = getattr(json.encoder, "encode_basestring", None)
     try:
         write = make(None, _encoder.default, quoted, None, ":", ",", True, False, False)
         assert "".join(write({"b": ["\xe4", 1], "a": None}, 0)) == '{"a":null,"b":["\xe4",1]}'
     except Exception:  # another Python, with another encoder
-        return _encoder.encode
-    return lambda value: "".join(write(value, 0))
+        return lambda value, _: (_encoder.encode(value),)
+    return write
 
 
-_written = _make_writer()
+_write = _make_writer()
+
+
+def _written(value: JSON) -> str:
+    return "".join(_write(value, 0))
 
 
 class NotCanonical(ValueError):
@@ -50,7 +57,7 @@ class NotCanonical(ValueError):
 def canonical(value: JSON) -> bytes:
     """The value as canonical JSON; `NotCanonical` if it cannot be expressed."""
     try:
-        text = _written(value)
+        text = "".join(_write(value, 0))
         if not text.isascii() and _UNUSUAL_KEY.search(text):
             text = _sorted(value)
         # Twice, because most texts have none, not even in a string, and the first search is much faster.
@@ -69,16 +76,16 @@ def canonical(value: JSON) -> bytes:
 
 def digest(value: JSON) -> str:
     """The SHA-256 of the value as canonical JSON: `sha256:1f2e...`."""
-    return f"sha256:{hashlib.sha256(canonical(value)).hexdigest()}"
+    return "sha256:" + sha256(canonical(value)).hexdigest()
 
 
 def digest_of(value: JSON) -> str:
     """As `digest`, also for a value that canonical JSON cannot express: then `json-sha256:...`."""
     try:
-        return digest(value)
+        return "sha256:" + sha256(canonical(value)).hexdigest()
     except NotCanonical:
         text = json.dumps(value, sort_keys=True, default=repr)
-        return f"json-sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        return f"json-sha256:{sha256(text.encode()).hexdigest()}"
 
 
 def _sorted(value: JSON) -> str:
