@@ -247,6 +247,7 @@ def test_a_rule_that_matches_nothing(changed: Callable[..., Path]) -> None:
     told = toolbus("check", "--json", folder=folder)
     listed = toolbus("policy", folder=folder)
     tools = toolbus("tools", folder=folder)
+    called = toolbus("call", "files/read", "--json", folder=folder)
 
     assert (shown.returncode, told.returncode, listed.returncode) == (1, 1, 0)
     problems = [line.split(maxsplit=1)[1] for line in shown.stdout.splitlines() if "  error " in line]
@@ -256,6 +257,7 @@ def test_a_rule_that_matches_nothing(changed: Callable[..., Path]) -> None:
         "policy[3]: is never reached: policy[2] always matches before it",
     ]
     assert tools.stderr.splitlines() == [f"warning: {problem}" for problem in problems]
+    assert called.stderr.splitlines()[:3] == [f"warning: {problem}" for problem in problems]
     assert "next step  fix or remove the rule" in shown.stdout
     assert shown.stdout.splitlines()[-1].endswith("1 ready; fix the errors above")
     found = json.loads(told.stdout)

@@ -282,6 +282,17 @@ async def test_a_dead_rule_is_warned_of_once_with_a_near_miss() -> None:
     assert "echo" in warned[0].message
 
 
+async def test_a_warning_of_the_bus_names_no_server_and_a_rule_on_a_disabled_one_is_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rules = [{"tools": "day/ecko", "do": "deny"}, {"tools": "night/*", "do": "deny"}]
+    servers = {"day": everyday(), "night": {"command": "x", "disabled": True}}
+    async with Toolbus({"servers": servers, "policy": rules}):
+        pass
+    warned = [record.message for record in caplog.records if "policy[" in record.message]
+    assert warned == ["policy[0]: tools: 'day/ecko' matches no tool; did you mean 'day/echo'?"]
+
+
 async def test_every_decision_is_recorded_before_anything_is_sent(tmp_path: Path) -> None:
     trail = tmp_path / "audit.jsonl"
     rules = [{"tools": "day/fail", "do": "deny", "reason": "it fails"}, ASK]

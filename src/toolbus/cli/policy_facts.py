@@ -44,6 +44,15 @@ def effects(config: "BusConfig", catalog: Catalog, listed: Mapping[str, Inventor
     )
 
 
+def warnings(config: "BusConfig", bus: "Toolbus") -> list[str]:
+    """Warnings about rules without effect, as far as the servers that are up show it; notes are left out."""
+    if not config.policy:
+        return []
+    listed = {alias: stock for alias, stock in bus.inventories.items() if bus.servers[alias].state == "ready"}
+    found = _dead_rules(config, Policy(config.policy), whole_catalog(config, bus), listed)
+    return [f"warning: {dead}" for dead in found if not dead.is_note]
+
+
 def decided(tools: Iterable[ToolSpec]) -> list[tuple[ToolSpec, Target]]:
     """The tools that the policy decides about, whatever their arguments name."""
     found = [(spec, listed_target(spec)) for spec in tools]
