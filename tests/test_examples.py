@@ -61,7 +61,7 @@ notes_add {'text': 'buy tea'}
   kept as note 1
 notes_add {'text': 'buy tea, then bread, then cheese'}
   policy[3] asks about notes_add {'text': 'buy tea, then bread, then cheese'}
-  refused: a person did not allow it: too long for a note; do not repeat it unless the user asks for it
+  refused: not allowed: too long for a note; do not repeat it unless the user asks for it
 notes_add {'text': 'the password is 1234'}
   refused: rule policy[2] denies it: no passwords in notes
 notes_forget {'id': 1}

@@ -25,7 +25,7 @@ from toolbus.adapters.llama_index import BusTool, live, messages, tools
 from toolbus.records import PromptResult
 
 REFUSED = (
-    "MCP error: tool 'desk_echo' was refused: a person did not allow it: not now; do not repeat it unless "
+    "MCP error: tool 'desk_echo' was refused: not allowed: not now; do not repeat it unless "
     "the user asks for it"
 )
 

@@ -173,3 +173,25 @@ def test_another_way_to_approve_is_refused_at_once() -> None:
     unknown: Any = "always"
     with pytest.raises(ValueError, match="'never', 'writes', 'ask' or a function, not 'always'"):
         Agent(ScriptedModel([]), approve=unknown)
+
+
+@pytest.mark.parametrize("by_rule", [False, True])
+async def test_a_question_that_nobody_answers_is_refused_and_the_run_goes_on(
+    by_rule: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = [{"tools": "desk/echo", "do": "ask"}] if by_rule else []
+    async with Toolbus({"servers": {"desk": everyday()}, "policy": rules}) as bus:
+        model = ScriptedModel([[ECHO], "Done."])
+        limits = Limits(answer_within=0.01)
+        run = Agent(model, tools=[bus], approve="never" if by_rule else "ask", limits=limits).send("Go.")
+        asked: list[ApprovalAsked] = []
+        async with asyncio.timeout(PATIENCE):
+            async for event in run:
+                if isinstance(event, ApprovalAsked):
+                    asked.append(event)
+        [question] = asked
+        question.approve()  # too late
+        [(told, is_error)] = (await results(run)).values()
+    assert is_error
+    assert "nobody answered within 0.01 s" in told
+    assert "the call of 'desk_echo' is refused: nobody answered within 0.01 s" in caplog.text

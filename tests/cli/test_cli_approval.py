@@ -58,7 +58,7 @@ def test_the_whole_call_is_shown_as_it_will_be_sent(folder: Path) -> None:
         assert SHOWN in shown
         assert LONG in shown.replace("\r", "").replace("\n", "")
         screen.press("perhaps\n")
-        screen.until(ONE_CALL)
+        screen.until("answer y, a, n or v", ONE_CALL)
         screen.press("y\n")
         assert screen.ended() == 0
         assert "\x1b[2J" not in screen.raw
@@ -83,11 +83,18 @@ def test_always_is_stored_until_the_tool_changes(folder: Path) -> None:
         assert screen.ended() == 0
     assert write(folder).returncode == 0
     assert decided(folder) == [("allow", "terminal"), ("allow", "stored answer")]
+    explained = toolbus("policy", "own_write", folder=folder).stdout
+    assert explained.startswith("own/write: allowed: you answered always on 20")
+    assert "asks" not in toolbus("tools", folder=folder).stdout
     changed = [{"name": "write", "description": "Writes, and deletes."}, {"name": "drop"}]
     scripted(folder, "own", tools=changed)
     done = write(folder)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"toolbus: {REFUSED}rule policy[1] asks a person")
+    assert "expired: its definition has changed" in toolbus("policy", folder=folder).stdout
+    explained = toolbus("policy", "own_write", folder=folder).stdout
+    assert explained.startswith("own/write: policy[1] asks a person: look at the text")
+    assert "asks" in toolbus("tools", folder=folder).stdout
 
 
 def test_never_is_stored(folder: Path) -> None:
@@ -99,6 +106,10 @@ def test_never_is_stored(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (1, "")
     assert "answered 'never'" in done.stderr
     assert decided(folder) == [("deny", "terminal"), ("deny", "stored answer")]
+    explained = toolbus("policy", "own_write", folder=folder).stdout
+    assert explained.startswith("own/write: denied: you answered never on 20")
+    listed = toolbus("tools", folder=folder).stdout
+    assert ["own_write", "never"] in [line.split() for line in listed.splitlines()]
 
 
 @pytest.mark.parametrize("words", [[], ["--json"]])

@@ -248,3 +248,13 @@ def test_a_closed_terminal_or_sigterm_at_a_question_ends_all(tmp_path: Path) -> 
         assert screen.ended() == 143
         assert "Traceback" not in screen.plain
     assert living_at(tmp_path) == set()
+
+
+def test_a_question_that_a_rule_denies_is_declined_without_a_terminal(folder: Path) -> None:
+    rule = {"requests": "inn/elicitation", "do": "deny", "reason": "no forms"}
+    server = json.loads((folder / "toolbus.yaml").read_text())["servers"]["inn"]
+    write_config(folder, {"inn": server}, policy=[rule])
+    done = toolbus("call", "inn_book", "guest=Ann", folder=folder)
+    assert (done.returncode, done.stdout.strip()) == (0, "not booked: decline")
+    reason = "its elicitation request was refused: rule policy[0] denies it: no forms"
+    assert done.stderr.strip() == f"warning: server 'inn': {reason}"

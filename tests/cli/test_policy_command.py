@@ -96,8 +96,8 @@ def test_the_rules_are_listed_in_order_with_what_they_decide(runs: dict[str, Don
         "policy[0]  deny   1 tool        tools */delete: use the web page",
         "policy[1]  allow  1 tool        every tool marked read-only, at most 60 per minute and 200 per run",
         f"policy[2]  deny   up to 1 tool  tools files/write with arguments that match {json.dumps(IN_ETC)}",
-        "policy[3]  deny   0 tools       resources files/file:///etc/*",
-        "policy[4]  deny   0 tools       requests */sampling: it costs money",
+        "policy[3]  deny   resources     resources files/file:///etc/*",
+        "policy[4]  deny   requests      requests */sampling: it costs money",
         "policy[5]  ask    2 tools       every tool, resource and prompt",
         "4 tools: 1 denied, 2 asked about, 1 allowed",
         "denied: files/delete",
@@ -151,7 +151,7 @@ def test_a_hint_of_a_server_that_is_not_trusted_allows_nothing(runs: dict[str, D
 
 
 def test_arguments_decide_if_a_rule_looks_at_them(runs: dict[str, Done]) -> None:
-    assert runs["open"].stdout.splitlines()[0] == "files/write: policy[5] asks a person"
+    assert runs["open"].stdout.splitlines()[0] == "files/write: depends on its arguments"
     assert "none given; pass them to see which rules match them" in runs["open"].stdout
     assert runs["in etc"].stdout.splitlines()[0] == "files/write: denied by policy[2]"
     found = document(runs["elsewhere"])
@@ -247,6 +247,7 @@ def test_a_rule_that_matches_nothing(changed: Callable[..., Path]) -> None:
     told = toolbus("check", "--json", folder=folder)
     listed = toolbus("policy", folder=folder)
     tools = toolbus("tools", folder=folder)
+    called = toolbus("call", "files/read", "--json", folder=folder)
 
     assert (shown.returncode, told.returncode, listed.returncode) == (1, 1, 0)
     problems = [line.split(maxsplit=1)[1] for line in shown.stdout.splitlines() if "  error " in line]
@@ -256,6 +257,7 @@ def test_a_rule_that_matches_nothing(changed: Callable[..., Path]) -> None:
         "policy[3]: is never reached: policy[2] always matches before it",
     ]
     assert tools.stderr.splitlines() == [f"warning: {problem}" for problem in problems]
+    assert called.stderr.splitlines()[:3] == [f"warning: {problem}" for problem in problems]
     assert "next step  fix or remove the rule" in shown.stdout
     assert shown.stdout.splitlines()[-1].endswith("1 ready; fix the errors above")
     found = json.loads(told.stdout)
@@ -344,7 +346,7 @@ def test_stored_answers_are_shown_and_forgotten(
         1,
         "toolbus: no answer is stored for 'files/delete'; answers are stored for files/read, files/write\n",
     )
-    one = toolbus("policy", "--forget", "files/write", folder=folder)
+    one = toolbus("policy", "--forget", "files_write", folder=folder)
     assert (one.returncode, one.stdout) == (0, "forgot 'always' for files/write\n")
     rest = toolbus("policy", "--forget", "--json", folder=folder)
     assert [one["name"] for one in json.loads(rest.stdout)["forgotten"]] == ["files/read"]
@@ -412,3 +414,11 @@ def test_the_review_of_a_config_shows_its_policy(tmp_path: Path) -> None:
     assert document["policy"][0] == {**policy[0], "tools": ["own/delete_*"]}
     shown = yaml.safe_load(toolbus("config", folder=tmp_path).stdout)
     assert shown["policy"] == document["policy"]
+
+
+def test_a_denied_prompt_is_refused_by_its_rule(changed: Callable[..., Path]) -> None:
+    folder = changed({"prompts": "files/review", "do": "deny", "reason": "not here"})
+    for name in ("files/review", "review"):
+        done = toolbus("prompt", name, folder=folder)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "toolbus: prompt 'review' was refused: rule policy[0] denies it: not here\n"

@@ -53,6 +53,10 @@ def test_a_rule_without_patterns_is_about_everything_that_we_ask_of_servers() ->
             {"do": "allow", "arguments": {"properties": {"path": {"pattern": "^(?!/etc)"}}}},
             "policy[0].arguments.properties.path.pattern: '^(?!/etc)' cannot be checked",
         ),
+        (
+            {"do": "deny", "arguments": {"properties": {"path": {"pattern": "(["}}}},
+            "policy[0].arguments.properties.path.pattern: '([' is not a regular expression",
+        ),
     ],
 )
 def test_a_mistake_names_the_rule_and_the_key(rule: object, mistake: str) -> None:

@@ -80,7 +80,10 @@ async def test_always_is_stored_until_the_definition_changes(project: Project) -
     assert await project.asked(False) == 0
     project.describe("Say it again, and send it to me.")
     assert await project.asked("once") == 2
-    assert StoredAnswers(project.file).all() == []  # removed when it was found to have expired
+    (expired,) = StoredAnswers(project.file).all()  # it is kept, to be shown
+    assert await project.asked("always") == 1
+    (replaced,) = StoredAnswers(project.file).all()
+    assert expired.about.definition != replaced.about.definition
     project.describe("Say it again.")
     assert await project.asked("once") == 2
 

@@ -133,7 +133,7 @@ async def test_an_agent_never_asks_again_after_never() -> None:
 async def test_the_reason_of_a_person_is_told_to_the_model() -> None:
     async with bus_with(ASK) as bus, Agent(ScriptedModel([ECHO, "Done."]), tools=[bus]) as agent:
         _, told = await answered(agent.send("Go."), "it is five o'clock")
-    assert "a person did not allow it: it is five o'clock" in told[0]
+    assert "not allowed: it is five o'clock" in told[0]
 
 
 @pytest.mark.parametrize("approve", ["ask", "writes"])
@@ -283,7 +283,7 @@ THREAD: dict[str, Any] = {"configurable": {"thread_id": "1"}}
         ("session", "tea", False),
         (False, "a person did not allow it;", True),
         ("never", "a person did not allow it", False),
-        ("too late", "a person did not allow it: too late", True),
+        ("too late", "not allowed: too late", True),
         ({"type": "accept"}, "the answer to the approval was invalid", True),
     ],
 )

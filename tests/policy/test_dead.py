@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.policy.targets import ETC, policy, prompt, resource, tool
+from toolbus.core.records import Origin, ToolSpec
 from toolbus.policy.rules import Target
 
 OFFERED: dict[str, list[Target]] = {
@@ -159,3 +160,91 @@ def test_a_server_with_very_long_names() -> None:
     }
     (found,) = policy({"tools": "files/" + "ba" * 50_000, "do": "deny"}).dead(offered, ["files"])
     assert "matches no tool" in found.problem
+
+
+def with_schema(origin: str, schema: dict[str, Any]) -> Target:
+    server, _, name = origin.partition("/")
+    spec = ToolSpec(name=name, origin=Origin(server, name), input_schema={"type": "object", **schema})
+    return Target(kind="tool", server=server, name=name, spec=spec)
+
+
+OPS = [
+    with_schema("ops/read", {"properties": {"path": {"type": "string"}}, "required": ["path"]}),
+    with_schema(
+        "ops/scale",
+        {
+            "properties": {"service": {"type": "string"}, "count": {"type": ["integer", "null"]}},
+            "additionalProperties": False,
+        },
+    ),
+    with_schema("ops/any", {}),
+    with_schema("ops/open", {"properties": {"a": {}}, "additionalProperties": True}),
+    with_schema("ops/either", {"anyOf": [{"properties": {"host": {"type": "string"}}}]}),
+    resource("ops/conf://secret"),
+    resource("ops/conf://public"),
+]
+
+
+def dead_of_ops(rule: dict[str, Any], *more: Target) -> list[str]:
+    return list(map(str, policy({**rule, "do": "deny"}).dead({"ops": [*OPS, *more]}, ["ops"])))
+
+
+@pytest.mark.parametrize(
+    ("tools", "arguments", "found"),
+    [
+        (
+            "ops/read",
+            {"required": ["pth"]},
+            "no tool that it matches has an argument 'pth'; did you mean 'path'?",
+        ),
+        (
+            ["ops/read", "ops/scale"],
+            {"properties": {"pth": {"pattern": "^/etc"}}, "required": ["pth"]},
+            "no tool that it matches has an argument 'pth'; did you mean 'path'?",
+        ),
+        ("ops/scale", {"required": ["zone"]}, "no tool that it matches has an argument 'zone'"),
+        ("ops/either", {"required": ["hosts"]}, "has an argument 'hosts'; did you mean 'host'?"),
+        (
+            "ops/read",
+            {"properties": {"path": {"type": "integer"}}, "required": ["path"]},
+            "the argument 'path' is never of type integer, but string",
+        ),
+    ],
+)
+def test_a_condition_on_an_argument_that_no_tool_has(
+    tools: str | list[str], arguments: dict[str, Any], found: str
+) -> None:
+    (text,) = dead_of_ops({"tools": tools, "arguments": arguments})
+    assert text.startswith("policy[0]: arguments: ")
+    assert text.endswith(found)
+
+
+@pytest.mark.parametrize(
+    ("tools", "arguments"),
+    [
+        (["ops/read", "ops/scale"], {"required": ["count"]}),
+        ("ops/*", {"required": ["pth"]}),  # one of them takes anything
+        ("ops/any", {"required": ["pth"]}),
+        ("ops/open", {"required": ["pth"]}),
+        ("ops/scale", {"properties": {"count": {"type": "number"}}}),
+        ("ops/either", {"properties": {"host": {"type": "integer"}}}),
+        ("ops/read", {"minProperties": 1}),
+    ],
+)
+def test_a_condition_that_a_call_may_fulfill(tools: str | list[str], arguments: dict[str, Any]) -> None:
+    assert dead_of_ops({"tools": tools, "arguments": arguments}) == []
+
+
+def test_a_condition_for_whatever_is_asked_of_servers_may_be_about_resources() -> None:
+    assert dead_of_ops({"arguments": {"required": ["uri"]}}) == []
+
+
+def test_a_resource_that_resembles_a_listed_one() -> None:
+    misspelt = {"resources": "ops/conf://secrt"}
+    expected = "policy[0]: resources: 'ops/conf://secrt' matches no resource that is listed"
+    assert dead_of_ops(misspelt) == [f"{expected}; did you mean 'ops/conf://secret'?"]
+    assert dead_of_ops({"resources": "ops/conf://secrt*"}) != []
+    assert dead_of_ops(misspelt, resource("ops/conf://{name}")) == []
+    assert dead_of_ops({"resources": "ops/file:///etc/*"}) == []
+    (note,) = policy({"resources": "ops/data://x", "do": "deny"}).dead({"ops": OPS}, ["ops"])
+    assert note.is_note

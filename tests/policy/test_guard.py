@@ -80,7 +80,7 @@ async def test_a_person_is_asked_with_the_exact_call_and_decides() -> None:
             assert (await bus.call("day_echo", {"text": "x"})).text == "x"
         with pytest.raises(CallRefused, match="a person did not allow it; do not repeat it"):
             await bus.call("day_echo", {"text": "x"})
-        with pytest.raises(CallRefused, match="a person did not allow it: not today; do not repeat it"):
+        with pytest.raises(CallRefused, match="not allowed: not today; do not repeat it"):
             await bus.call("day_echo", {"text": "x"})
         await bus.call("day_add", {"a": 1, "b": 2})
         digest = bus.definition_digest(bus.catalog["day_echo"])
@@ -280,6 +280,17 @@ async def test_a_dead_rule_is_warned_of_once_with_a_near_miss() -> None:
     assert len(warned) == 1
     assert "policy[0]" in warned[0].message
     assert "echo" in warned[0].message
+
+
+async def test_a_warning_of_the_bus_names_no_server_and_a_rule_on_a_disabled_one_is_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rules = [{"tools": "day/ecko", "do": "deny"}, {"tools": "night/*", "do": "deny"}]
+    servers = {"day": everyday(), "night": {"command": "x", "disabled": True}}
+    async with Toolbus({"servers": servers, "policy": rules}):
+        pass
+    warned = [record.message for record in caplog.records if "policy[" in record.message]
+    assert warned == ["policy[0]: tools: 'day/ecko' matches no tool; did you mean 'day/echo'?"]
 
 
 async def test_every_decision_is_recorded_before_anything_is_sent(tmp_path: Path) -> None:

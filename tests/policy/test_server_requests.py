@@ -9,7 +9,17 @@ import pytest
 from tests.conftest import SERVERS
 from tests.policy.people import Person, lines
 from tests.servers.asking import asking
-from toolbus import Answer, CallRejected, Elicitation, Interactions, Sampled, Sampling, Text, Toolbus
+from toolbus import (
+    Answer,
+    CallRejected,
+    Elicitation,
+    InputNeeded,
+    Interactions,
+    Sampled,
+    Sampling,
+    Text,
+    Toolbus,
+)
 from toolbus.events import Event, InputAnswered, InputAsked, Warned
 
 pytestmark = pytest.mark.anyio
@@ -177,3 +187,32 @@ async def test_the_answer_to_a_suspended_question_is_recorded_and_guarded(tmp_pa
             }
         )
         assert (await bus.resume(result.pending, answer)).text == "not booked: decline"
+
+
+async def test_a_denied_question_is_declined_where_nobody_could_be_asked(
+    server: dict[str, Any], tmp_path: Path
+) -> None:
+    rule = {"requests": "ask/elicitation", "do": "deny", "reason": "no forms"}
+    watched = Watched(server, tmp_path / "audit.jsonl", rule, elicit=None, declares_elicitation=True)
+    async with watched.bus as bus:
+        assert (await bus.call("ask_book", {"guest": "Ann"})).text == "not booked: decline"
+    assert watched.requests == [("elicitation/create", "deny", "policy[0]", "policy")]
+    assert watched.warnings == ["its elicitation request was refused: rule policy[0] denies it: no forms"]
+
+
+async def test_an_allowed_question_still_needs_a_handler(server: dict[str, Any], tmp_path: Path) -> None:
+    rule = {"requests": "ask/elicitation", "do": "allow"}
+    watched = Watched(server, tmp_path / "audit.jsonl", rule, elicit=None, declares_elicitation=True)
+    async with watched.bus as bus:
+        with pytest.raises(InputNeeded, match="asks the user: "):
+            await bus.call("ask_book", {"guest": "Ann"})
+
+
+async def test_an_invalid_answer_is_recorded_as_it_is_sent(server: dict[str, Any], tmp_path: Path) -> None:
+    def wrong(question: Elicitation) -> Answer:
+        return Answer(action="accept", content={"date": 5})
+
+    watched = Watched(server, tmp_path / "audit.jsonl", elicit=wrong)
+    async with watched.bus as bus:
+        assert (await bus.call("ask_book", {"guest": "Ann"})).text == "not booked: cancel"
+    assert [outcome for _, outcome, _, _ in watched.requests] == ["allow", "cancel"]

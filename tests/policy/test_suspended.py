@@ -76,6 +76,17 @@ async def test_an_approval_is_bound_to_its_call() -> None:
         assert (await bus.call("day_echo", {"text": "z"}, on_input="suspend")).text == "z"
 
 
+async def test_a_pending_call_without_its_question() -> None:
+    """It is refused, whatever it says about an approval."""
+    async with Toolbus(config()) as bus:
+        pending = await suspended(bus, "day_echo", {"text": "x"})
+        edited = replace(pending, requests={}, approved=pending.call)
+        with pytest.raises(ValueError, match="the question is missing"):
+            await bus.resume(edited)
+        with pytest.raises(ValueError, match="not a pending call"):
+            Pending.from_json(edited.to_json())
+
+
 async def test_hooks_apply_again_and_a_call_that_they_change_is_refused() -> None:
     number = 0
 

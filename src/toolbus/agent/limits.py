@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from toolbus.core.errors import ToolbusError
+from toolbus.core.interactions import ANSWER_WITHIN
 
 Limit: TypeAlias = Literal["turns", "tool_calls", "tokens", "seconds"]
 
@@ -20,6 +21,8 @@ class Limits:
     """Input and output together."""
     seconds: float | None = None
     """Without the time that the run waits for earlier runs."""
+    answer_within: float | None = ANSWER_WITHIN
+    """Seconds to wait for the answer to `ApprovalAsked`; then the call is refused, and the run continues."""
 
 
 class LimitReached(ToolbusError):

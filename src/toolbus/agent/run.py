@@ -1,6 +1,7 @@
 """One run of an agent: its events and its result."""
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -25,6 +26,7 @@ from toolbus.core.approval import LASTING, Approval, ApprovalAnswer, ApprovalReq
 from toolbus.core.records import JSON
 
 T = TypeVar("T")
+logger = logging.getLogger("toolbus")
 FACE = "agent"
 NO_LISTENER = "it needs approval, and nothing is reading the events of this run"
 STOP_TIMEOUT = 10.0
@@ -184,7 +186,11 @@ class Run(Generic[T]):
             )
         )
         try:
-            said = await answer
+            async with asyncio.timeout(within := self._limits.answer_within):
+                said = await answer
+        except TimeoutError:
+            said = f"nobody answered within {within:g} s"
+            logger.warning("the call of %r is refused: %s", request.name, said)
         finally:
             self._pending.pop(answer, None)
         if said in LASTING and request.rule is not None:

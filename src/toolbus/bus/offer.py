@@ -87,7 +87,7 @@ class Offer:
             for alias, inventory in inventories.items()
             if inventory != _NOTHING
         }
-        return policy.dead(found, inventories)
+        return policy.dead(found, [*inventories, *self._policing.disabled])
 
     def _layers(self, policies: Sequence[Layer]) -> tuple[Layer, ...]:
         own = self._policing.now.layer

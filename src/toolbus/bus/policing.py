@@ -28,6 +28,8 @@ class Policing:
         """The trail, and those that calls in flight may still use."""
         self._views = False
         """Whether there are views with policies."""
+        self.disabled: tuple[str, ...] = ()
+        """The aliases of disabled servers; a rule about one waits for it."""
         self.now = Enforced(layer=Layer(()))
         self._use(config, self.prepare(config))
 
@@ -69,6 +71,7 @@ class Policing:
     def _use(self, config: BusConfig, enforced: Enforced) -> None:
         self.answers.use(config.file)
         self._audit = config.audit
+        self.disabled = config.disabled
         before, self.now = self.now.trail, enforced
         if enforced.trail is not before:
             if before is not None:

@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
 
 from toolbus.bus.resources import Request
-from toolbus.core.approval import QUESTION, Approval
-from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.approval import Approval
+from toolbus.core.elicitation import QUESTION, Answer, Pending
 from toolbus.core.operation import OnInput, Resumed
 from toolbus.core.records import JSON, Progress, TaskState, ToolResult, ToolSpec
 
@@ -120,7 +120,9 @@ def _approval(resumed: Resumed) -> Approval | None:
     """What a person answered to the question whether the call is approved, now or before."""
     pending = resumed.pending
     if pending.call is not None:
-        given = resumed.answers[QUESTION]
+        given = resumed.answers.get(QUESTION)
+        if given is None:
+            raise ValueError("the call waits for approval, but the question is missing")
         answer = (given.content or {}).get("answer", "no") if given.action == "accept" else False
         return Approval(call=pending.call, by="resumed", answer=answer, resumed=True)
     if pending.approved is not None:

@@ -113,9 +113,7 @@ def _policy(
     ] = False,
     forget: Annotated[
         bool,
-        typer.Option(
-            "--forget", help="Forget the stored answers (always, never) about SERVER/TOOL; default: all."
-        ),
+        typer.Option("--forget", help="Forget the stored answers (always, never) about NAME; default: all."),
     ] = False,
 ) -> int:
     """Show the policy, or explain what it decides about a call.

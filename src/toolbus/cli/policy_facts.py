@@ -8,6 +8,8 @@ from toolbus.bus.shaping import Shaping
 from toolbus.bus.targets import all_targets, listed_target
 from toolbus.core.catalog import Catalog
 from toolbus.core.records import Inventory, ToolSpec
+from toolbus.lock.definitions import any_digest, definitions
+from toolbus.policy.answers import StoredAnswers, rule_digest
 from toolbus.policy.rules import DeadRule, Policy, Target
 
 if TYPE_CHECKING:
@@ -25,6 +27,8 @@ class Effects:
     """Those that a person may be asked about."""
     dead: tuple[DeadRule, ...]
     """The rules without effect."""
+    answered: Mapping[str, str]
+    """The stored answers, `always` or `never`, about tools that a rule asks about; by their public names."""
 
 
 def whole_catalog(config: "BusConfig", bus: "Toolbus") -> Catalog:
@@ -41,7 +45,43 @@ def effects(config: "BusConfig", catalog: Catalog, listed: Mapping[str, Inventor
         denied=tuple(spec for spec, target in targets if policy.removes(target) is not None),
         asked=tuple(spec for spec, target in targets if policy.may_ask(target)),
         dead=tuple(_dead_rules(config, policy, catalog, listed)),
+        answered=_answered(config, policy, targets, listed),
     )
+
+
+def _answered(
+    config: "BusConfig",
+    policy: Policy,
+    targets: Iterable[tuple[ToolSpec, Target]],
+    listed: Mapping[str, Inventory],
+) -> dict[str, str]:
+    try:
+        stored = [] if config.file is None else StoredAnswers(config.file).all()
+    except (OSError, ValueError):  # they are not used
+        return {}
+    own = {(one.about.target, one.about.rule): one for one in stored if not one.about.user}
+    found: dict[str, str] = {}
+    for spec, target in targets if own else ():
+        steps = policy.explain(target, None)
+        asking = next((policy.rules[step.rule] for step in steps if step.decides), None)
+        if target.kind != "tool" or asking is None or any(step.matched is None for step in steps):
+            continue
+        answer = own.get((f"{target.server}/{target.name}", rule_digest(asking)))
+        if answer is None:
+            continue
+        definition = definitions(listed[target.server])["tools"].get(target.name)
+        if definition is not None and any_digest(definition) == answer.about.definition:
+            found[spec.name] = answer.answer
+    return found
+
+
+def warnings(config: "BusConfig", bus: "Toolbus") -> list[str]:
+    """Warnings about rules without effect, as far as the servers that are up show it; notes are left out."""
+    if not config.policy:
+        return []
+    listed = {alias: stock for alias, stock in bus.inventories.items() if bus.servers[alias].state == "ready"}
+    found = _dead_rules(config, Policy(config.policy), whole_catalog(config, bus), listed)
+    return [f"warning: {dead}" for dead in found if not dead.is_note]
 
 
 def decided(tools: Iterable[ToolSpec]) -> list[tuple[ToolSpec, Target]]:

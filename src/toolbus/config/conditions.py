@@ -4,10 +4,13 @@ A tool's schema may contain anything, and what is unknown in it is ignored. In a
 would make it match more than it says.
 """
 
+import re
+import warnings
+
 from toolbus.config.location import Location, near_miss
 from toolbus.core.records import JSON, JSONObject
 from toolbus.schema.keywords import ANNOTATIONS, CHECKS, IDENTITY, REFERENCES, SCHEMA_KEYWORDS, subschemas
-from toolbus.schema.patterns import usable
+from toolbus.schema.patterns import MOST_STATES, state_count, usable
 from toolbus.schema.validator import InvalidSchema, Validator
 from toolbus.schema.values import entries_of, is_object
 
@@ -37,6 +40,8 @@ def _problem(keyword: str, value: JSON, *, at_top: bool) -> str | None:
     )
     for pattern in patterns:
         if isinstance(pattern, str) and usable(pattern) is None:
+            if not _is_regular_expression(pattern):
+                return f"{pattern!r} is not a regular expression"
             return (
                 f"{pattern!r} cannot be checked; use a shorter one, without look-around and back references"
             )
@@ -45,3 +50,15 @@ def _problem(keyword: str, value: JSON, *, at_top: bool) -> str | None:
     if at_top and is_object(value):
         return "unknown keyword; the names of arguments belong under 'properties'"
     return f"unknown keyword{near_miss(keyword, _KNOWN)}"
+
+
+def _is_regular_expression(pattern: str) -> bool:
+    """Whether a pattern that cannot be checked may be one all the same."""
+    if state_count(pattern) > MOST_STATES:
+        return True  # too long to tell
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True

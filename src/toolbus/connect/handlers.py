@@ -27,9 +27,10 @@ from toolbus.connect.sdk.input_required import request_text
 from toolbus.core.elicitation import ELICITATION, Answer, Elicitation
 from toolbus.core.errors import CallRefused, CallRejected, InputNeeded
 from toolbus.core.events import Emit, InputAnswered, InputAsked, warn
-from toolbus.core.interactions import Interactions, Sampled, Sampling
+from toolbus.core.interactions import REFUSED_BY_GUARD, Interactions, Sampled, Sampling
 from toolbus.core.operation import PROGRAM, Admit, Caller, Operation, admit_all, request_spec
 from toolbus.core.records import Audio, Image, JSONObject, PromptMessage, Text, ToolResult
+from toolbus.core.text import cleaned
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
@@ -82,12 +83,29 @@ class RequestHandler:
             if request.method in self.handled:
                 return await sdk_dispatch(ctx, request)
             # A legacy server may ask although nothing was declared; if the call fails, its error explains it.
-            asked = request_text(request)
+            if isinstance(request, types.ElicitRequest) and await self._is_denied(request.params):
+                return types.ElicitResult(action="decline")
             if (in_flight := calls_in_flight.current) is not None:
-                in_flight.unanswered = asked
+                in_flight.unanswered = request_text(request)
             return types.ErrorData(code=types.INVALID_REQUEST, message="no handler is configured")
 
         session.dispatch_input_request = dispatch
+
+    async def _is_denied(self, params: types.ElicitRequestParams) -> bool:
+        """Whether guards refuse a question that nobody can be asked; then it is declined as any other."""
+
+        async def unanswered() -> None:
+            raise InputNeeded(self._server, "a question", cleaned(params.message))
+
+        try:
+            await self._admit(self._operation("elicitation", params), unanswered)
+        except CallRefused as refusal:
+            self._warn_refused("elicitation", refusal)
+            return True
+        except Exception as error:  # of a guard: without a response the server would wait
+            if not isinstance(error, InputNeeded):
+                logger.exception("a guard raised for a question")
+        return False
 
     @property
     def handled(self) -> frozenset[str]:
@@ -200,19 +218,21 @@ class RequestHandler:
         problem = self._too_many() or question.fault
         if problem is not None:
             return self._refuse(problem)
-        assert self._interactions.elicit is not None, "no handler, no callback"
+        elicit = self._interactions.elicit
+        assert elicit is not None, "no handler, no callback"
         question = replace(question, user=self._caller.user)
-        answer = await self._ask("elicitation", question.message, params, self._interactions.elicit, question)
-        answer = self._checked(question, answer)
+
+        async def checked(question: Elicitation) -> Answer:
+            given = elicit(question)
+            return self._checked(question, await given if inspect.isawaitable(given) else given)
+
+        asked = await self._ask("elicitation", question.message, params, checked, question)
+        answer = _answer_of(question, asked)
         self._emit_answered("elicitation", answer.action)
         return wire.elicit_result(answer)
 
     def _checked(self, question: Elicitation, answer: object) -> Answer:
         """The handler's answer; cancelled if it is invalid."""
-        if answer is NO_ANSWER:
-            return question.cancel()
-        if answer is DECLINED:
-            return question.decline()
         try:
             if not isinstance(answer, Answer):
                 raise TypeError(f"it must be an Answer, not {type(answer).__name__}")
@@ -359,10 +379,17 @@ class RequestHandler:
         self._emit(InputAnswered(server=self._server, kind=kind, action=action, **self._about))
 
     def _warn_refused(self, kind: Kind, refusal: CallRefused) -> None:
-        self._warn(f"its {kind} request was refused: {refusal.reason}")
+        self._warn(f"its {kind} {REFUSED_BY_GUARD}{refusal.reason}")
 
     def _warn(self, message: str) -> None:
         warn(self._emit, self._server, message, self._tool)
+
+
+def _answer_of(question: Elicitation, asked: object) -> Answer:
+    """What the server is told of a question."""
+    if isinstance(asked, Answer):
+        return asked
+    return question.decline() if asked is DECLINED else question.cancel()
 
 
 def as_uri(root: str | Path) -> str:

@@ -15,8 +15,6 @@ ApprovalAnswer: TypeAlias = bool | str
 """
 LASTING = ("session", "always", "never")
 """The answers that count for further calls."""
-QUESTION = "approval"
-"""The key of the question whether a call is approved, in a suspended call."""
 
 
 class ApprovalPending(Exception):

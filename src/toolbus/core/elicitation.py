@@ -12,6 +12,8 @@ from toolbus.core.text import cleaned, cleaned_json
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
 ELICITATION = "elicitation/create"
+QUESTION = "approval"
+"""The key of the question whether a call is approved, in a suspended call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +179,8 @@ def _stored(document: Any) -> dict[str, Any] | None:
     kinds += [isinstance(values.get(name), kind) for name, kind in _ADDED.items()]
     if not set(_STORED) <= set(values) <= set(_STORED | _ADDED) or not all(kinds):
         return None
+    if values.get("call") is not None and list(values["requests"]) != [QUESTION]:
+        return None  # it waits for approval, without the question
     return values if all(map(_is_request, values["requests"].values())) else None
 
 

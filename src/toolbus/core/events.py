@@ -16,7 +16,7 @@ from functools import partial
 from typing import Literal, TypeAlias
 
 from toolbus.core.errors import FORKED, BusClosed
-from toolbus.core.records import JSON, State
+from toolbus.core.records import JSON, OWN, State
 
 logger = logging.getLogger("toolbus")
 
@@ -258,8 +258,9 @@ Listening = EventStream
 
 
 def warn(emit: Emit, server: str, message: str, tool: str | None = None) -> None:
-    """Log a problem of a server, or of one of its tools, and emit it as `Warned`."""
-    logger.warning("server %r: %s%s", server, f"tool {tool!r}: " if tool else "", message)
+    """Log a problem of a server, of one of its tools, or of the bus, and emit it as `Warned`."""
+    of_server = "" if server == OWN else f"server {server!r}: "
+    logger.warning("%s%s%s", of_server, f"tool {tool!r}: " if tool else "", message)
     emit(Warned(server=server, message=message, tool=tool))
 
 

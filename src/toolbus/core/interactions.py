@@ -17,6 +17,8 @@ from toolbus.core.records import Audio, Image, PromptMessage, Text
 ROUNDS = 10
 """How often a server may ask in one call."""
 ANSWER_WITHIN = 600.0
+REFUSED_BY_GUARD = "request was refused: "
+"""In the warning about a request of a server that was declined."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,8 +1,9 @@
 """Answers of people that count for more than one call: for the session, or stored until something changes.
 
 An answer counts for one user, one tool with one definition, and one rule with its content. If the definition
-or the rule changes, it has expired. Stored answers are in the user's state folder, in one file for each
-config file. A file that cannot be read, or that others can write, approves nothing.
+or the rule changes, it has expired: it approves nothing, and is kept until it is replaced or forgotten.
+Stored answers are in the user's state folder, in one file for each config file. A file that cannot be read,
+or that others can write, approves nothing.
 """
 
 import json
@@ -67,15 +68,11 @@ class StoredAnswers:
         return [] if content is None else _read(content, str(self._config))
 
     def find(self, key: AnswerKey) -> StoredAnswer | None:
-        """The answer for a key; raises as `all`. Expired answers to the same question are removed."""
-        answers = self.all()
-        found = next((one for one in answers if one.about == key), None)
-        if found is None and any(_expired(one, key) for one in answers):
-            self._write([one for one in answers if not _expired(one, key)])
-        return found
+        """The answer for a key; raises as `all`."""
+        return next((one for one in self.all() if one.about == key), None)
 
     def add(self, key: AnswerKey, answer: Literal["always", "never"]) -> None:
-        """Store an answer, instead of an earlier one; OSError if it cannot be written."""
+        """Store an answer, instead of an earlier or expired one; OSError if it cannot be written."""
         try:
             others = [one for one in self.all() if one.about != key and not _expired(one, key)]
         except ValueError:  # damaged: it approves nothing, so nothing is lost

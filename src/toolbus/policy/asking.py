@@ -67,8 +67,9 @@ class Asking:
                         waiting.set_result(None)
         if is_approval(answer):
             return Answered(allowed=True, by=by)
-        said = f": {answer}" if isinstance(answer, str) and answer not in ("", "no", "never") else ""
-        return Answered(allowed=False, by=by, reason=f"{DENIED}{said}; {NOT_AGAIN}")
+        is_reason = isinstance(answer, str) and answer not in ("", "no", "never")
+        denied = f"not allowed: {answer}" if is_reason else DENIED
+        return Answered(allowed=False, by=by, reason=f"{denied}; {NOT_AGAIN}")
 
     async def ask(self, request: ApprovalRequest, keys: Sequence[AnswerKey]) -> Answered:
         """Ask the handler, unless a lasting answer to an equal question comes first."""

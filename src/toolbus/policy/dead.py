@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from toolbus.config.policy import Hint
+from toolbus.policy.conditions import dead_conditions
 from toolbus.policy.hints import holds
 from toolbus.policy.patterns import Pattern
 from toolbus.policy.rule import SELECTOR, Rule
@@ -46,7 +47,10 @@ def dead_rules(
     """The rules that have no effect, in order."""
     found: list[DeadRule] = []
     for rule in rules:
-        dead = list(_dead_patterns(rule, offered, servers)) or list(_without_tools(rule, offered, servers))
+        dead = list(_dead_patterns(rule, offered, servers)) or [
+            *_without_tools(rule, offered, servers),
+            *_dead_conditions(rule, offered, servers),
+        ]
         hiding = _hiding(rule, rules[: rule.index], servers)
         if hiding:
             named = " and ".join(map(label, hiding))
@@ -73,6 +77,49 @@ def _dead_patterns(
                     pattern, [each for targets in offered.values() for each in targets if each.kind == kind]
                 )
                 yield DeadRule(rule=rule.index, problem=problem, near_misses=meant)
+            elif kind == "resource":
+                yield from _dead_resource(rule, pattern, named, offered)
+
+
+def _dead_resource(
+    rule: Rule, pattern: Pattern, named: Sequence[str], offered: Mapping[str, Sequence[Target]]
+) -> Iterator[DeadRule]:
+    """A pattern that seems to mean a listed resource, and matches none."""
+    targets = [each for alias in named for each in offered.get(alias, ()) if each.kind == "resource"]
+    is_known = all(alias in offered for alias in named) and not any("{" in each.name for each in targets)
+    if not is_known or any(map(pattern.matches, targets)):
+        return
+    # Without the scheme, which all of them may share.
+    tails = {_tail(each.name): f"{each.server}/{each.name}" for each in targets}
+    meant = tuple(tails[tail] for tail in _close(_tail(pattern.text.partition("/")[2]), tails))
+    is_exact = not any(sign in pattern.text for sign in "*?[")
+    if meant or is_exact:  # other resources may be read without being listed
+        problem = f"resources: {pattern.text!r} matches no resource that is listed"
+        yield DeadRule(rule=rule.index, problem=problem, near_misses=meant, is_note=not meant)
+
+
+def _tail(uri: str) -> str:
+    return uri.partition("://")[2] or uri
+
+
+def _dead_conditions(
+    rule: Rule, offered: Mapping[str, Sequence[Target]], servers: Collection[str]
+) -> Iterator[DeadRule]:
+    """Conditions on arguments that none of the tools has that a rule is about."""
+    if rule.validator is None or any(rule.patterns[kind] for kind in SELECTOR if kind != "tool"):
+        return
+    patterns = rule.patterns["tool"]
+    named = [alias for alias in servers if not patterns or any(each.names(alias) for each in patterns)]
+    if any(alias not in offered for alias in named):
+        return
+    targets = [each for alias in named for each in offered[alias] if each.kind != "request"]
+    is_about_all = not rule.config.selects and rule.config.hint is None
+    if is_about_all and any(each.kind != "tool" for each in targets):
+        return  # it is about resources and prompts, too, whose arguments are not known here
+    tools = [each for each in targets if each.kind == "tool" and rule.holds(each) != "no"]
+    for one in dead_conditions(rule, tools):
+        meant = _close(one.name, one.known)
+        yield DeadRule(rule=rule.index, problem=f"arguments: {one.problem}", near_misses=meant)
 
 
 def _matches_nothing(

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from toolbus.core.approval import QUESTION, Approval, ApprovalPending, ApprovalRequest, call_digest
-from toolbus.core.elicitation import ELICITATION, Pending
+from toolbus.core.approval import Approval, ApprovalPending, ApprovalRequest, call_digest
+from toolbus.core.elicitation import ELICITATION, QUESTION, Pending
 from toolbus.core.errors import CallRefused
 from toolbus.core.operation import Decided, Observer, Operation, Trail
 from toolbus.core.records import JSON

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import Given, read
@@ -27,9 +27,14 @@ from toolbus.cli.session import (
 )
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolNotFound
+from toolbus.core.events import Event, Warned
+from toolbus.core.interactions import REFUSED_BY_GUARD
 from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
 from toolbus.lock.file import NAME, lock_path
 from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name
+
+if TYPE_CHECKING:
+    from toolbus.bus.toolbus import Toolbus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +64,21 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
     options.check()
     screen, config = Screen(settings), load_trusted_config(settings)
     interactions = terminal_interactions(screen) if options.on_input == "ask" else UNATTENDED
-    async with open_bus(screen, config, _servers_to_start(config, name), interactions=interactions) as bus:
+
+    def note_refusal(event: Event) -> None:
+        if isinstance(event, Warned) and REFUSED_BY_GUARD in event.message:
+            screen.note(f"warning: server {event.server!r}: {event.message}")
+
+    servers = _servers_to_start(config, name)
+    async with open_bus(screen, config, servers, note_refusal, interactions) as bus:
         if name not in bus.catalog:
             # The server may be misspelt: with all of them up, the error can suggest the right name.
             await start_idle_servers(screen, bus, config)
         spec = await bus.find(name)
         if spec.origin.server not in config.servers:
             await start_idle_servers(screen, bus, config)  # a built-in tool, which covers all servers
+        if config.policy:
+            _note_dead_rules(screen, config, bus)
         _reject_unknown(given.whole, spec)
         arguments = read(given, spec)
         began = time.perf_counter()
@@ -78,6 +91,13 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
                 on_input=options.on_input,
             )
     return print_outcome(screen, spec, result, options.out, time.perf_counter() - began)
+
+
+def _note_dead_rules(screen: Screen, config: BusConfig, bus: "Toolbus") -> None:
+    from toolbus.cli.policy_facts import warnings  # it imports the bus, which takes time
+
+    for warning in warnings(config, bus):
+        screen.note(warning)
 
 
 @contextmanager

@@ -92,7 +92,7 @@ async def run(settings: Settings, question: Question) -> int:
     question.check()
     screen, config = Screen(settings), load_trusted_config(settings)
     if question.forget:
-        return _forget(screen, config, question.name)
+        return _forget(screen, config, await _stored_name(screen, config, question.name))
     selected_servers(config, ())  # there has to be one
     if question.name is None:
         async with _listed(screen, config, list(config.servers)) as bus:
@@ -203,6 +203,19 @@ def _forget(screen: Screen, config: BusConfig, name: str | None) -> int:
     return 0
 
 
+async def _stored_name(screen: Screen, config: BusConfig, name: str | None) -> str | None:
+    """What answers call a tool whose public name is given; other names are returned as they are."""
+    answers = _stored(screen, config)
+    if name is None or not answers or any(_is_about(one, name) for one in answers):
+        return name
+    servers = [] if "/" in name else candidate_servers(config, name)
+    if not servers:
+        return name
+    async with _listed(screen, config, servers) as bus:
+        spec = whole_catalog(config, bus).get(name)
+    return name if spec is None else str(spec.origin)
+
+
 def _is_about(stored: StoredAnswer, name: str) -> bool:
     return stored.about.target == name or stored.about.target.startswith(f"{name}/")
 
@@ -289,12 +302,15 @@ def _explanation(
 ) -> Explanation:
     steps = [] if target is None else Policy(config.policy).explain(target, arguments)
     rule = next((config.policy[step.rule] for step in steps if step.decides), None)
+    action = "allow" if rule is None else rule.do
+    possible = {config.policy[step.rule].do for step in steps if step.matched is None}
     return Explanation(
         target=target,
         spec=spec,
         arguments=arguments,
-        action="allow" if rule is None else rule.do,
+        action=action,
         rule=rule,
         steps=steps,
         answers=answers,
+        depends=bool(possible - {action}),
     )

@@ -49,10 +49,13 @@ async def _fill_in(
             raise_if_down(bus, alias)
         if named and not _matches(bus, name):
             await start_idle_servers(screen, bus, config)
+        caller = bus.view(caller=COMMAND_LINE)
+        if (denied := _denied(bus, name)) is not None:
+            await caller.get_prompt(denied.server, denied.name)  # the error names the rule
         prompt = _find_prompt(bus, name)
         arguments = validated_arguments(prompt, given)
         with screen.spinner(f"filling in {prompt.name}"):
-            result = await bus.view(caller=COMMAND_LINE).get_prompt(prompt.server, prompt.name, arguments)
+            result = await caller.get_prompt(prompt.server, prompt.name, arguments)
     _print(screen, prompt, result, out)
     return 0
 
@@ -62,6 +65,14 @@ def _matches(bus: "Toolbus", name: str) -> list[Prompt]:
     prompts = bus.prompts()
     full = [prompt for prompt in prompts if name == _qualified_name(prompt)]
     return full or [prompt for prompt in prompts if name == prompt.name]
+
+
+def _denied(bus: "Toolbus", name: str) -> Prompt | None:
+    """The prompt of that name that is not listed because the policy denies it."""
+    if _matches(bus, name):
+        return None
+    offered = [prompt for stock in bus.inventories.values() for prompt in stock.prompts]
+    return next((prompt for prompt in offered if name in (_qualified_name(prompt), prompt.name)), None)
 
 
 def _qualified_name(prompt: Prompt) -> str:

@@ -33,6 +33,7 @@ STATE_STYLES = {
     "retrying": "yellow",
     "idle": "dim",
 }
+NO_MARKS: Mapping[str, str] = {}
 
 
 @async_command
@@ -62,7 +63,7 @@ async def run(
         for alias in selected:
             own = [spec for spec in found if spec.origin.server == alias]
             if own or search is None:
-                print_server(screen, alias, statuses[alias], own, warnings[alias], full, _asked(ruled))
+                print_server(screen, alias, statuses[alias], own, warnings[alias], full, _marks(ruled))
         _print_built_in(screen, found)
         _note_policy(screen, ruled)
         if config.disabled and not servers:
@@ -111,7 +112,7 @@ def _print_locked(
                     ("locked", "green"), (f"  {counted(len(own), 'tool')}", "dim")
                 )
                 screen.print(Text.assemble((alias, "bold"), "  ", state))
-                _print_tools(screen, own, full=full, asked=_asked(ruled))
+                _print_tools(screen, own, full=full, marks=_marks(ruled))
         _print_built_in(screen, found)
         _note_policy(screen, ruled)
         if config.disabled and not servers:
@@ -196,8 +197,12 @@ def _ruled(config: BusConfig, bus: "Toolbus", servers: Iterable[str]) -> Effects
     return effects(config, whole_catalog(config, bus), {alias: bus.inventories[alias] for alias in servers})
 
 
-def _asked(ruled: Effects | None) -> frozenset[str]:
-    return frozenset() if ruled is None else frozenset(spec.name for spec in ruled.asked)
+def _marks(ruled: Effects | None) -> dict[str, str]:
+    """What the policy does to tools, by their names: `asks`, or `never` if that was answered."""
+    if ruled is None:
+        return {}
+    marks = {spec.name: ruled.answered.get(spec.name, "asks") for spec in ruled.asked}
+    return {name: mark for name, mark in marks.items() if mark != "always"}
 
 
 def _note_policy(screen: Screen, ruled: Effects | None) -> None:
@@ -211,14 +216,14 @@ def _note_policy(screen: Screen, ruled: Effects | None) -> None:
         screen.note(f"{len(ruled.denied)} {are} denied by the policy; 'toolbus policy' lists them")
 
 
-def tool_rows(tools: Iterable[ToolSpec], asked: Collection[str] = ()) -> list[list[Text]]:
-    """One row per tool: name, whether a person is asked if any is, arguments, description."""
+def tool_rows(tools: Iterable[ToolSpec], marks: Mapping[str, str] = NO_MARKS) -> list[list[Text]]:
+    """One row per tool: name, its mark if any has one, arguments, description."""
     listed = list(tools)
-    marks = any(spec.name in asked for spec in listed)
+    is_marked = any(spec.name in marks for spec in listed)
     return [
         [
             Text(spec.name, style="cyan"),
-            *([Text("asks" if spec.name in asked else "", style="magenta")] if marks else []),
+            *([Text(marks.get(spec.name, ""), style="magenta")] if is_marked else []),
             Text(visible(_argument_summary(spec)), style="yellow"),
             Text(one_line(spec.description or spec.title or "")),
         ]
@@ -254,24 +259,24 @@ def print_server(
     tools: Sequence[ToolSpec],
     warnings: Sequence[str] = (),
     full: bool = False,
-    asked: Collection[str] = (),
+    marks: Mapping[str, str] = NO_MARKS,
 ) -> None:
-    """Print a server and its tools; `asked` are those that a person may be asked about."""
+    """Print a server and its tools, with their marks."""
     print_headline(screen, alias, status)
     for warning in warnings:
         screen.rows([[Text(visible(warning), style="yellow")]], max_lines=None)
-    _print_tools(screen, tools, full=full, asked=asked)
+    _print_tools(screen, tools, full=full, marks=marks)
 
 
-def _print_tools(screen: Screen, tools: Sequence[ToolSpec], *, full: bool, asked: Collection[str]) -> None:
+def _print_tools(screen: Screen, tools: Sequence[ToolSpec], *, full: bool, marks: Mapping[str, str]) -> None:
     if full:
         for spec in tools:
-            _print_tool(screen, spec, asks=spec.name in asked)
+            _print_tool(screen, spec, marks.get(spec.name))
     else:
-        screen.rows(tool_rows(tools, asked))
+        screen.rows(tool_rows(tools, marks))
 
 
-def _print_tool(screen: Screen, spec: ToolSpec, *, asks: bool) -> None:
+def _print_tool(screen: Screen, spec: ToolSpec, mark: str | None) -> None:
     """Print everything about one tool."""
     own = Text("" if spec.name == spec.origin.tool else f"  {visible(str(spec.origin))}", style="dim")
     screen.print(Text("\n  ") + Text(spec.name, style="bold cyan") + own)
@@ -294,8 +299,9 @@ def _print_tool(screen: Screen, spec: ToolSpec, *, asks: bool) -> None:
     )
     if hints:
         screen.print(Text(f"    {visible(hints)}", style="dim"))
-    if asks:
-        screen.print(Text("    policy: a person may be asked", style="dim"))
+    if mark is not None:
+        said = "a person may be asked" if mark == "asks" else "denied: you answered never"
+        screen.print(Text(f"    policy: {said}", style="dim"))
     for change in spec.history:
         screen.print(Text(f"    {change.shaper}: changed {', '.join(change.fields)}", style="dim"))
 
@@ -307,12 +313,13 @@ def _listing_json(
     source: str,
     ruled: Effects | None,
 ) -> JSON:
-    asked = _asked(ruled)
+    asked = _marks(ruled)
     marks = {} if ruled is None else {"denied": [str(spec.origin) for spec in ruled.denied]}
     return {
         "servers": servers_json(statuses),
         "tools": [
-            _tool_json(spec) | ({} if ruled is None else {"asks": spec.name in asked}) for spec in tools
+            _tool_json(spec) | ({} if ruled is None else {"asks": asked.get(spec.name) == "asks"})
+            for spec in tools
         ],
         "held": {key: one.reason for key, one in held.items()},
         **marks,

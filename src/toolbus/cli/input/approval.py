@@ -70,6 +70,8 @@ async def ask_approval(screen: Screen, call: WaitingCall, choices: Sequence[Choi
             answer = known.get((await ask_async(prompt)).strip().lower())
             if answer is not None:
                 return answer
+            *others, last = (_TYPED[choice][0] for choice in choices)
+            screen.note(f"answer {', '.join(others)} or {last}")
     except EOFError:
         screen.note("")
         return "no"

@@ -10,7 +10,7 @@ from rich.text import Text
 from toolbus.cli.output.rule_words import rate_words, rule_json, rule_words
 from toolbus.cli.output.screen import Screen, escaped_json, exact, visible
 from toolbus.cli.policy_facts import Effects
-from toolbus.config.policy import Action, Hint, PolicyRule
+from toolbus.config.policy import SELECTORS, Action, Hint, PolicyRule
 from toolbus.core.display import counted
 from toolbus.core.records import JSON, ToolSpec
 from toolbus.policy.answers import StoredAnswer
@@ -79,6 +79,16 @@ class Explanation:
     """The rule that decides."""
     steps: Sequence[Step]
     answers: Sequence[AnswerFacts]
+    depends: bool
+    """Whether arguments, which are not known, may lead to another decision."""
+
+    @property
+    def settled(self) -> AnswerFacts | None:
+        """The stored answer to the rule that asks; not that of a user of a program."""
+        return next((one for one in self.answers if self.action == "ask" and self._counts(one)), None)
+
+    def _counts(self, answer: AnswerFacts) -> bool:
+        return answer.expired is None and answer.rule == self.label and not answer.stored.about.user
 
     @property
     def label(self) -> str | None:
@@ -176,7 +186,10 @@ def _effects_line(overview: Overview) -> str:
 
 
 def _count(one: RuleFacts) -> Text:
-    """How many tools a rule decides about; the others depend on their arguments."""
+    """How many tools a rule decides about, or what else it is about; the others depend on their arguments."""
+    about = [key for key in SELECTORS if getattr(one.rule, key)]
+    if about and "tools" not in about and not one.decides and not one.depends:
+        return Text(" and ".join(about), style="dim")
     certain = [counted(one.decides, "tool")] if one.decides or not one.depends else []
     possible = [f"up to {counted(one.depends, 'tool')}"] if one.depends else []
     return Text(", ".join(certain + possible), style="dim")
@@ -203,17 +216,30 @@ def _answer_row(one: AnswerFacts) -> list[Text]:
 
 def print_explanation(screen: Screen, found: Explanation) -> None:
     """Print the decision, and each rule up to the one that decides."""
-    decision = "allowed: no rule matches" if found.target else "allowed: it is part of toolbus"
-    if found.label is not None:
-        decision = DONE[found.action].format(found.label)
-    reason = f": {exact(found.rule.reason)}" if found.rule is not None and found.rule.reason else ""
-    screen.print(Text.assemble((exact(found.name), "bold"), ": ", (decision, STYLES[found.action]), reason))
+    decision, style = _decision(found)
+    has_reason = found.rule is not None and found.rule.reason and not found.depends and not found.settled
+    reason = f": {exact(found.rule.reason or '')}" if has_reason and found.rule is not None else ""
+    screen.print(Text.assemble((exact(found.name), "bold"), ": ", (decision, style), reason))
     rows = [
         [Text(step.label, style="bold" if step.decides else "dim"), Text(exact(step.text))]
         for step in found.steps
     ]
     rows += [[Text(name, style="dim"), Text(exact(text))] for name, text in _remarks(found)]
     screen.rows(rows, max_lines=None)
+
+
+def _decision(found: Explanation) -> tuple[str, str]:
+    """What happens to the call, and its style."""
+    if found.depends:
+        return "depends on its arguments", STYLES["ask"]
+    if (settled := found.settled) is not None:
+        if settled.stored.answer == "never":
+            return f"denied: you answered never on {settled.since}", STYLES["deny"]
+        return f"allowed: you answered always on {settled.since}", STYLES["allow"]
+    if found.label is not None:
+        return DONE[found.action].format(found.label), STYLES[found.action]
+    why = "no rule matches" if found.target else "it is part of toolbus"
+    return f"allowed: {why}", STYLES["allow"]
 
 
 def explanation_json(found: Explanation) -> JSON:
@@ -225,6 +251,7 @@ def explanation_json(found: Explanation) -> JSON:
         "tool": None if found.spec is None else found.spec.name,
         "arguments": None if found.arguments is None else dict(found.arguments),
         "decision": found.action,
+        "depends_on_arguments": found.depends,
         "rule": found.label,
         "reason": None if rule is None else rule.reason,
         "steps": [

@@ -79,12 +79,15 @@ async def _raise_started(result: TaskResult, context: ClaimContext) -> CallToolR
 def check_input_required(
     result: InputRequiredResult, server: str, in_flight: CallInFlight | None, handled: frozenset[str]
 ) -> None:
-    """Raise `Suspended` if the user has to answer later, `HandlerMissing` if a request has no handler."""
+    """Raise `Suspended` if the user has to answer later, `HandlerMissing` if a request has no handler.
+
+    A question during a call goes on to the request handler even so: the policy may deny it.
+    """
     requests = result.input_requests or {}
     suspends = in_flight is not None and in_flight.suspends
     elicitations = [request for request in requests.values() if isinstance(request, ElicitRequest)]
     for request in requests.values():
-        if request.method not in handled and not (suspends and request in elicitations):
+        if request.method not in handled and not (in_flight is not None and request in elicitations):
             raise HandlerMissing(request_text(request))
     if suspends and elicitations:
         for request in elicitations:
