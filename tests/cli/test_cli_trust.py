@@ -317,6 +317,32 @@ def test_the_sandbox_is_part_of_the_review(tmp_path: Path) -> None:
     }
 
 
+def test_the_audit_trail_is_part_of_the_review(tmp_path: Path) -> None:
+    """It creates files, perhaps anywhere and with whole arguments, and deletes some."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "logs").symlink_to(tmp_path)
+    outside, deletes = "(outside the folder of the config)", "and deletes older ones"
+    for setting, words, is_outside in (
+        ("audit.jsonl", f"writes {folder}/audit.jsonl, with digests of arguments", False),
+        (
+            {"file": "../x.jsonl", "content": "full", "keep": 20},
+            f"writes {tmp_path}/x.jsonl {outside}, with whole arguments, keeps 20 full files {deletes}",
+            True,
+        ),
+        (
+            {"file": "logs/x.jsonl", "content": "none", "keep": 1},
+            f"writes {tmp_path}/x.jsonl {outside}, without arguments, keeps 1 full file {deletes}",
+            True,
+        ),
+    ):
+        (folder / "toolbus.yaml").write_text(json.dumps({"servers": {}, "audit": setting}))
+        shown = toolbus("trust", folder=folder, env={"COLUMNS": "400"}).stdout.splitlines()
+        assert f"audit  {words}" in shown
+        document = json.loads(toolbus("trust", "--json", folder=folder).stdout)["audit"]
+        assert (document["outside"], document["file"] in words) == (is_outside, True)
+
+
 def test_yes_and_remove_contradict_each_other(tmp_path: Path) -> None:
     write_config(tmp_path, {})
     run = toolbus("trust", "--yes", "--remove", folder=tmp_path)
