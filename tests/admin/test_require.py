@@ -1,6 +1,8 @@
 """What an administrator may require of a config: a lock, a sandbox, an audit trail."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from toolbus import Toolbus, connect_mcp
 from toolbus.config import load_config
 from toolbus.config.administrator import read_administrator
 from toolbus.config.permitted import permitted_config
+from toolbus.config.secrets.expand import Secrets, resolved
 from toolbus.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
@@ -103,6 +106,69 @@ async def test_a_required_sandbox(site: Site, tmp_path: Path) -> None:
     servers = {"files": place.server(sandbox=True), "all": place.server()}
     usable = permitted_config(load_config({"servers": servers, "sandbox": True}), read_administrator())
     assert [server.mistake for server in usable.servers.values()] == [None, None]
+
+
+LIMITS = """
+require:
+  lock: false
+  sandbox:
+    net: false
+    write: ["~/projects/*", /srv/data]
+    read: [/srv/**]
+"""
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "key", "problem"),
+    [
+        ({"net": True}, "net", "its sandbox has the network; remove net: true, or ask"),
+        ({"write": ["/srv/other"]}, "write", "its sandbox may not write '/srv/other'; remove it, or ask"),
+        ({"write": ["~/projects"]}, "write", "its sandbox may not write"),
+        ({"write": ["/srv/data/../x"]}, "write", "its sandbox may not write '/srv/data/../x'"),
+        ({"write": ["out"]}, "write", "its sandbox may not write"),
+        ({"read": ["/var/lib/${NAME:-x}"]}, "read", "its sandbox may not read '/var/lib/x'"),
+        (False, None, "servers have to run in a sandbox"),
+    ],
+)
+async def test_a_sandbox_that_opens_more_than_the_administrator_permits(
+    sandbox: Any, key: str | None, problem: str, site: Site, tmp_path: Path
+) -> None:
+    """The server is refused, and never started."""
+    site.write(LIMITS)
+    place = Place(tmp_path)
+    async with Toolbus({"servers": {"files": place.server(sandbox=sandbox)}}) as bus:
+        error = bus.failures["files"]
+    assert isinstance(error, ConfigError), error
+    assert (error.file, error.key) == (str(site.file), f"require.sandbox.{key}" if key else "require")
+    assert error.problem.startswith(problem)
+    assert place.starts == 0
+
+
+async def test_a_sandbox_that_opens_what_the_administrator_permits(site: Site, tmp_path: Path) -> None:
+    site.write(LIMITS)
+    opened = {"write": ["~/projects/x", "/srv/data/y"], "read": ["/srv/a/b", "~/projects/x/y"]}
+    place = Place(tmp_path)
+    config = load_config({"servers": {"files": place.server(sandbox=opened)}}).servers["files"]
+    config = config.model_copy(update={"administrator": read_administrator()})
+    assert len((await resolved(config, Secrets())).writable) == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("{lok: true}", "require.lok: unknown key; did you mean 'lock'?"),
+        ("{lock: {}}", "require.lock: expected true or false"),
+        ("{sandbox: {nets: false}}", "require.sandbox.nets: unknown key; did you mean 'net'?"),
+        ("{sandbox: {write: [out]}}", "require.sandbox.write[0]: expected a whole path"),
+        ("{sandbox: {write: [/srv/../x]}}", "require.sandbox.write[0]: expected a whole path"),
+        ("{sandbox: yes please}", "require.sandbox: expected true or false, or a mapping with net, read"),
+    ],
+)
+def test_a_mistake_in_what_is_required(written: str, problem: str, site: Site) -> None:
+    """Nothing is started."""
+    site.write(f"require: {written}")
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        read_administrator()
 
 
 def test_a_required_audit_trail(site: Site, tmp_path: Path) -> None:

@@ -302,7 +302,7 @@ def test_the_sandbox_is_part_of_the_review(tmp_path: Path) -> None:
         "by_default": {"command": "run"},
         "own": {
             "command": "run",
-            "sandbox": {"read": ["."], "write": ["out", "~"], "net": True, "env": ["A"]},
+            "sandbox": {"read": ["."], "write": ["out", "~/notes"], "net": True, "env": ["A"]},
         },
         "open": {"command": "run", "sandbox": False},
         "remote": {"url": "https://example.com/mcp"},
@@ -311,7 +311,7 @@ def test_the_sandbox_is_part_of_the_review(tmp_path: Path) -> None:
     document = json.loads(toolbus("trust", "--json", folder=folder).stdout)
     assert {alias: facts.get("sandbox") for alias, facts in document["servers"].items()} == {
         "by_default": "no network",
-        "own": "reads .; writes out, ~; gets A; uses the network",
+        "own": "reads .; writes out, ~/notes; gets A; uses the network",
         "open": "none: it can read and change what you can",
         "remote": None,
     }

@@ -8,7 +8,7 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -24,19 +24,23 @@ from toolbus.config.launch_patterns import (
     package_allowed,
     package_denied,
     package_problem,
+    path_allowed,
+    path_problem,
     url_allowed,
     url_denied,
     url_problem,
 )
-from toolbus.config.location import Location, is_list
+from toolbus.config.location import Location, is_list, is_mapping, near_miss
 from toolbus.config.packages import is_launcher
 from toolbus.config.read import document_in
+from toolbus.config.sandbox import Sandbox
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
 FILE_NAME = "policy.yaml"
 ASK = "ask whoever administers this machine"
 Requirement: TypeAlias = Literal["lock", "sandbox", "audit"]
+_REQUIREMENTS = ("lock", "sandbox", "audit")
 _FIXED = {"darwin": ("/Library/Application Support/toolbus",)}.get(sys.platform, ("/etc/xdg/toolbus",))
 """Folders that are looked into whatever the environment says."""
 _WRITABLE = 0o022
@@ -66,6 +70,36 @@ class LaunchList(ConfigModel):
                 raise Location().error(problem, f"{key}[{index}]")
 
 
+class SandboxLimits(ConfigModel):
+    """The most that the sandbox of a server may open; None does not limit it."""
+
+    net: bool = True
+    read: _Names | None = None
+    write: _Names | None = None
+
+    def _check(self) -> None:
+        for key, patterns in (("read", self.read), ("write", self.write)):
+            for index, pattern in enumerate(patterns or ()):
+                if problem := path_problem(pattern):
+                    raise Location().error(problem, f"{key}[{index}]")
+
+    def excess(self, sandbox: Sandbox, launch: Launch) -> tuple[str, str] | None:
+        """The limit that a sandbox exceeds, and how."""
+        if sandbox.net and not self.net:
+            return "net", "its sandbox has the network; remove net: true"
+        # What may be changed may be read, too.
+        readable = None if self.read is None else (*self.read, *(self.write or ()))
+        opened = (("write", self.write, launch.writes), ("read", readable, launch.reads))
+        for key, patterns, paths in opened:
+            for path in paths if patterns is not None else ():
+                if not any(path_allowed(pattern, path) for pattern in patterns or ()):
+                    return key, f"its sandbox may not {key} {path!r}; remove it"
+        return None
+
+
+_UNLIMITED = SandboxLimits()
+
+
 class AdministratorPolicy(ConfigModel):
     """The content of one file."""
 
@@ -80,6 +114,7 @@ class PolicyFile:
 
     path: str
     policy: AdministratorPolicy
+    sandbox: SandboxLimits = _UNLIMITED
 
     def refusal(self, launch: Launch) -> tuple[str, str] | None:
         """The list that forbids it and why, as the end of a sentence about it; None if it is permitted."""
@@ -190,7 +225,7 @@ def _read(path: Path, *, knows_owners: bool) -> PolicyFile | IgnoredFile | None:
                     raise _unusable(path, f"is a link out of root's hands: {problem.reason}")
                 return problem
         _check_links(path)
-        return PolicyFile(path=str(path), policy=_policy(_content(path), path))
+        return _policy_file(_content(path), path)
     except (FileNotFoundError, NotADirectoryError):
         if path.is_symlink() or path.parent.is_symlink():
             raise _unusable(path, "is a link to nothing") from None
@@ -237,16 +272,37 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _policy(content: bytes, path: Path) -> AdministratorPolicy:
+def _policy_file(content: bytes, path: Path) -> PolicyFile:
     expected = "allow, deny or require"
     try:
         document = document_in(content, path, empty=f"write {expected}", top=expected)
         lists = {key: _list(document[key], key) for key in ("allow", "deny") if key in document}
         values: dict[str, JSON] = {str(key): value for key, value in {**document, **lists}.items()}
-        return AdministratorPolicy(**values)
+        required, limits = values.get("require"), _UNLIMITED
+        if is_mapping(required):
+            values["require"], limits = _requirements(required)
+        return PolicyFile(path=str(path), policy=AdministratorPolicy(**values), sandbox=limits)
     except ConfigError as error:
         found = error.mistakes[0]
         raise _unusable(path, found.problem, found.key) from None
+
+
+def _requirements(given: Mapping[JSON, JSON]) -> tuple[list[str], SandboxLimits]:
+    """What a mapping requires, and the limits for sandboxes in it."""
+    limits = _UNLIMITED
+    for name, value in given.items():
+        key = f"require.{name}"
+        if name not in _REQUIREMENTS:
+            raise Location().error(f"unknown key{near_miss(name, _REQUIREMENTS)}", key)
+        if name == "sandbox" and is_mapping(value):
+            try:
+                limits = SandboxLimits(**{str(inner): one for inner, one in value.items()})
+            except ConfigError as error:
+                raise Location().relocated(error, lambda inner: f"require.sandbox.{inner}") from None
+        elif not isinstance(value, bool):
+            also = ", or a mapping with net, read and write" if name == "sandbox" else ""
+            raise Location().error(f"expected true or false{also}", key)
+    return [str(name) for name, value in given.items() if value is not False], limits
 
 
 def _list(value: JSON, key: str) -> LaunchList:

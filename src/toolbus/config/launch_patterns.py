@@ -48,6 +48,9 @@ class Launch:
     inherits: bool = True
     """Whether it gets our PATH."""
     url: str | None = None
+    reads: tuple[str, ...] = ()
+    """The paths that its sandbox opens."""
+    writes: tuple[str, ...] = ()
 
     @property
     def hijacking(self) -> str | None:
@@ -166,6 +169,26 @@ def url_denied(pattern: str, url: str) -> bool:
         and (wanted["port"] or "*") in ("*", str(found.port))
         and any(path.fullmatch(one) for one in (found.path, os.path.normpath(found.path)))
     )
+
+
+def path_allowed(pattern: str, path: str) -> bool:
+    """Whether what is at the path, or a folder that contains it, matches; links are followed before."""
+    if pattern.startswith("~"):
+        pattern = os.path.realpath(os.path.expanduser("~")) + pattern[1:]
+    real = os.path.realpath(path)
+    wanted = _glob(pattern.rstrip("/"), strict=True)
+    while real != os.sep:
+        if wanted.fullmatch(real):
+            return True
+        real = os.path.dirname(real)
+    return False
+
+
+def path_problem(pattern: str) -> str | None:
+    """Why a pattern for paths cannot be used."""
+    if re.match(r"(~?/[^/\0]|~$)", pattern) and not {".", ".."} & set(pattern.split("/")):
+        return None
+    return "expected a whole path, such as /srv/* or ~/projects, without . and .."
 
 
 def argv_problem(pattern: Sequence[str]) -> str | None:

@@ -59,17 +59,27 @@ def refused_launch(config: ServerConfig, administrator: Administrator, launch: L
     """Why a server must not be started or reached like this."""
     if not administrator.files or config.transport == "memory":
         return None
-    return _sandbox_refusal(config, administrator) or administrator.refusal(
+    return _sandbox_refusal(config, administrator, launch) or administrator.refusal(
         launch, _shown(config), config.alias
     )
 
 
-def _sandbox_refusal(config: ServerConfig, administrator: Administrator) -> ConfigError | None:
+def _sandbox_refusal(
+    config: ServerConfig, administrator: Administrator, launch: Launch
+) -> ConfigError | None:
     file = administrator.requiring("sandbox")
-    if file is None or config.transport != "stdio" or config.sandbox is not None:
+    if file is None or config.transport != "stdio":
         return None
-    problem = f"servers have to run in a sandbox; set sandbox: true, or {ASK}"
-    return ConfigError(problem, file=file, server=config.alias, key="require")
+    if config.sandbox is None:
+        problem = f"servers have to run in a sandbox; set sandbox: true, or {ASK}"
+        return ConfigError(problem, file=file, server=config.alias, key="require")
+    for one in administrator.files:
+        if found := one.sandbox.excess(config.sandbox, launch):
+            key, problem = found
+            return ConfigError(
+                f"{problem}, or {ASK}", file=one.path, server=config.alias, key=f"require.sandbox.{key}"
+            )
+    return None
 
 
 def _literal_launch(config: ServerConfig) -> Launch | None:
