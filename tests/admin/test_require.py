@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.admin.conftest import Site
+from tests.admin.conftest import NOBODY, Site
 from tests.cli.running import toolbus
 from tests.lock.place import Place, names
 from tests.servers.everyday import everyday
@@ -183,3 +183,28 @@ def test_a_required_audit_trail(site: Site, tmp_path: Path) -> None:
     place.settings["audit"] = "audit.jsonl"
     place.configure()
     assert list(Toolbus(place.config).servers) == ["files"]
+
+
+def test_all_that_is_missing_is_reported_at_once(site: Site, tmp_path: Path) -> None:
+    site.write("require: [lock, sandbox, audit]")
+    place = Place(tmp_path / "project")
+    with pytest.raises(ConfigError) as caught:
+        Toolbus(place.config)
+    problems = [
+        "a toolbus.lock is required",
+        "an audit trail is required",
+        "servers have to run in a sandbox",
+    ]
+    found = [mistake.problem for mistake in caught.value.mistakes]
+    assert [text[: len(problem)] for text, problem in zip(found, problems, strict=True)] == problems
+    done = toolbus("check", "--config", str(place.config), folder=place.folder, env=site.env)
+    assert done.stdout.splitlines() == ["administrator", f"  rules  {site.file}"]
+    assert (done.returncode, "3 errors in the config" in done.stderr) == (2, True)
+
+
+def test_a_file_that_is_not_used_is_something_to_fix(site: Site, tmp_path: Path) -> None:
+    site.write("require: [lock]", owner=NOBODY)
+    place = Place(tmp_path / "project")
+    done = toolbus("check", "--config", str(place.config), folder=place.folder, env=site.env)
+    last = (done.stdout + done.stderr).splitlines()[-1]
+    assert (done.returncode, last.endswith("1 ready; 1 file of the administrator to fix")) == (0, True), last

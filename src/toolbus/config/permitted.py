@@ -64,15 +64,20 @@ def refused_launch(config: ServerConfig, administrator: Administrator, launch: L
     )
 
 
+def without_sandbox(config: ServerConfig, administrator: Administrator) -> ConfigError | None:
+    """That a server has no sandbox, if it needs one."""
+    file = administrator.requiring("sandbox")
+    if file is None or config.transport != "stdio" or config.sandbox is not None:
+        return None
+    problem = f"servers have to run in a sandbox; set sandbox: true, or {ASK}"
+    return ConfigError(problem, file=file, server=config.alias, key="require")
+
+
 def _sandbox_refusal(
     config: ServerConfig, administrator: Administrator, launch: Launch
 ) -> ConfigError | None:
-    file = administrator.requiring("sandbox")
-    if file is None or config.transport != "stdio":
-        return None
-    if config.sandbox is None:
-        problem = f"servers have to run in a sandbox; set sandbox: true, or {ASK}"
-        return ConfigError(problem, file=file, server=config.alias, key="require")
+    if config.transport != "stdio" or config.sandbox is None:
+        return without_sandbox(config, administrator)
     for one in administrator.files:
         if found := one.sandbox.excess(config.sandbox, launch):
             key, problem = found

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -105,8 +106,18 @@ class _StartupEvents:
 @async_command
 async def run(settings: Settings, servers: Sequence[str]) -> int:
     """Check these servers, by default all; exit 1 if the user must fix anything."""
-    screen, config, events = Screen(settings), load_trusted_config(settings), _StartupEvents()
-    selected = selected_servers(config, servers)
+    screen, config = Screen(settings), load_trusted_config(settings)
+    try:
+        return await _check(screen, config, selected_servers(config, servers))
+    except ConfigError as error:  # nothing was started, perhaps because of what an administrator requires
+        if is_refusal(error) and not screen.as_json:
+            with suppress(ConfigError):
+                print_administrator(screen, read_administrator(), [])
+        raise
+
+
+async def _check(screen: Screen, config: BusConfig, selected: Sequence[str]) -> int:
+    events = _StartupEvents()
     async with open_bus(screen, config, selected, events.on_event) as bus:
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
         reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
