@@ -21,6 +21,7 @@ from toolbus.config.launch_patterns import (
     argv_allowed,
     argv_denied,
     argv_problem,
+    local_word,
     package_allowed,
     package_denied,
     package_problem,
@@ -53,17 +54,19 @@ _Requirements = Annotated[tuple[Requirement, ...], Strict(False)]
 
 
 class LaunchList(ConfigModel):
-    """Patterns for command lines, URLs and packages; None is a list that is not given."""
+    """Patterns for command lines, URLs, packages and working folders; None is a list that is not given."""
 
     argv: _Lines | None = None
     urls: _Names | None = None
     packages: _Names | None = None
+    cwd: _Names | None = None
 
     def _check(self) -> None:
         problems = [
             *(("argv", index, argv_problem(line)) for index, line in enumerate(self.argv or ())),
             *(("urls", index, url_problem(url)) for index, url in enumerate(self.urls or ())),
             *(("packages", index, package_problem(name)) for index, name in enumerate(self.packages or ())),
+            *(("cwd", index, path_problem(path)) for index, path in enumerate(self.cwd or ())),
         ]
         for key, index, problem in problems:
             if problem is not None:
@@ -137,12 +140,8 @@ class PolicyFile:
         for pattern in deny.packages or ():
             if package_denied(pattern, launch):
                 return "deny.packages", f"is denied by {pattern!r}"
-        given = [key for key in ("argv", "packages") if getattr(allow, key) is not None]
-        if given and (name := launch.hijacking):
-            return (
-                f"allow.{given[0]}",
-                f"is not matched, because its env sets {name}, which decides what runs",
-            )
+        if refused := self._place_refusal(launch):
+            return refused
         if allow.argv is not None and not any(argv_allowed(line, launch) for line in allow.argv):
             return "allow.argv", "is not listed"
         if allow.packages is None or (allow.argv is not None and not is_launcher(launch.command or "")):
@@ -152,6 +151,27 @@ class PolicyFile:
         if is_known and any(package_allowed(pattern, launch) for pattern in allow.packages):
             return None
         return "allow.packages", "is not listed, or it is not certain which package it runs"
+
+    def _place_refusal(self, launch: Launch) -> tuple[str, str] | None:
+        """What makes a line that is listed run something else: its environment, or its working folder."""
+        allow, deny, folder = self.policy.allow, self.policy.deny, launch.works_in
+        for pattern in deny.cwd or ():
+            if folder is not None and path_allowed(pattern, folder):
+                return "deny.cwd", f"runs in {folder!r}, which is denied by {pattern!r}"
+        given = [key for key in ("argv", "packages") if getattr(allow, key) is not None]
+        if given and (name := launch.hijacking):
+            reason = f"is not matched, because its env sets {name}, which decides what runs"
+            return f"allow.{given[0]}", reason
+        if folder is None or any(path_allowed(pattern, folder) for pattern in allow.cwd or ()):
+            return None
+        if launch.is_moved and (given or allow.cwd is not None):
+            return "allow.cwd", f"is not matched, because its cwd {folder!r} is not listed"
+        lines = [line for line in allow.argv or () if argv_allowed(line, launch)]
+        words = [local_word(line, launch) for line in lines]
+        if words and None not in words:
+            reason = f"is not matched, because {words[0]!r} is in {folder!r}, which is not listed"
+            return "allow.cwd", reason
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 The commands of `${cmd:...}` are started as well, so the lists of command lines are for them, too.
 """
 
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +49,8 @@ def refused_commands(
 ) -> ConfigError | None:
     """Why a `${cmd:...}` of a server must not be run."""
     for command, *args in _commands(config) if administrator.files else ():
-        launch = Launch(command=command, args=tuple(args), cwd=None if folder is None else str(folder))
+        here = None if folder is None else str(folder)
+        launch = Launch(command=command, args=tuple(args), cwd=here, works_in=working_folder(here))
         refused = administrator.refusal(launch, f"${{cmd:{command} ...}}", config.alias)
         if refused is not None:
             return refused
@@ -85,6 +87,14 @@ def _sandbox_refusal(
                 f"{problem}, or {ASK}", file=one.path, server=config.alias, key=f"require.sandbox.{key}"
             )
     return None
+
+
+def working_folder(cwd: str | None) -> str | None:
+    """The folder that a program runs in; None if ours was deleted."""
+    try:
+        return os.path.realpath(cwd or os.getcwd())
+    except OSError:
+        return None
 
 
 def _literal_launch(config: ServerConfig) -> Launch | None:

@@ -15,7 +15,7 @@ from toolbus.config.auth import SECRET_KEYS, ClientCredentials, text_problem
 from toolbus.config.launch_patterns import Launch
 from toolbus.config.location import Location
 from toolbus.config.model import ServerConfig
-from toolbus.config.permitted import refused_commands, refused_launch
+from toolbus.config.permitted import refused_commands, refused_launch, working_folder
 from toolbus.config.sandbox import too_wide
 from toolbus.config.secrets.echo import is_credential
 from toolbus.config.secrets.literals import literal_secrets
@@ -96,6 +96,8 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     refused = refused_commands(config, administrator, secrets.folder)
     if refused is None:
         values = await _filled_in(config, secrets)
+        place = working_folder(values.cwd)
+        usual = (working_folder(None), secrets.folder and working_folder(str(secrets.folder)))
         refused = refused_launch(
             config,
             administrator,
@@ -105,6 +107,8 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
                 variables=frozenset(values.env),
                 cwd=values.cwd,
                 inherits=config.inherit_env != "none",
+                works_in=place,
+                is_moved=place not in usual,
                 url=values.url,
                 reads=values.readable,
                 writes=values.writable,
