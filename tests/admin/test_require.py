@@ -1,10 +1,12 @@
 """What an administrator may require of a config: a lock, a sandbox, an audit trail."""
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.admin.conftest import Site
+from tests.admin.conftest import NOBODY, Site
 from tests.cli.running import toolbus
 from tests.lock.place import Place, names
 from tests.servers.everyday import everyday
@@ -12,6 +14,7 @@ from toolbus import Toolbus, connect_mcp
 from toolbus.config import load_config
 from toolbus.config.administrator import read_administrator
 from toolbus.config.permitted import permitted_config
+from toolbus.config.secrets.expand import Secrets, resolved
 from toolbus.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
@@ -105,6 +108,69 @@ async def test_a_required_sandbox(site: Site, tmp_path: Path) -> None:
     assert [server.mistake for server in usable.servers.values()] == [None, None]
 
 
+LIMITS = """
+require:
+  lock: false
+  sandbox:
+    net: false
+    write: ["~/projects/*", /srv/data]
+    read: [/srv/**]
+"""
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "key", "problem"),
+    [
+        ({"net": True}, "net", "its sandbox has the network; remove net: true, or ask"),
+        ({"write": ["/srv/other"]}, "write", "its sandbox may not write '/srv/other'; remove it, or ask"),
+        ({"write": ["~/projects"]}, "write", "its sandbox may not write"),
+        ({"write": ["/srv/data/../x"]}, "write", "its sandbox may not write '/srv/data/../x'"),
+        ({"write": ["out"]}, "write", "its sandbox may not write"),
+        ({"read": ["/var/lib/${NAME:-x}"]}, "read", "its sandbox may not read '/var/lib/x'"),
+        (False, None, "servers have to run in a sandbox"),
+    ],
+)
+async def test_a_sandbox_that_opens_more_than_the_administrator_permits(
+    sandbox: Any, key: str | None, problem: str, site: Site, tmp_path: Path
+) -> None:
+    """The server is refused, and never started."""
+    site.write(LIMITS)
+    place = Place(tmp_path)
+    async with Toolbus({"servers": {"files": place.server(sandbox=sandbox)}}) as bus:
+        error = bus.failures["files"]
+    assert isinstance(error, ConfigError), error
+    assert (error.file, error.key) == (str(site.file), f"require.sandbox.{key}" if key else "require")
+    assert error.problem.startswith(problem)
+    assert place.starts == 0
+
+
+async def test_a_sandbox_that_opens_what_the_administrator_permits(site: Site, tmp_path: Path) -> None:
+    site.write(LIMITS)
+    opened = {"write": ["~/projects/x", "/srv/data/y"], "read": ["/srv/a/b", "~/projects/x/y"]}
+    place = Place(tmp_path)
+    config = load_config({"servers": {"files": place.server(sandbox=opened)}}).servers["files"]
+    config = config.model_copy(update={"administrator": read_administrator()})
+    assert len((await resolved(config, Secrets())).writable) == 2
+
+
+@pytest.mark.parametrize(
+    ("written", "problem"),
+    [
+        ("{lok: true}", "require.lok: unknown key; did you mean 'lock'?"),
+        ("{lock: {}}", "require.lock: expected true or false"),
+        ("{sandbox: {nets: false}}", "require.sandbox.nets: unknown key; did you mean 'net'?"),
+        ("{sandbox: {write: [out]}}", "require.sandbox.write[0]: expected a whole path"),
+        ("{sandbox: {write: [/srv/../x]}}", "require.sandbox.write[0]: expected a whole path"),
+        ("{sandbox: yes please}", "require.sandbox: expected true or false, or a mapping with net, read"),
+    ],
+)
+def test_a_mistake_in_what_is_required(written: str, problem: str, site: Site) -> None:
+    """Nothing is started."""
+    site.write(f"require: {written}")
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        read_administrator()
+
+
 def test_a_required_audit_trail(site: Site, tmp_path: Path) -> None:
     site.write("require: [audit]")
     problem = "an audit trail is required; add audit: {file: audit.jsonl} to the config, or ask whoever"
@@ -117,3 +183,28 @@ def test_a_required_audit_trail(site: Site, tmp_path: Path) -> None:
     place.settings["audit"] = "audit.jsonl"
     place.configure()
     assert list(Toolbus(place.config).servers) == ["files"]
+
+
+def test_all_that_is_missing_is_reported_at_once(site: Site, tmp_path: Path) -> None:
+    site.write("require: [lock, sandbox, audit]")
+    place = Place(tmp_path / "project")
+    with pytest.raises(ConfigError) as caught:
+        Toolbus(place.config)
+    problems = [
+        "a toolbus.lock is required",
+        "an audit trail is required",
+        "servers have to run in a sandbox",
+    ]
+    found = [mistake.problem for mistake in caught.value.mistakes]
+    assert [text[: len(problem)] for text, problem in zip(found, problems, strict=True)] == problems
+    done = toolbus("check", "--config", str(place.config), folder=place.folder, env=site.env)
+    assert done.stdout.splitlines() == ["administrator", f"  rules  {site.file}"]
+    assert (done.returncode, "3 errors in the config" in done.stderr) == (2, True)
+
+
+def test_a_file_that_is_not_used_is_something_to_fix(site: Site, tmp_path: Path) -> None:
+    site.write("require: [lock]", owner=NOBODY)
+    place = Place(tmp_path / "project")
+    done = toolbus("check", "--config", str(place.config), folder=place.folder, env=site.env)
+    last = (done.stdout + done.stderr).splitlines()[-1]
+    assert (done.returncode, last.endswith("1 ready; 1 file of the administrator to fix")) == (0, True), last

@@ -301,3 +301,55 @@ def test_the_commands_of_the_terminal(site: Site, tmp_path: Path) -> None:
         assert (code, output.count("\n")) == (2, 1), output
         assert output.startswith(f"toolbus: {site.file}: allow.argv: expected a list of patterns"), output
     assert place.starts == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "args", "files"),
+    [
+        ("{python} tool.py", ["tool.py"], ["tool.py"]),
+        ("{python} -m tool.main **", ["-m", "tool.main"], ["tool.py"]),
+        ("{python} --run=x/*", ["--run=x/tool.py"], ["x/tool.py"]),
+    ],
+)
+@pytest.mark.parametrize("cwd", [None, ".", "below"])
+async def test_a_file_of_the_project_with_the_name_of_an_allowed_program(
+    line: str,
+    args: list[str],
+    files: list[str],
+    cwd: str | None,
+    site: Site,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is not started."""
+    python = sys.executable
+    site.write(f"allow: {{argv: [{line.format(python=python)!r}]}}")
+    folder = tmp_path / "project"
+    place = folder if cwd is None else folder / cwd
+    for file in files:
+        (place / file).parent.mkdir(parents=True, exist_ok=True)
+        (place / file).write_text("open('started', 'w')")
+    entry = {"command": python, "args": args, **({} if cwd is None else {"cwd": cwd})}
+    (folder / "toolbus.yaml").write_text(json.dumps({"servers": {"files": entry}}))
+    monkeypatch.chdir(folder)
+    async with Toolbus(folder / "toolbus.yaml") as bus:
+        error = bus.failures["files"]
+    assert isinstance(error, ConfigError), error
+    assert (error.key, error.file) == ("allow.cwd", str(site.file))
+    assert not (folder / "started").exists() and not (place / "started").exists()
+
+
+async def test_a_working_folder_of_its_own(site: Site, tmp_path: Path) -> None:
+    """It has to be listed where command lines are."""
+    place, elsewhere = Place(tmp_path / "project"), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for policy, state in (
+        (f"allow: {{argv: [{PROGRAM}]}}", "failed"),
+        (f"allow: {{argv: [{PROGRAM}], cwd: [{tmp_path}/other]}}", "failed"),
+        (f"allow: {{argv: [{PROGRAM}], cwd: [{tmp_path}/*]}}", "ready"),
+        (f"deny: {{cwd: [{tmp_path}]}}", "failed"),
+    ):
+        site.write(policy)
+        async with Toolbus({"servers": {"files": place.server(cwd=str(elsewhere))}}) as bus:
+            assert bus.servers["files"].state == state, policy
+    assert place.starts == 1

@@ -151,6 +151,26 @@ def test_a_cut_end_is_found_with_the_head_that_was_noted(folder: Path) -> None:
     assert run.stdout.splitlines()[-1] == f"{end.hash} is not in the trail: lines at its end are missing"
 
 
+def test_a_trail_that_was_removed(folder: Path) -> None:
+    """It is not intact."""
+    (folder / "audit.jsonl").unlink()
+    run = audit(folder, "--verify", "--json")
+    assert (run.returncode, json.loads(run.stdout)["intact"]) == (1, False)
+
+
+def test_the_rule_that_denied_is_named_once(folder: Path) -> None:
+    trail = AuditTrail(Audit(file=str(folder / "audit.jsonl")))
+    operation = Operation(spec=request_spec("tools/call", "notes", "forget"), arguments={}, caller=Caller())
+    for end in (": notes are kept", ""):
+        reason = f"rule policy[0] denies it{end}"
+        trail.decided(operation, Decided(action="deny", by="policy", rule="policy[0]", reason=reason))
+    trail.close()
+    assert shown(audit(folder, "--tool", "forget")) == [
+        "deny notes/forget policy[0]: notes are kept",
+        "deny notes/forget policy[0]",
+    ]
+
+
 def test_a_trail_is_read_without_a_config(folder: Path, tmp_path: Path) -> None:
     copy = tmp_path / "elsewhere"
     copy.mkdir()
@@ -172,9 +192,12 @@ def test_a_trail_is_read_without_a_config(folder: Path, tmp_path: Path) -> None:
         (
             CONFIG.replace("audit.jsonl", "none.jsonl"),
             ("--verify",),
-            0,
+            1,
             "nothing is recorded yet in none.jsonl",
         ),
+        (CONFIG, ("gone.jsonl", "--verify"), 1, "there is no trail at gone.jsonl"),
+        (CONFIG, ("gone.jsonl",), 0, "there is no trail at gone.jsonl"),
+        (CONFIG, ("empty.jsonl", "--verify"), 1, "nothing is recorded yet in empty.jsonl"),
         (CONFIG, ("--since", "soon"), 2, "--since soon: not a time; write such as 30m, 2h, 7d"),
         (CONFIG, ("--expect", "abc"), 2, "--expect abc: not a hash; it has 64 digits"),
     ],
@@ -183,6 +206,7 @@ def test_what_is_said_if_there_is_nothing_to_show(
     folder: Path, config: str, words: tuple[str, ...], code: int, message: str
 ) -> None:
     (folder / "toolbus.yaml").write_text(config)
+    (folder / "empty.jsonl").touch()
     run = audit(folder, *words)
     assert run.returncode == code
     assert message in " ".join(run.stderr.split())

@@ -302,7 +302,7 @@ def test_the_sandbox_is_part_of_the_review(tmp_path: Path) -> None:
         "by_default": {"command": "run"},
         "own": {
             "command": "run",
-            "sandbox": {"read": ["."], "write": ["out", "~"], "net": True, "env": ["A"]},
+            "sandbox": {"read": ["."], "write": ["out", "~/notes"], "net": True, "env": ["A"]},
         },
         "open": {"command": "run", "sandbox": False},
         "remote": {"url": "https://example.com/mcp"},
@@ -311,10 +311,36 @@ def test_the_sandbox_is_part_of_the_review(tmp_path: Path) -> None:
     document = json.loads(toolbus("trust", "--json", folder=folder).stdout)
     assert {alias: facts.get("sandbox") for alias, facts in document["servers"].items()} == {
         "by_default": "no network",
-        "own": "reads .; writes out, ~; gets A; uses the network",
+        "own": "reads .; writes out, ~/notes; gets A; uses the network",
         "open": "none: it can read and change what you can",
         "remote": None,
     }
+
+
+def test_the_audit_trail_is_part_of_the_review(tmp_path: Path) -> None:
+    """It creates files, perhaps anywhere and with whole arguments, and deletes some."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "logs").symlink_to(tmp_path)
+    outside, deletes = "(outside the folder of the config)", "and deletes older ones"
+    for setting, words, is_outside in (
+        ("audit.jsonl", f"writes {folder}/audit.jsonl, with digests of arguments", False),
+        (
+            {"file": "../x.jsonl", "content": "full", "keep": 20},
+            f"writes {tmp_path}/x.jsonl {outside}, with whole arguments, keeps 20 full files {deletes}",
+            True,
+        ),
+        (
+            {"file": "logs/x.jsonl", "content": "none", "keep": 1},
+            f"writes {tmp_path}/x.jsonl {outside}, without arguments, keeps 1 full file {deletes}",
+            True,
+        ),
+    ):
+        (folder / "toolbus.yaml").write_text(json.dumps({"servers": {}, "audit": setting}))
+        shown = toolbus("trust", folder=folder, env={"COLUMNS": "400"}).stdout.splitlines()
+        assert f"audit  {words}" in shown
+        document = json.loads(toolbus("trust", "--json", folder=folder).stdout)["audit"]
+        assert (document["outside"], document["file"] in words) == (is_outside, True)
 
 
 def test_yes_and_remove_contradict_each_other(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The `sandbox` of a server and of a bus: what it may be, whom it is for, and what other hosts mean by it."""
 
+import asyncio
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from toolbus.config.importing.editors import ImportFile
 from toolbus.config.importing.hosts import FILE
 from toolbus.config.sandbox import Sandbox
 from toolbus.config.schema import config_schema
+from toolbus.config.secrets.expand import Secrets, resolved
 from toolbus.errors import ConfigError
 
 PROGRAM = {"command": "x"}
@@ -52,7 +55,7 @@ def test_a_server_that_is_added_later_gets_the_sandbox_of_the_bus() -> None:
         ({"reed": []}, "sandbox.reed", "unknown key; did you mean 'read'?"),
         ({"read": "."}, "sandbox.read", "expected a list of strings"),
         ({"net": "no"}, "sandbox.net", "expected true or false"),
-        ({"write": ["/"]}, "sandbox.write[0]", "is the whole system; name the folders it needs"),
+        ({"write": ["/"]}, "sandbox.write[0]", "is the whole system; name the folders that the server needs"),
         ({"read": [""]}, "sandbox.read[0]", "expected a path"),
         ({"env": ["A=1"]}, "sandbox.env[0]", "expected the name of a variable; set values in env"),
     ],
@@ -65,6 +68,42 @@ def test_a_mistake_in_a_sandbox_is_located(value: Any, key: str, problem: str) -
         with pytest.raises(ConfigError) as caught:
             load_config(document)
         assert (caught.value.key, caught.value.problem) == (key, problem)
+
+
+STEP = "name the folders that the server needs"
+HOME = os.path.expanduser("~")
+
+
+@pytest.mark.parametrize(
+    ("key", "path", "problem"),
+    [
+        ("read", "~", "is your whole home folder"),
+        ("write", "~/x/..", "is your whole home folder"),
+        ("write", os.path.dirname(HOME), "is the whole system|contains whole home folders"),
+        ("read", "/home", "contains whole home folders"),
+        ("read", "//", "is the whole system"),
+        *(("write", path, "is a whole folder of the system") for path in ("/etc", "/usr/", "/var/lib/..")),
+        *(("write", path, "is a whole folder of the system") for path in ("/bin", "/lib", "/dev", "/run")),
+    ],
+)
+def test_a_sandbox_that_holds_nothing_back(key: str, path: str, problem: str, tmp_path: Path) -> None:
+    """It is refused, also if a link, a reference or a relative path leads there."""
+    with pytest.raises(ConfigError, match=f"sandbox.{key}.0.: ({problem}); {STEP}"):
+        load_config({"servers": {"a": {**PROGRAM, "sandbox": {key: [path]}}}})
+    whole = os.path.expanduser(path)
+    (tmp_path / "link").symlink_to(whole)
+    for hidden in ("link", os.path.relpath(whole, tmp_path), "${FOLDER}"):
+        sandbox = Sandbox(read=(hidden,)) if key == "read" else Sandbox(write=(hidden,))
+        config = ServerConfig(alias="a", transport="stdio", command="x", sandbox=sandbox)
+        with pytest.raises(ConfigError, match=f"sandbox.{key}.0.: ({problem}); {STEP}"):
+            asyncio.run(resolved(config, Secrets(get_secret=lambda _: whole, folder=tmp_path)))
+
+
+@pytest.mark.parametrize(
+    ("key", "path"), [("write", "~/projects"), ("write", "/var/lib/x"), ("read", "/etc")]
+)
+def test_a_folder_that_a_server_may_need(key: str, path: str) -> None:
+    assert sandboxes({"servers": {"a": {**PROGRAM, "sandbox": {key: [path]}}}})["a"] is not None
 
 
 def test_a_server_with_a_url_cannot_have_one_of_its_own() -> None:

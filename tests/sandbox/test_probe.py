@@ -155,9 +155,10 @@ async def test_a_server_that_changes_the_kernel_as_root(home: Path, path: str) -
 
 async def test_a_server_that_we_start_as_root(home: Path, tmp_path: Path) -> None:
     """It is another user inside, without capabilities, and cannot write what it can only read."""
-    file = tmp_path / "shown"
+    file = tmp_path / "files" / "shown"
+    file.parent.mkdir()
     file.write_text("shown")
-    async with bus_of(sandbox={"read": [str(tmp_path)]}) as bus:
+    async with bus_of(sandbox={"read": [str(file.parent)]}) as bus:
         who = json.loads((await attack(bus, "identity")).removeprefix("got "))
         assert await attack(bus, "read", file) == "got shown"
         assert "Read-only file system" in await attack(bus, "write", file)

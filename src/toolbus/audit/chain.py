@@ -12,7 +12,7 @@ import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from errno import errorcode
+from errno import EACCES, ENOTDIR, errorcode
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -95,6 +95,29 @@ class Chain:
             finally:
                 if self._is_closed:
                     self._release()
+
+    def check(self) -> None:
+        """`AuditFailed` if a line could not be written now; nothing is created or changed."""
+        path = self.path
+        with self._lock:
+            try:
+                for slot in range(1, MOST_SLOTS + 1):
+                    path = slot_path(self.path, slot)
+                    if not os.path.lexists(path):
+                        _check_folder(path.parent)
+                        self._end_before(path)
+                        break
+                    fd = _open_locked(path, _FLAGS & ~os.O_CREAT | getattr(os, "O_NONBLOCK", 0))
+                    if fd is not None:
+                        try:
+                            self._tail(path, fd)
+                        finally:
+                            os.close(fd)
+                        break
+            except Damaged:
+                raise _damaged(path) from None
+            except OSError as error:
+                raise _failed(self.path, error) from error
 
     def close(self) -> None:
         """Release the file; a line that still comes opens one for itself."""
@@ -212,8 +235,7 @@ class Chain:
         try:
             return read_tail(fd, lambda: self._end_before(path))
         except Damaged:
-            step = f"run 'toolbus audit --verify', move {path.name} away as it is, and start again"
-            raise AuditFailed(path, "it is damaged at its end", step) from None
+            raise _damaged(path) from None
 
     def _end_before(self, path: Path) -> Position:
         """Where the chain ended before an empty file."""
@@ -254,10 +276,20 @@ class Chain:
         return f"days: {days}" if days is not None and age > days * _DAY else None
 
 
-def _open_locked(path: Path) -> int | None:
+def _check_folder(folder: Path) -> None:
+    """OSError if no file can be created there, or the folder cannot be."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), str(folder))
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise PermissionError(EACCES, os.strerror(EACCES), str(folder))
+
+
+def _open_locked(path: Path, flags: int = _FLAGS) -> int | None:
     """Open the file for this process alone; None if another one has it."""
     while True:
-        fd = os.open(path, _FLAGS, 0o600)
+        fd = os.open(path, flags, 0o600)
         try:
             is_ours = try_lock(fd)
             if is_ours and _is_at(fd, path):
@@ -276,6 +308,11 @@ def _is_at(fd: int, path: Path) -> bool:
         return os.path.samestat(os.fstat(fd), os.stat(path))
     except FileNotFoundError:
         return False
+
+
+def _damaged(path: Path) -> AuditFailed:
+    step = f"run 'toolbus audit --verify', move {path.name} away as it is, and start again"
+    return AuditFailed(path, "it is damaged at its end", step)
 
 
 def _failed(path: Path, error: OSError) -> AuditFailed:

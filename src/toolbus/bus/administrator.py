@@ -1,48 +1,55 @@
 """What the administrator of this machine permits and requires of a bus."""
 
 import logging
+from collections.abc import Iterator, Sequence
 
 from toolbus.config import BusConfig
 from toolbus.config.administrator import ASK, Administrator, read_administrator
+from toolbus.config.location import joined
+from toolbus.config.permitted import without_sandbox
 from toolbus.core.errors import ConfigError
 from toolbus.lock.file import NAME
 
 logger = logging.getLogger("toolbus")
 
 
-def administrator_of(config: BusConfig) -> Administrator:
-    """The administrator's rules; ConfigError if they cannot be read, or require a trail that is missing."""
+def administrator_of(config: BusConfig, *, has_lock: bool) -> Administrator:
+    """The administrator's rules; ConfigError if they cannot be read, with all that they require in vain."""
     found = read_administrator()
     for file in found.ignored:
         logger.warning("%s is not used: %s; to make it count: %s", file.path, file.reason, file.fix)
-    _check_audit(config, found)
+    outside = _outside(config)
+    unmet = [*_unmet_lock(config, found, outside, exists=has_lock), *_unmet_audit(config, found)]
+    if outside and unmet:
+        # Otherwise those servers are refused alone.
+        refused = (without_sandbox(config.servers[alias], found) for alias in outside)
+        raise joined([*unmet, *(one for one in refused if one is not None)])
     return found
 
 
-def check_lock(config: BusConfig, administrator: Administrator, *, exists: bool) -> None:
-    """ConfigError if the administrator requires a lock that the config does not have."""
+def _unmet_lock(
+    config: BusConfig, administrator: Administrator, outside: Sequence[str], *, exists: bool
+) -> Iterator[ConfigError]:
     file = administrator.requiring("lock")
-    outside = _outside(config)
-    if file is None or config.for_lock or not outside:
+    if file is None or config.for_lock:
         return
     if config.file is None:
-        raise _unmet(file, f"a {NAME} is required, and only a config in a file has one; write toolbus.yaml")
-    for alias in outside:
-        mode = config.servers[alias].lock or config.lock or "block"
-        if mode != "block":
-            raise _unmet(file, f"server {alias!r} has lock: {mode}, and block is required; remove it")
-    if not exists:
-        raise _unmet(file, f"a {NAME} is required next to {config.file}; create it: toolbus lock")
-
-
-def _check_audit(config: BusConfig, administrator: Administrator) -> None:
-    file = administrator.requiring("audit")
-    if file is None or not _outside(config):
+        yield _unmet(file, f"a {NAME} is required, and only a config in a file has one; write toolbus.yaml")
         return
-    if config.audit is None:
-        raise _unmet(file, "an audit trail is required; add audit: {file: audit.jsonl} to the config")
-    if config.audit.content == "none":
-        raise _unmet(file, "an audit trail of the arguments is required; set content: digest in audit")
+    modes = {alias: config.servers[alias].lock or config.lock or "block" for alias in outside}
+    weak = {alias: mode for alias, mode in modes.items() if mode != "block"}
+    for alias, mode in weak.items():
+        yield _unmet(file, f"server {alias!r} has lock: {mode}, and block is required; remove it")
+    if not exists and not weak:
+        yield _unmet(file, f"a {NAME} is required next to {config.file}; create it: toolbus lock")
+
+
+def _unmet_audit(config: BusConfig, administrator: Administrator) -> Iterator[ConfigError]:
+    file = administrator.requiring("audit")
+    if file is not None and config.audit is None:
+        yield _unmet(file, "an audit trail is required; add audit: {file: audit.jsonl} to the config")
+    if file is not None and config.audit is not None and config.audit.content == "none":
+        yield _unmet(file, "an audit trail of the arguments is required; set content: digest in audit")
 
 
 def _outside(config: BusConfig) -> list[str]:

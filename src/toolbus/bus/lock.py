@@ -8,7 +8,7 @@ server whose launch line differs, or that is not in the file, is not started.
 import logging
 from collections.abc import Callable, Mapping
 
-from toolbus.bus.administrator import administrator_of, check_lock
+from toolbus.bus.administrator import administrator_of
 from toolbus.config import BusConfig, LockMode, ServerConfig
 from toolbus.config.permitted import early_refusal, permitted_config
 from toolbus.core.canonical import NotCanonical, digest
@@ -30,14 +30,13 @@ class Approvals:
 
     def __init__(self, config: BusConfig) -> None:
         """Read the lockfile and the administrator's rules; ConfigError if a file is broken or forbids it."""
-        self.administrator = administrator_of(config)
         file = _lockfile(config)
+        self.administrator = administrator_of(config, has_lock=file is not None)
         servers: Mapping[str, LockedServer] = {} if file is None else file.servers
         self._modes: dict[str, LockMode] = {
             alias: "off" if file is None else _mode(config, server)
             for alias, server in config.servers.items()
         }
-        check_lock(config, self.administrator, exists=file is not None)
         watched = [alias for alias, mode in self._modes.items() if mode != "off"]
         self.file = file if watched else None
         """None if nothing is compared with it."""

@@ -8,7 +8,7 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -21,22 +21,27 @@ from toolbus.config.launch_patterns import (
     argv_allowed,
     argv_denied,
     argv_problem,
+    local_word,
     package_allowed,
     package_denied,
     package_problem,
+    path_allowed,
+    path_problem,
     url_allowed,
     url_denied,
     url_problem,
 )
-from toolbus.config.location import Location, is_list
+from toolbus.config.location import Location, is_list, is_mapping, near_miss
 from toolbus.config.packages import is_launcher
 from toolbus.config.read import document_in
+from toolbus.config.sandbox import Sandbox
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
 FILE_NAME = "policy.yaml"
 ASK = "ask whoever administers this machine"
 Requirement: TypeAlias = Literal["lock", "sandbox", "audit"]
+_REQUIREMENTS = ("lock", "sandbox", "audit")
 _FIXED = {"darwin": ("/Library/Application Support/toolbus",)}.get(sys.platform, ("/etc/xdg/toolbus",))
 """Folders that are looked into whatever the environment says."""
 _WRITABLE = 0o022
@@ -49,21 +54,53 @@ _Requirements = Annotated[tuple[Requirement, ...], Strict(False)]
 
 
 class LaunchList(ConfigModel):
-    """Patterns for command lines, URLs and packages; None is a list that is not given."""
+    """Patterns for command lines, URLs, packages and working folders; None is a list that is not given."""
 
     argv: _Lines | None = None
     urls: _Names | None = None
     packages: _Names | None = None
+    cwd: _Names | None = None
 
     def _check(self) -> None:
         problems = [
             *(("argv", index, argv_problem(line)) for index, line in enumerate(self.argv or ())),
             *(("urls", index, url_problem(url)) for index, url in enumerate(self.urls or ())),
             *(("packages", index, package_problem(name)) for index, name in enumerate(self.packages or ())),
+            *(("cwd", index, path_problem(path)) for index, path in enumerate(self.cwd or ())),
         ]
         for key, index, problem in problems:
             if problem is not None:
                 raise Location().error(problem, f"{key}[{index}]")
+
+
+class SandboxLimits(ConfigModel):
+    """The most that the sandbox of a server may open; None does not limit it."""
+
+    net: bool = True
+    read: _Names | None = None
+    write: _Names | None = None
+
+    def _check(self) -> None:
+        for key, patterns in (("read", self.read), ("write", self.write)):
+            for index, pattern in enumerate(patterns or ()):
+                if problem := path_problem(pattern):
+                    raise Location().error(problem, f"{key}[{index}]")
+
+    def excess(self, sandbox: Sandbox, launch: Launch) -> tuple[str, str] | None:
+        """The limit that a sandbox exceeds, and how."""
+        if sandbox.net and not self.net:
+            return "net", "its sandbox has the network; remove net: true"
+        # What may be changed may be read, too.
+        readable = None if self.read is None else (*self.read, *(self.write or ()))
+        opened = (("write", self.write, launch.writes), ("read", readable, launch.reads))
+        for key, patterns, paths in opened:
+            for path in paths if patterns is not None else ():
+                if not any(path_allowed(pattern, path) for pattern in patterns or ()):
+                    return key, f"its sandbox may not {key} {path!r}; remove it"
+        return None
+
+
+_UNLIMITED = SandboxLimits()
 
 
 class AdministratorPolicy(ConfigModel):
@@ -80,6 +117,7 @@ class PolicyFile:
 
     path: str
     policy: AdministratorPolicy
+    sandbox: SandboxLimits = _UNLIMITED
 
     def refusal(self, launch: Launch) -> tuple[str, str] | None:
         """The list that forbids it and why, as the end of a sentence about it; None if it is permitted."""
@@ -102,12 +140,8 @@ class PolicyFile:
         for pattern in deny.packages or ():
             if package_denied(pattern, launch):
                 return "deny.packages", f"is denied by {pattern!r}"
-        given = [key for key in ("argv", "packages") if getattr(allow, key) is not None]
-        if given and (name := launch.hijacking):
-            return (
-                f"allow.{given[0]}",
-                f"is not matched, because its env sets {name}, which decides what runs",
-            )
+        if refused := self._place_refusal(launch):
+            return refused
         if allow.argv is not None and not any(argv_allowed(line, launch) for line in allow.argv):
             return "allow.argv", "is not listed"
         if allow.packages is None or (allow.argv is not None and not is_launcher(launch.command or "")):
@@ -117,6 +151,27 @@ class PolicyFile:
         if is_known and any(package_allowed(pattern, launch) for pattern in allow.packages):
             return None
         return "allow.packages", "is not listed, or it is not certain which package it runs"
+
+    def _place_refusal(self, launch: Launch) -> tuple[str, str] | None:
+        """What makes a line that is listed run something else: its environment, or its working folder."""
+        allow, deny, folder = self.policy.allow, self.policy.deny, launch.works_in
+        for pattern in deny.cwd or ():
+            if folder is not None and path_allowed(pattern, folder):
+                return "deny.cwd", f"runs in {folder!r}, which is denied by {pattern!r}"
+        given = [key for key in ("argv", "packages") if getattr(allow, key) is not None]
+        if given and (name := launch.hijacking):
+            reason = f"is not matched, because its env sets {name}, which decides what runs"
+            return f"allow.{given[0]}", reason
+        if folder is None or any(path_allowed(pattern, folder) for pattern in allow.cwd or ()):
+            return None
+        if launch.is_moved and (given or allow.cwd is not None):
+            return "allow.cwd", f"is not matched, because its cwd {folder!r} is not listed"
+        lines = [line for line in allow.argv or () if argv_allowed(line, launch)]
+        words = [local_word(line, launch) for line in lines]
+        if words and None not in words:
+            reason = f"is not matched, because {words[0]!r} is in {folder!r}, which is not listed"
+            return "allow.cwd", reason
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +245,7 @@ def _read(path: Path, *, knows_owners: bool) -> PolicyFile | IgnoredFile | None:
                     raise _unusable(path, f"is a link out of root's hands: {problem.reason}")
                 return problem
         _check_links(path)
-        return PolicyFile(path=str(path), policy=_policy(_content(path), path))
+        return _policy_file(_content(path), path)
     except (FileNotFoundError, NotADirectoryError):
         if path.is_symlink() or path.parent.is_symlink():
             raise _unusable(path, "is a link to nothing") from None
@@ -237,16 +292,37 @@ def _content(path: Path) -> bytes:
     return content
 
 
-def _policy(content: bytes, path: Path) -> AdministratorPolicy:
+def _policy_file(content: bytes, path: Path) -> PolicyFile:
     expected = "allow, deny or require"
     try:
         document = document_in(content, path, empty=f"write {expected}", top=expected)
         lists = {key: _list(document[key], key) for key in ("allow", "deny") if key in document}
         values: dict[str, JSON] = {str(key): value for key, value in {**document, **lists}.items()}
-        return AdministratorPolicy(**values)
+        required, limits = values.get("require"), _UNLIMITED
+        if is_mapping(required):
+            values["require"], limits = _requirements(required)
+        return PolicyFile(path=str(path), policy=AdministratorPolicy(**values), sandbox=limits)
     except ConfigError as error:
         found = error.mistakes[0]
         raise _unusable(path, found.problem, found.key) from None
+
+
+def _requirements(given: Mapping[JSON, JSON]) -> tuple[list[str], SandboxLimits]:
+    """What a mapping requires, and the limits for sandboxes in it."""
+    limits = _UNLIMITED
+    for name, value in given.items():
+        key = f"require.{name}"
+        if name not in _REQUIREMENTS:
+            raise Location().error(f"unknown key{near_miss(name, _REQUIREMENTS)}", key)
+        if name == "sandbox" and is_mapping(value):
+            try:
+                limits = SandboxLimits(**{str(inner): one for inner, one in value.items()})
+            except ConfigError as error:
+                raise Location().relocated(error, lambda inner: f"require.sandbox.{inner}") from None
+        elif not isinstance(value, bool):
+            also = ", or a mapping with net, read and write" if name == "sandbox" else ""
+            raise Location().error(f"expected true or false{also}", key)
+    return [str(name) for name, value in given.items() if value is not False], limits
 
 
 def _list(value: JSON, key: str) -> LaunchList:

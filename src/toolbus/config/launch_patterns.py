@@ -47,7 +47,14 @@ class Launch:
     cwd: str | None = None
     inherits: bool = True
     """Whether it gets our PATH."""
+    works_in: str | None = None
+    """The folder that it runs in; None if that is not known yet."""
+    is_moved: bool = False
+    """Whether its config chose that folder, and not whoever started us or found the config."""
     url: str | None = None
+    reads: tuple[str, ...] = ()
+    """The paths that its sandbox opens."""
+    writes: tuple[str, ...] = ()
 
     @property
     def hijacking(self) -> str | None:
@@ -81,6 +88,21 @@ def argv_allowed(pattern: Sequence[str], launch: Launch) -> bool:
     elif len(rest) != len(launch.args):
         return False
     return len(rest) <= len(launch.args) and all(map(_word_allowed, rest, launch.args))
+
+
+def local_word(pattern: Sequence[str], launch: Launch) -> str | None:
+    """An argument by which a pattern means a program, and that is in the folder where the server runs."""
+    if launch.works_in is None:
+        return None
+    before = ("", *launch.args)
+    for wanted, word, option in zip(pattern[1:], launch.args, before, strict=False):
+        if wanted in ("*", "**") or word.startswith("/"):
+            continue
+        module = word.partition(".")[0]
+        names = {word, word.partition("=")[2], *((module, f"{module}.py") if option == "-m" else ())}
+        if any(name and os.path.exists(os.path.join(launch.works_in, name)) for name in names):
+            return word
+    return None
 
 
 def _word_allowed(pattern: str, word: str) -> bool:
@@ -166,6 +188,26 @@ def url_denied(pattern: str, url: str) -> bool:
         and (wanted["port"] or "*") in ("*", str(found.port))
         and any(path.fullmatch(one) for one in (found.path, os.path.normpath(found.path)))
     )
+
+
+def path_allowed(pattern: str, path: str) -> bool:
+    """Whether what is at the path, or a folder that contains it, matches; links are followed before."""
+    if pattern.startswith("~"):
+        pattern = os.path.realpath(os.path.expanduser("~")) + pattern[1:]
+    real = os.path.realpath(path)
+    wanted = _glob(pattern.rstrip("/"), strict=True)
+    while real != os.sep:
+        if wanted.fullmatch(real):
+            return True
+        real = os.path.dirname(real)
+    return False
+
+
+def path_problem(pattern: str) -> str | None:
+    """Why a pattern for paths cannot be used."""
+    if re.match(r"(~?/[^/\0]|~$)", pattern) and not {".", ".."} & set(pattern.split("/")):
+        return None
+    return "expected a whole path, such as /srv/* or ~/projects, without . and .."
 
 
 def argv_problem(pattern: Sequence[str]) -> str | None:

@@ -3,6 +3,7 @@
 The commands of `${cmd:...}` are started as well, so the lists of command lines are for them, too.
 """
 
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +49,8 @@ def refused_commands(
 ) -> ConfigError | None:
     """Why a `${cmd:...}` of a server must not be run."""
     for command, *args in _commands(config) if administrator.files else ():
-        launch = Launch(command=command, args=tuple(args), cwd=None if folder is None else str(folder))
+        here = None if folder is None else str(folder)
+        launch = Launch(command=command, args=tuple(args), cwd=here, works_in=working_folder(here))
         refused = administrator.refusal(launch, f"${{cmd:{command} ...}}", config.alias)
         if refused is not None:
             return refused
@@ -59,17 +61,40 @@ def refused_launch(config: ServerConfig, administrator: Administrator, launch: L
     """Why a server must not be started or reached like this."""
     if not administrator.files or config.transport == "memory":
         return None
-    return _sandbox_refusal(config, administrator) or administrator.refusal(
+    return _sandbox_refusal(config, administrator, launch) or administrator.refusal(
         launch, _shown(config), config.alias
     )
 
 
-def _sandbox_refusal(config: ServerConfig, administrator: Administrator) -> ConfigError | None:
+def without_sandbox(config: ServerConfig, administrator: Administrator) -> ConfigError | None:
+    """That a server has no sandbox, if it needs one."""
     file = administrator.requiring("sandbox")
     if file is None or config.transport != "stdio" or config.sandbox is not None:
         return None
     problem = f"servers have to run in a sandbox; set sandbox: true, or {ASK}"
     return ConfigError(problem, file=file, server=config.alias, key="require")
+
+
+def _sandbox_refusal(
+    config: ServerConfig, administrator: Administrator, launch: Launch
+) -> ConfigError | None:
+    if config.transport != "stdio" or config.sandbox is None:
+        return without_sandbox(config, administrator)
+    for one in administrator.files:
+        if found := one.sandbox.excess(config.sandbox, launch):
+            key, problem = found
+            return ConfigError(
+                f"{problem}, or {ASK}", file=one.path, server=config.alias, key=f"require.sandbox.{key}"
+            )
+    return None
+
+
+def working_folder(cwd: str | None) -> str | None:
+    """The folder that a program runs in; None if ours was deleted."""
+    try:
+        return os.path.realpath(cwd or os.getcwd())
+    except OSError:
+        return None
 
 
 def _literal_launch(config: ServerConfig) -> Launch | None:

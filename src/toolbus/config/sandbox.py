@@ -12,6 +12,11 @@ from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
 _EXPECTED = "expected true, false, or a mapping with read, write, net and env"
+_HOMES = frozenset({"/home", "/root", "/Users"})
+_SYSTEM = (
+    *("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/dev", "/proc"),
+    *("/sys", "/var", "/run"),
+)
 # Files contain lists, not tuples.
 _Texts = Annotated[tuple[str, ...], Strict(False)]
 
@@ -37,11 +42,29 @@ class Sandbox(ConfigModel):
         for key, path in self.texts():
             if not path.strip() or "\0" in path:
                 raise Location().error("expected a path", key)
-            if "${" not in path and os.path.normpath(path) in (os.sep, 2 * os.sep):
-                raise Location().error("is the whole system; name the folders it needs", key)
+            whole = os.path.expanduser(path)
+            # A relative one, or one with references, is checked when it is filled in.
+            if "${" not in path and os.path.isabs(whole) and (problem := too_wide(whole, key)):
+                raise Location().error(problem, key)
         for index, name in enumerate(self.env):
             if not name or "=" in name or "\0" in name:
                 raise Location().error("expected the name of a variable; set values in env", f"env[{index}]")
+
+
+def too_wide(path: str, key: str) -> str | None:
+    """Why a sandbox would hold nothing back with this whole path; `key` begins with read or write."""
+    real = os.path.realpath(path)
+    home = os.path.realpath(os.path.expanduser("~"))
+    step = "name the folders that the server needs"
+    if real == os.sep:
+        return f"is the whole system; {step}"
+    if real == home:
+        return f"is your whole home folder; {step}"
+    if home.startswith(real + os.sep) or real in _HOMES:
+        return f"contains whole home folders; {step}"
+    if key.startswith("write") and real in {*_SYSTEM, *map(os.path.realpath, _SYSTEM)}:
+        return f"is a whole folder of the system; {step}"
+    return None
 
 
 def read_sandbox(value: JSON | Sandbox, location: Location) -> Sandbox | None:

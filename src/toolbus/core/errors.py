@@ -133,6 +133,7 @@ class AuditFailed(ToolbusError):
     def __init__(self, path: object, problem: str, step: str) -> None:
         self.path = str(path)
         self.problem = problem
+        self.step = step
         super().__init__(f"audit trail {self.path}: {problem}; {step}")
 
 

@@ -36,7 +36,7 @@ def run(settings: Settings, file: Path | None, query: Query, tail: int) -> int:
         screen.json({"files": files, "events": [dict(event) for event in events]})
         return 0
     if not files:
-        screen.note(f"nothing is recorded yet in {short_path(path)}")
+        screen.note(_nothing(path, file))
     screen.rows([_row(event) for event in events], indent=0, max_lines=None)
     if tail and len(events) == tail:
         screen.note(f"the last {counted(tail, 'event')}; --tail 0 shows all")
@@ -53,15 +53,16 @@ def check(settings: Settings, file: Path | None, expect: Sequence[str]) -> int:
         reports = verify(path, frozenset(expect))
     found = {text for report in reports for text in report.contains}
     missing = [text for text in expect if text not in found]
-    is_intact = not missing and not any(report.problems for report in reports)
+    nothing = None if any(report.lines or report.problems for report in reports) else _nothing(path, file)
+    is_intact = not (nothing or missing or any(report.problems for report in reports))
     if screen.as_json:
-        screen.json(
-            {"intact": is_intact, "chains": [_chain_json(one) for one in reports], "missing": missing}
-        )
+        found_chains = [_chain_json(one) for one in reports]
+        also = {"problem": nothing} if nothing else {}
+        screen.json({"intact": is_intact, "chains": found_chains, "missing": missing, **also})
         return 0 if is_intact else FAILED
-    if not reports:
-        screen.note(f"nothing is recorded yet in {short_path(path)}")
-    for report in reports:
+    if nothing:
+        screen.note(nothing)
+    for report in reports if not nothing else ():
         _print_report(screen, report)
     for text in missing:
         screen.print(Text(f"{text} is not in the trail: lines at its end are missing", style="red"))
@@ -91,6 +92,13 @@ def _path(settings: Settings, file: Path | None) -> Path:
         where = short_path(config.file) if config.file else "the config"
         raise Usage(f"nothing is recorded; add 'audit: audit.jsonl' to {where}, or name the file of a trail")
     return Path(config.audit.file)
+
+
+def _nothing(path: Path, named: Path | None) -> str:
+    """What is wrong with a trail that has no line: one that somebody names should be there."""
+    if named is not None and not chains(path):
+        return f"there is no trail at {short_path(path)}"
+    return f"nothing is recorded yet in {short_path(path)}"
 
 
 @contextmanager
@@ -129,10 +137,8 @@ def _target(event: Recorded) -> str:
 
 
 def _facts(event: Recorded) -> Iterable[str]:
-    by, rule = event.get("by"), event.get("rule")
-    if by and not (rule and str(rule) in str(event.get("reason", ""))):  # the reason names it
-        yield f"{rule} by {by}" if rule and by != "policy" else str(rule or by)
-    for key in ("reason", "error", "file"):
+    yield from _decision(event)
+    for key in ("error", "file"):
         if key in event:
             yield str(event[key])
     if "ms" in event:
@@ -145,6 +151,18 @@ def _facts(event: Recorded) -> Iterable[str]:
     for key in ("arguments", "answer"):
         if key in event and not str(event[key]).startswith(("sha256:", "json-sha256:")):
             yield f"{key} {escaped_json(event[key])}"
+
+
+def _decision(event: Recorded) -> Iterable[str]:
+    """Who decided and why; a rule that the reason names is not repeated."""
+    by, rule, reason = event.get("by"), event.get("rule"), str(event.get("reason", ""))
+    denial = f"rule {rule} denies it"
+    if rule and reason.startswith(denial):
+        reason = f"{rule}{reason.removeprefix(denial)}"
+    if by and not (rule and str(rule) in reason):
+        yield f"{rule} by {by}" if rule and by != "policy" else str(rule or by)
+    if reason:
+        yield reason
 
 
 def _print_report(screen: Screen, report: ChainReport) -> None:

@@ -4,14 +4,17 @@ import asyncio
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from toolbus.cli.commands.check_administrator import administrator_json, is_refusal, print_administrator
+from toolbus.cli.commands.check_audit import AuditReport, audit_json, audit_report, print_audit
 from toolbus.cli.commands.check_policy import PolicyReport, policy_json, policy_report, print_policy
 from toolbus.cli.commands.check_sign_in import failed_step, problem_and_step, steps_passed
+from toolbus.cli.commands.check_tools import Problem, Severity, dialect_problems, name_problems
 from toolbus.cli.commands.tools import held_line
 from toolbus.cli.errors import FAILED
 from toolbus.cli.options import Settings
@@ -34,15 +37,12 @@ from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
 from toolbus.lock.deception import Suspicion, suspicions
 from toolbus.lock.drift import Held
 from toolbus.lock.snapshot import offered
-from toolbus.shape import DIALECTS, Definition, converted, template_name
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
-LOSSY = ("widened", "permissive")
 MAX_NOTES = 4
 """How many notes are printed per server."""
-Severity = Literal["error", "warning", "info"]
 LABELS: dict[Severity, tuple[str, str]] = {
     "error": ("error", "red"),
     "warning": ("warning", "yellow"),
@@ -60,22 +60,6 @@ NEXT_STEPS = {
     "sign-in": "try again later",
 }
 NEXT_STEPS_URL = NEXT_STEPS | {"handshake": "check that this is the URL of an MCP server"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
-    """One problem; the user must fix an error."""
-
-    severity: Severity
-    message: str
-    fix: str = ""
-    stderr: tuple[str, ...] = ()
-    """The last lines of the server's stderr."""
-
-    @property
-    def tail(self) -> str:
-        """The stderr lines, to append to the message."""
-        return f"; on stderr: {' | '.join(self.stderr)}" if self.stderr else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,8 +106,18 @@ class _StartupEvents:
 @async_command
 async def run(settings: Settings, servers: Sequence[str]) -> int:
     """Check these servers, by default all; exit 1 if the user must fix anything."""
-    screen, config, events = Screen(settings), load_trusted_config(settings), _StartupEvents()
-    selected = selected_servers(config, servers)
+    screen, config = Screen(settings), load_trusted_config(settings)
+    try:
+        return await _check(screen, config, selected_servers(config, servers))
+    except ConfigError as error:  # nothing was started, perhaps because of what an administrator requires
+        if is_refusal(error) and not screen.as_json:
+            with suppress(ConfigError):
+                print_administrator(screen, read_administrator(), [])
+        raise
+
+
+async def _check(screen: Screen, config: BusConfig, selected: Sequence[str]) -> int:
+    events = _StartupEvents()
     async with open_bus(screen, config, selected, events.on_event) as bus:
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
         reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
@@ -134,19 +128,22 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
         reports = {
             alias: replace(reports[alias], error=error) for alias, error in zip(selected, errors, strict=True)
         }
+    audit = audit_report(config)  # after the bus let go of it
     # After the servers have stopped: some warnings come then.
     reports = {alias: _with_problems(report, config, events) for alias, report in reports.items()}
-    ok = all(report.ok for report in reports.values()) and (policy is None or policy.ok)
+    ok = all(report is None or report.ok for report in (*reports.values(), policy, audit))
     administrator = read_administrator()
     refused = [alias for alias, report in reports.items() if is_refusal(report.error)]
     if screen.as_json:
         found = {alias: _json(report) for alias, report in reports.items()}
         rules = administrator_json(administrator, refused)
         also = {} if policy is None else {"policy": policy_json(policy)}
+        also |= {} if audit is None else {"audit": audit_json(audit)}
         screen.json({"ok": ok, "file": config.file, **rules, "servers": found, **also})
     else:
         print_administrator(screen, administrator, refused)
-        _print_all(screen, list(reports.values()), policy, config.file)
+        _print_all(screen, list(reports.values()), policy, audit)
+        _print_summary(screen, list(reports.values()), config.file, ok=ok, ignored=len(administrator.ignored))
     return 0 if ok else FAILED
 
 
@@ -178,8 +175,8 @@ def _with_problems(report: ServerReport, config: BusConfig, events: _StartupEven
     if failure and any("standard output" in warning.message for warning in warnings):
         fix = "check that it is an MCP server: it prints text to standard output, which is for messages only"
         failure = [replace(failure[0], fix=fix)]
-    renamed = _name_problems(report.tools, config, report.config)
-    found = dict.fromkeys([*failure, *report.reviews, *warnings, *renamed, *_dialect_problems(report.tools)])
+    renamed = name_problems(report.tools, config, report.config)
+    found = dict.fromkeys([*failure, *report.reviews, *warnings, *renamed, *dialect_problems(report.tools)])
     advised = [replace(problem, fix=suggested(problem.fix)) for problem in found]
     problems = sorted(advised, key=lambda problem: list(LABELS).index(problem.severity))
     return replace(report, problems=problems, seconds=events.seconds.get(alias))
@@ -253,49 +250,6 @@ def _warning_problem(event: Warned) -> Problem:
     return Problem(severity="warning", message=message, fix=fix)
 
 
-def _name_problems(tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig) -> Iterator[Problem]:
-    """Tools whose name differs from the naming template: invalid, too long, or taken."""
-    label = server.alias if server.prefix is None else server.prefix
-    for spec in tools:
-        if spec.name != template_name(config.naming, label, spec.origin.tool):
-            yield Problem(
-                severity="info",
-                message=f"tool {quoted(spec.origin.tool)} is exposed as {spec.name!r}",
-                fix="nothing to do: models accept unique names of up to 64 characters, A-Z a-z 0-9 _ -",
-            )
-
-
-def _dialect_problems(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
-    """Tools whose schema a provider would reject unchanged, or that lose details in its dialect."""
-    for dialect in DIALECTS:
-        found: dict[str, Definition] = {}
-        for spec in tools:
-            try:
-                found[spec.name] = converted(spec, dialect)
-            except Exception as error:  # finding such a tool is the purpose of this command
-                yield Problem(
-                    severity="warning",
-                    message=f"{dialect}: {spec.name} cannot be converted: {type(error).__name__}: {error}",
-                    fix="exclude the tool, or replace its schema with override",
-                )
-        for name, definition in found.items():
-            losses = [loss for loss in definition.losses if loss.kind in LOSSY]
-            if losses:
-                reasons = "; ".join(dict.fromkeys(f"{loss.path or '/'}: {loss.what}" for loss in losses))
-                yield Problem(
-                    severity="info",
-                    message=f"{dialect}: the schema of {name} is simplified: {reasons}",
-                    fix="nothing to do: the provider gets a schema it accepts",
-                )
-        reworded = [name for name, definition in found.items() if definition.grade == "lossless"]
-        if reworded and dialect != "openai-strict":
-            yield Problem(
-                severity="info",
-                message=f"{dialect}: rewritten for this provider: {', '.join(reworded)}",
-                fix="nothing to do: the meaning is the same",
-            )
-
-
 def _json(report: ServerReport) -> JSON:
     status = report.status
     return {
@@ -314,19 +268,30 @@ def _json(report: ServerReport) -> JSON:
 
 
 def _print_all(
-    screen: Screen, reports: Sequence[ServerReport], policy: PolicyReport | None, file: str | None
+    screen: Screen, reports: Sequence[ServerReport], policy: PolicyReport | None, audit: AuditReport | None
 ) -> None:
     for report in reports:
         _print_report(screen, report)
     if policy is not None:
         print_policy(screen, policy)
+    if audit is not None:
+        print_audit(screen, audit)
+
+
+def _print_summary(
+    screen: Screen, reports: Sequence[ServerReport], file: str | None, *, ok: bool, ignored: int
+) -> None:
+    """Print how many servers are up, and what is left to do; `ignored` files of administrators."""
     where = f" in {short_path(file)}" if file else ""
     down = sum(not report.ok for report in reports)
     up = len(reports) - down
     counts = ", ".join(f"{count} {label}" for count, label in ((up, "ready"), (down, "failed")) if count)
     warnings = sum(problem.severity == "warning" for report in reports for problem in report.problems)
-    if down or (policy is not None and not policy.ok):
+    if not ok:
         act, style = "fix the errors above", "bold red"
+    elif ignored:
+        also = f"; {counted(warnings, 'warning')} above" if warnings else ""
+        act, style = f"{counted(ignored, 'file')} of the administrator to fix{also}", "yellow"
     elif warnings:
         act, style = f"nothing to fix; {counted(warnings, 'warning')} above", "yellow"
     else:

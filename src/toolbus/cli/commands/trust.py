@@ -14,7 +14,7 @@ from rich.text import Text
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import ask, can_ask
 from toolbus.cli.options import Settings
-from toolbus.cli.output.review import print_review, review
+from toolbus.cli.output.review import audit_facts, print_review, review
 from toolbus.cli.output.rule_words import rule_json
 from toolbus.cli.output.screen import Screen, exact, short_path, visible
 from toolbus.config import find_config
@@ -57,6 +57,7 @@ def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> in
         facts = {"servers": review(found), "roots": list(found.config.roots)}
         facts |= {"tokens": found.config.tokens} if found.config.tokens != "auto" else {}
         facts |= {"policy": list(map(rule_json, found.config.policy))} if found.config.policy else {}
+        facts |= {"audit": trail} if (trail := audit_facts(found.config)) else {}
         screen.json({"file": str(found.file), "trusted": trusted, **facts})
         return 0 if trusted else FAILED
     if reason is None:

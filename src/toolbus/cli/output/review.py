@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from io import StringIO
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolbus.cli.output.rule_words import rule_words
@@ -21,6 +22,7 @@ from toolbus.config.project import DOTENV, Contents, env_file_path
 from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.trust import Candidate
+from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
 
@@ -39,6 +41,11 @@ _MEANING = {
     ("verify", False): "false: any certificate is accepted",
     ("trust", True): "true: its read-only tools run without approval",
 }
+_CONTENTS = {
+    "digest": "with digests of arguments",
+    "full": "with whole arguments",
+    "none": "without arguments",
+}
 _LABELS = {"headers": "header", "env_file_variables": "env", "secrets": "secret", "inherit_env": "inherits"}
 
 
@@ -49,7 +56,7 @@ def review(found: Candidate) -> dict[str, JSON]:
 
 
 def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusConfig) -> None:
-    """Print one line per fact, then the policy, the roots, and where tokens are kept."""
+    """Print one line per fact, then the policy, the audit trail, the roots, and where tokens are kept."""
     from rich.text import Text
 
     lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
@@ -64,12 +71,38 @@ def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusCo
         console.print(Text("policy", style="bold"))
     for rule in config.policy:
         console.print(Text.assemble((f"  {rule.do:5}  ", "dim"), exact(rule_words(rule))))
+    if (trail := audit_facts(config)) is not None:
+        style = "bold yellow" if trail["outside"] else ""
+        console.print(Text.assemble(("audit", "bold"), "  ", (exact(_audit_words(trail)), style)))
     if config.roots:
         console.print(Text(f"roots shared with servers: {', '.join(map(exact, config.roots))}"))
     if config.tokens != "auto":
         console.print(Text(f"tokens of people who sign in are kept in: {exact(str(config.tokens))}"))
     if any(MASK in text for _, facts in lines for _, text in facts):
         console.print(Text(f"{MASK} stands for what looks like a secret; see the file", style="dim"))
+
+
+def audit_facts(config: BusConfig) -> dict[str, JSON] | None:
+    """The audit trail that the config writes, and whether its file is outside of the config's folder."""
+    if config.audit is None:
+        return None
+    real = Path(os.path.realpath(config.audit.file))
+    folder = None if config.folder is None else Path(os.path.realpath(config.folder))
+    return {
+        **config.audit.model_dump(),
+        "file": str(real),
+        "outside": folder is None or not real.is_relative_to(folder),
+    }
+
+
+def _audit_words(trail: Mapping[str, JSON]) -> str:
+    limits = [
+        f"keeps {counted(trail['keep'], 'full file')}" if trail["keep"] else "",
+        f"keeps full files for {counted(trail['days'], 'day')}" if trail["days"] else "",
+    ]
+    removes = [", ".join(filter(None, limits)) + " and deletes older ones"] if any(limits) else []
+    where = f"{trail['file']}{' (outside the folder of the config)' if trail['outside'] else ''}"
+    return ", ".join([f"writes {where}", _CONTENTS[trail["content"]], *removes])
 
 
 def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:

@@ -13,8 +13,10 @@ from pathlib import Path
 from toolbus.config.administrator import read_administrator
 from toolbus.config.auth import SECRET_KEYS, ClientCredentials, text_problem
 from toolbus.config.launch_patterns import Launch
+from toolbus.config.location import Location
 from toolbus.config.model import ServerConfig
-from toolbus.config.permitted import refused_commands, refused_launch
+from toolbus.config.permitted import refused_commands, refused_launch, working_folder
+from toolbus.config.sandbox import too_wide
 from toolbus.config.secrets.echo import is_credential
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.lookup import Found, Missing, Secrets
@@ -94,6 +96,8 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     refused = refused_commands(config, administrator, secrets.folder)
     if refused is None:
         values = await _filled_in(config, secrets)
+        place = working_folder(values.cwd)
+        usual = (working_folder(None), secrets.folder and working_folder(str(secrets.folder)))
         refused = refused_launch(
             config,
             administrator,
@@ -103,7 +107,11 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
                 variables=frozenset(values.env),
                 cwd=values.cwd,
                 inherits=config.inherit_env != "none",
+                works_in=place,
+                is_moved=place not in usual,
                 url=values.url,
+                reads=values.readable,
+                writes=values.writable,
             ),
         )
         if refused is None:
@@ -150,8 +158,8 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
         token=token,
         auth=auth,
         cwd=secrets.located(cwd) if cwd else None,
-        readable=tuple(secrets.located(path) for path in _numbered(values, "sandbox.read")),
-        writable=tuple(secrets.located(path) for path in _numbered(values, "sandbox.write")),
+        readable=_granted(config, secrets, values, "sandbox.read"),
+        writable=_granted(config, secrets, values, "sandbox.write"),
         folder=secrets.folder,
         public_url=None if config.url is None else shown_url(masked(config.url)),
         redacted=Redactor(private.values, echoes=private.credentials if config.redact else None),
@@ -159,8 +167,13 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
     )
 
 
-def _numbered(values: Mapping[str, str], name: str) -> Iterator[str]:
-    return (value for key, value in values.items() if key.startswith(f"{name}["))
+def _granted(config: ServerConfig, secrets: Secrets, values: Mapping[str, str], name: str) -> tuple[str, ...]:
+    """The whole paths that a sandbox opens; ConfigError if one is too wide."""
+    found = {key: secrets.located(value) for key, value in values.items() if key.startswith(f"{name}[")}
+    for key, path in found.items():
+        if problem := too_wide(path, key.removeprefix("sandbox.")):
+            raise Location(server=config.alias).error(problem, key)
+    return tuple(found.values())
 
 
 def _auth_texts(config: ServerConfig) -> Iterator[tuple[str, str]]:
