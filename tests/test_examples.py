@@ -117,8 +117,8 @@ def test_the_example_prints_this_and_leaves_nothing_behind(
 def test_no_program_is_left_out() -> None:
     folder = ROOT / "examples"
     programs = {path.relative_to(folder).as_posix() for path in folder.rglob("*.py")}
-    # Two servers, which the pages run; tests/agent/test_examples.py.
-    elsewhere = {"notes.py", "desk.py", "assistant.py", "structured.py"}
+    # Servers that the pages run; tests/agent/test_examples.py.
+    elsewhere = {"notes.py", "desk.py", "curious.py", "assistant.py", "structured.py"}
     assert programs - elsewhere == set(OUTPUT)
 
 
