@@ -228,8 +228,8 @@ JSON: `{"rules": [{"label", "rule", "tools", "depends_on_arguments", "problems"}
 "answers": [{"answer", "kind", "name", "user", "rule", "since", "expired"}], "not_listed"}`. With NAME:
 `{"kind", "name", "tool", "arguments", "decision", "depends_on_arguments", "rule", "reason", "steps":
 [{"rule", "matches", "decides", "why"}], "hints": {"trusted", "sent", "counts_as"}, "per_minute", "per_run",
-"answers"}`, where `decision` is that of the rules, which an answer may settle; `matches` is null if it depends
-on arguments that were not given. With `--forget`: `{"forgotten": [...] as in answers}`.
+"answers"}`, where `decision` is that of the rules, which an answer may settle; `matches` is null if it
+depends on arguments that were not given. With `--forget`: `{"forgotten": [...] as in answers}`.
 """,
     "import": """\
 References such as `${TOKEN}` are kept. A literal secret is never copied into the config: it is replaced by a
