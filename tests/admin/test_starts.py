@@ -336,7 +336,7 @@ async def test_a_file_of_the_project_with_the_name_of_an_allowed_program(
         error = bus.failures["files"]
     assert isinstance(error, ConfigError), error
     assert (error.key, error.file) == ("allow.cwd", str(site.file))
-    assert not (folder / "started").exists() and not (place / "started").exists()
+    assert not any((where / "started").exists() for where in (folder, place))
 
 
 async def test_a_working_folder_of_its_own(site: Site, tmp_path: Path) -> None:

@@ -213,3 +213,14 @@ def test_what_holds_secrets_says_only_what_it_holds() -> None:
 
     assert repr(made) == "Resolved(command=***, args=***, env=***)"
     assert repr(BearerAuth(type="bearer", token="s3cret")) == "BearerAuth(type='bearer')"
+
+
+def test_a_default_in_the_config_is_a_secret_only_if_it_looks_like_one() -> None:
+    key = "sk-0123456789abcdef0123"
+    env = {"MODE": "${MODE:-careful}", "KEY": f"${{ANY:-{key}}}", "OTHER": "${MY_TOKEN:-hidden-by-name}"}
+    env |= {"PASSWORD": "${ANYTHING:-hidden-by-variable}", "SET": "${GIVEN:-unused}"}
+    config = ServerConfig(alias="a", transport="stdio", command="x", env=env)
+    found = resolve(config, GIVEN="from outside")
+    assert found.redacted("careful") == "careful"
+    for text in (key, "hidden-by-name", "hidden-by-variable", "from outside"):
+        assert text not in found.redacted(f"it is {text}.")

@@ -130,7 +130,7 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
             if isinstance(part, Reference):
                 if part not in known:
                     known[part] = await _found(part, name, config, secrets, values)
-                if known[part].is_secret and not _is_public(name):
+                if known[part].is_secret and not _is_public(name) and not _is_plain(part, known[part], name):
                     private.add_reference(part, name, known[part].value)
         values[name] = "".join(part if isinstance(part, str) else known[part].value for part in parts)
         private.add_urls(values[name])
@@ -189,6 +189,15 @@ def _long_lived(config: ServerConfig) -> Iterator[tuple[str, str]]:
 def _is_public(name: str) -> bool:
     """Whether the field is sent through a browser, such as the client ID."""
     return name.startswith("auth.") and name.removeprefix("auth.") not in SECRET_KEYS
+
+
+def _is_plain(reference: Reference, found: Found, name: str) -> bool:
+    """Whether the value is a default of a variable that nobody would take for a credential."""
+    if not (found.is_default and name.startswith("env.")) or names_credential(reference.body):
+        return False
+    variables = {name.removeprefix("env."): found.value.replace("${", "$${")}
+    alone = ServerConfig(alias="x", transport="stdio", command="x", env=variables)
+    return not literal_secrets(alone)
 
 
 @dataclass(slots=True, repr=False)

@@ -35,6 +35,8 @@ class Found:
 
     value: str
     is_secret: bool = True
+    is_default: bool = False
+    """Whether it is written in the config."""
 
     def __repr__(self) -> str:
         return "Found(***)"
@@ -99,7 +101,7 @@ class Secrets:
         if isinstance(result, Missing):
             result = await asyncio.to_thread(self._from_dotenv, name, result)
         if reference.default is not None and (isinstance(result, Missing) or not result.value):
-            return Found(reference.default)
+            return Found(reference.default, is_default=True)
         if isinstance(result, Missing):
             return self._editor_variable(name) or result
         return result

@@ -17,6 +17,13 @@ from toolbus.core.errors import ConnectFailed
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 
 
+def refuse_container(alias: str, command: str) -> None:
+    """`ConnectFailed` if the command starts containers, whether it is installed or not."""
+    if (name := Path(command).stem) in _CONTAINERS:
+        cause = f"{name} cannot run in a sandbox: it asks a service outside of it to start the server"
+        raise ConnectFailed(alias, "spawn", cause, hint="set sandbox: false; the container isolates it")
+
+
 async def confined(
     config: ServerConfig,
     values: Resolved,
@@ -31,11 +38,8 @@ async def confined(
     it to the diagnostics.
     """
     find_bubblewrap(config.alias)
-    if (name := Path(program).stem) in _CONTAINERS:
-        cause = f"{name} cannot run in a sandbox: it asks a service outside of it to start the server"
-        raise ConnectFailed(
-            config.alias, "spawn", cause, hint="set sandbox: false; the container isolates it"
-        )
+    refuse_container(config.alias, program)
+    name = Path(program).stem
     files = granted_files(config, values)
     args = values.args
     try:

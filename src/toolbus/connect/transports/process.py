@@ -192,11 +192,12 @@ class ServerProcess:
 
     async def _confined(self) -> Launch:
         # Here, because every program that uses a server would wait for these imports.
-        from toolbus.connect.sandbox.confine import confined
+        from toolbus.connect.sandbox.confine import confined, refuse_container
         from toolbus.connect.sandbox.environment import inside_environment
 
         config, diagnostics = self._config, self._diagnostics
         env = inside_environment(config, self._values)
+        refuse_container(config.alias, self._values.command or "")  # before it is missed
         program = self._find_program(env)
         work = confined(config, self._values, program, env, diagnostics, self._handle_stderr_data)
         self._confining = asyncio.get_running_loop().create_task(work)
