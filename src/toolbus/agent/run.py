@@ -185,8 +185,9 @@ class Run(Generic[T]):
                 answer=answer,
             )
         )
+        within = self._limits.answer_within
         try:
-            async with asyncio.timeout(within := self._limits.answer_within):
+            async with asyncio.timeout(within):
                 said = await answer
         except TimeoutError:
             said = f"nobody answered within {within:g} s"
