@@ -174,7 +174,8 @@ class TestLlamaIndex(Contract):
                 async for event in run.stream_events():
                     if isinstance(event, InputRequiredEvent):
                         asked.append((event.rule, event.reason))
-                        run.ctx.send_event(HumanResponseEvent(response=said, call=event.call))
+                        answer: dict[str, Any] = {"response": said, "call": event.call}
+                        run.ctx.send_event(HumanResponseEvent(**answer))
                 await run
         assert asked == [("view.policy[0]", "it is hot")] * (1 if said == "session" else 2)
         assert sorted(given.text for given in provider.asked[-1].given) == sorted(told)
