@@ -91,6 +91,14 @@ def test_the_last_events_and_that_there_are_more(folder: Path) -> None:
     assert run.stderr == "the last 2 events; --tail 0 shows all\n"
 
 
+def test_the_number_of_the_last_events_can_be_left_out(folder: Path) -> None:
+    plain = audit(folder)
+    for options in (("--tail",), ("--tail", "--tool", "*")):
+        run = audit(folder, *options)
+        assert (run.returncode, run.stderr) == (0, "")
+    assert audit(folder, "--tail").stdout == plain.stdout
+
+
 def test_json_has_the_lines_as_they_are(folder: Path) -> None:
     run = audit(folder, "--json")
     document = json.loads(run.stdout)

@@ -1,13 +1,17 @@
 """Commands about what is allowed: a config, what servers offer, and calls. Their arguments and options."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperCommand
 
 from toolbus.cli.completion.candidates import policy_targets, server_names, tool_origins
 from toolbus.cli.options import Settings, with_settings
 from toolbus.cli.parameters import Args, ArgsFile, Servers, ToolArguments
+
+LAST_EVENTS = 50
+"""How many events of an audit trail are shown, unless somebody wants another number."""
 
 
 def add_approval_commands(app: typer.Typer) -> None:
@@ -16,7 +20,7 @@ def add_approval_commands(app: typer.Typer) -> None:
     app.command("diff")(with_settings(_diff))
     app.command("approve")(with_settings(_approve))
     app.command("policy")(with_settings(_policy))
-    app.command("audit")(with_settings(_audit))
+    app.command("audit", cls=_AuditCommand)(with_settings(_audit))
 
 
 def trust(
@@ -131,14 +135,24 @@ def _policy(
     return run(settings, Question(name=name, kinds=kinds, given=found, forget=forget))
 
 
+class _AuditCommand(TyperCommand):
+    """Accepts `--tail` without a number, which typer has no way to say."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for place in [n for n, word in enumerate(args) if word == "--tail"]:
+            if not args[place + 1 : place + 2] or not args[place + 1].isdigit():
+                args[place] = f"--tail={LAST_EVENTS}"
+        return super().parse_args(ctx, args)
+
+
 def _audit(
     settings: Settings,
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="Trail to read; default: the config's.")
     ] = None,
     tail: Annotated[
-        int, typer.Option("--tail", metavar="N", min=0, help="Show the last N events; 0 for all.")
-    ] = 50,
+        int, typer.Option("--tail", metavar="[N]", min=0, help="Show the last N events; 0 for all.")
+    ] = LAST_EVENTS,
     tool: Annotated[
         str | None,
         typer.Option(
