@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, is_dataclass
 from json.encoder import encode_basestring_ascii as _quoted
@@ -52,7 +53,7 @@ class AuditTrail:
         self._chain = Chain(audit)
         self._calls: dict[int, _Call] = {}
         """The calls that are being observed, by id."""
-        self._ended: list[_Ended] = []
+        self._ended: deque[_Ended] = deque()
         """The ends that are yet to be written."""
         self._is_scheduled = False
         """Whether they will be in the next step of the loop."""
@@ -100,18 +101,23 @@ class AuditTrail:
 
     def _write_ended(self) -> None:
         self._is_scheduled = False
-        if not self._ended:
+        lines = self._take_ended()
+        if not lines:
             return
-        count = len(self._ended)
         try:
-            self._chain.extend(self._take_ended())
+            self._chain.extend(lines)
         except AuditFailed as error:
             # The calls were made; further ones are refused until the file can be written again.
-            logger.error("the end of %s is not recorded: %s", counted(count, "call"), error)
+            logger.error("the end of %s is not recorded: %s", counted(len(lines), "call"), error)
 
     def _take_ended(self) -> list[Line]:
-        ended, self._ended = self._ended, []
-        return [self._end_line(*one) for one in ended]
+        lines: list[Line] = []
+        try:  # not `suppress`, which takes longer
+            while self._ended:
+                lines.append(self._end_line(*self._ended.popleft()))
+        except IndexError:  # another thread took the last one
+            return lines
+        return lines
 
     def _end_line(
         self, now: int, at: float, call: "_Call", result: ToolResult | None, failure: Failure | None
