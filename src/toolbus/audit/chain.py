@@ -17,14 +17,13 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
-from weakref import WeakSet
 
 from toolbus.audit.files import MOST_SLOTS, full_files, full_path, slot_path
 from toolbus.audit.lines import Position
 from toolbus.audit.tail import Damaged, Tail, last_position, read_tail
 from toolbus.config.audit import Audit
 from toolbus.core.errors import AuditFailed
-from toolbus.state.file_lock import try_lock
+from toolbus.state.file_lock import let_go_after_fork, try_lock
 
 logger = logging.getLogger("toolbus")
 _DAY = 86_400
@@ -70,7 +69,7 @@ class Chain:
         """Where the chain ended that was written last; a file that somebody removes is continued there."""
         self._is_closed = False
         self._begin_process()
-        _let_go_after_fork(self)
+        let_go_after_fork(self)
 
     def _begin_process(self) -> None:
         self.id = os.urandom(6).hex()
@@ -319,20 +318,3 @@ def _failed(path: Path, error: OSError) -> AuditFailed:
     where = error.filename if isinstance(error.filename, str) else path
     problem = f"cannot be written: {error.strerror or type(error).__name__}"
     return AuditFailed(where, problem, _STEPS.get(errorcode.get(error.errno or 0, ""), _STEP))
-
-
-_chains: "WeakSet[Chain]" = WeakSet()
-_is_registered = False
-
-
-def _let_go_after_fork(chain: Chain) -> None:
-    global _is_registered
-    if not _is_registered and hasattr(os, "register_at_fork"):
-        _is_registered = True
-        os.register_at_fork(after_in_child=_let_go)
-    _chains.add(chain)
-
-
-def _let_go() -> None:
-    for chain in tuple(_chains):
-        chain.let_go()

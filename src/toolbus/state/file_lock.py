@@ -2,6 +2,8 @@
 
 import os
 import sys
+from typing import Protocol
+from weakref import WeakSet
 
 LOCKED_BYTE = 1 << 30
 """On Windows, the byte that is locked: beyond the content, because nobody could read what is locked."""
@@ -39,3 +41,29 @@ else:
     def unlock(fd: int) -> None:
         """Release the lock."""
         fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+class Holder(Protocol):
+    """Something that holds a lock."""
+
+    def let_go(self) -> None:
+        """In a forked process: close this copy of the file; the lock stays with the parent."""
+        ...
+
+
+_holders: "WeakSet[Holder]" = WeakSet()
+_is_registered = False
+
+
+def let_go_after_fork(holder: Holder) -> None:
+    """A forked child has the same open file, and would keep the lock if this process is killed."""
+    global _is_registered
+    if not _is_registered and hasattr(os, "register_at_fork"):
+        _is_registered = True
+        os.register_at_fork(after_in_child=_let_go)
+    _holders.add(holder)
+
+
+def _let_go() -> None:
+    for holder in tuple(_holders):
+        holder.let_go()

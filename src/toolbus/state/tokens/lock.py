@@ -16,11 +16,11 @@ from io import FileIO
 from pathlib import Path
 from threading import Event, Lock
 from typing import Protocol
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from toolbus.core.errors import TokenStoreError
 from toolbus.core.quantities import in_seconds
-from toolbus.state.file_lock import try_lock, unlock
+from toolbus.state.file_lock import let_go_after_fork, try_lock, unlock
 from toolbus.state.tokens.thread import in_thread
 
 logger = logging.getLogger("toolbus")
@@ -119,7 +119,11 @@ class _HeldFile:
 
     def __init__(self, file: FileIO) -> None:
         self.file = file
-        _let_go_after_fork(self)
+        let_go_after_fork(self)
+
+    def let_go(self) -> None:
+        """In a forked process: close this copy; the lock stays with the parent."""
+        self.file.close()
 
     def release(self) -> None:
         if not self.file.closed:
@@ -152,25 +156,6 @@ def _holder(file: FileIO) -> str:
         holder = int(file.read(_MAX_HOLDER) or b"")
         return " by this process" if holder == os.getpid() else f" by process {holder}"
     return ""
-
-
-_open_locks: "WeakSet[_HeldFile]" = WeakSet()
-_is_registered = False
-
-
-def _let_go_after_fork(held: _HeldFile) -> None:
-    """A forked child has the same open file, and would keep the lock if this process is killed."""
-    global _is_registered
-    if not _is_registered and hasattr(os, "register_at_fork"):
-        _is_registered = True
-        os.register_at_fork(after_in_child=_let_go)
-    _open_locks.add(held)
-
-
-def _let_go() -> None:
-    for held in tuple(_open_locks):
-        held.file.close()  # only this copy: the lock stays with the parent
-    _open_locks.clear()
 
 
 _process_locks: "WeakValueDictionary[str, Lock]" = WeakValueDictionary()
