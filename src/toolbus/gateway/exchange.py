@@ -1,0 +1,42 @@
+"""One request of a client, and what is known of the client."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from toolbus.core.records import Era, JSONObject, LogLevel
+from toolbus.gateway.principal import Principal
+
+if TYPE_CHECKING:
+    from toolbus.gateway.sessions import Session
+
+
+class Channel(Protocol):
+    """Where messages to a client go."""
+
+    def send(self, message: JSONObject) -> None:
+        """Send a JSON-RPC message; never waits, and drops it if the client is gone."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """One request of a client."""
+
+    principal: Principal
+    era: Era
+    version: str
+    """The protocol version: of this request (modern), or of the session (legacy)."""
+    capabilities: JSONObject
+    """As the client declared them: in this request (modern), or in the handshake (legacy)."""
+    id: str | int
+    """The JSON-RPC id of the request."""
+    channel: Channel
+    """Notifications about this request, and requests to the client that belong to it, go here."""
+    info: JSONObject | None = None
+    """The name and version of the client."""
+    meta: JSONObject = field(default_factory=dict[str, object])
+    """The `_meta` of the request."""
+    log_level: LogLevel | None = None
+    """The lowest level of the log messages that it wants; None for none (modern), or the default (legacy)."""
+    session: "Session | None" = None
+    """The session of a legacy client."""
