@@ -114,7 +114,7 @@ async def _suspended(
         rounds=rounds,
         answered=answered,
     )
-    return replace(ToolResult.from_pending(pending), received=Received(raw, (), None))
+    return _pending(pending, raw)
 
 
 def _task(session: Session, operation: Operation, raw: JSONObject) -> ToolResult | TaskState | None:
@@ -136,7 +136,12 @@ def _task(session: Session, operation: Operation, raw: JSONObject) -> ToolResult
         requests={},
         task=state.id,
     )
-    return replace(ToolResult.from_pending(pending), received=Received(raw, (), None))
+    return _pending(pending, raw)
+
+
+def _pending(pending: Pending, raw: JSONObject) -> ToolResult:
+    result = ToolResult.from_pending(pending)
+    return replace(result, received=Received(raw, result.content, None))
 
 
 def _tool(raw: JSONObject) -> ToolResult:
