@@ -144,10 +144,12 @@ def _pending(pending: Pending, raw: JSONObject) -> ToolResult:
     return replace(result, received=Received(raw, result.content, None))
 
 
-def _tool(raw: JSONObject) -> ToolResult:
-    result = wire.plain_result(dict(raw))
+def _tool(raw: dict[str, JSON]) -> ToolResult:
+    result = wire.plain_result(raw)
     if result is not None:
-        return replace(result, received=Received(raw, result.content, result.structured))
+        # Not a changed copy, which takes longer: nobody has seen it yet.
+        object.__setattr__(result, "received", Received(raw, result.content, result.structured))
+        return result
     known: dict[str, JSON] = dict(raw)
     if isinstance(raw.get("content"), list):
         known["content"] = [*raw["content"]]  # a copy: it is changed for the SDK
@@ -184,7 +186,7 @@ def _as_it_is(raw: JSONObject) -> ToolResult:
     return ToolResult(meta=raw.get("_meta") or {}, received=Received(raw, (), None))
 
 
-_READ: dict[str, Callable[[JSONObject], ToolResult]] = {
+_READ: dict[str, Callable[[dict[str, JSON]], ToolResult]] = {
     "tools/call": _tool,
     "resources/read": _resource,
     "prompts/get": _prompt,
