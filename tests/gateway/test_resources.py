@@ -216,13 +216,12 @@ async def test_a_legacy_client_learns_of_changed_lists() -> None:
         await client.request("tools/call", {"name": "day_grow", "arguments": {"name": "new"}})
         await client.standalone.wait_for("notifications/tools/list_changed")
         client.session.standalone = None
+        witness = await LegacyClient.opened(gateway)
         await client.request("tools/call", {"name": "day_shrink", "arguments": {"name": "new"}})
-        while "day_new" in gateway.bus.catalog:
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await witness.standalone.wait_for("notifications/tools/list_changed")
         late = Heard()
         client.session.standalone = late
-        await late.wait_for("notifications/tools/list_changed")
+        assert late.of("notifications/tools/list_changed") == [{}]
 
 
 async def test_a_prompt_that_asks(era: Era) -> None:
