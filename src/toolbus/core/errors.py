@@ -301,6 +301,18 @@ class ServerDown(ServerError):
         super().__init__(server, f"not connected ({state})" + (f": {reason}" if reason else ""))
 
 
+class TooManySessions(ServerError):
+    """A session needs a connection of its own to the server, and as many sessions as may already have one."""
+
+    def __init__(self, server: str, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            server,
+            f"each session has its own connections, and the limit of {limit:,} such sessions is reached; "
+            "end one, or raise max_sessions",
+        )
+
+
 class CallTimeout(ServerError, TimeoutError):
     """The server did not respond in time; the request was cancelled."""
 
