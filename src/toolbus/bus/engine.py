@@ -143,21 +143,28 @@ class Engine:
             self._admit,
             self.lock,
         )
+        self.path = self._new_path(extensions, observers)
+        self.enforce()
+
+    def _new_path(self, extensions: Extensions, observers: Sequence[Observer]) -> CallPath:
         routes = {
             **ServerRoutes(self.servers.requests, lambda: self.lock.inventories, self.offer.listed).table,
             **self.servers.routes,
             "toolbus/read_result": self.results.read,
         }
-        self.path = CallPath(
+        return CallPath(
             routes,
             repairing=self.servers.repairing,
             observers=[*observers, EventObserver(self.hub), *extensions.observers],
             hooks=extensions.hooks,
             guards=extensions.guards,
             warn=self.catalog.warn,
-            base=lambda: None if base is None or not self.catalog.is_base else base.path,
+            base=self._base_path,
         )
-        self.enforce()
+
+    def _base_path(self) -> CallPath | None:
+        """The path of the base, if the catalog is its own."""
+        return self._base.path if self._base is not None and self.catalog.is_base else None
 
     # The policy
 

@@ -18,6 +18,7 @@
         ├── SecretMissing      a `${NAME}` in its config has no value
         ├── ConnectFailed      connecting failed in the given `phase`
         │   └── AuthRequired   the server responded with 401 or 403, or somebody has to sign in
+        ├── TooManySessions    a session needs its own connection, and as many as may already have one
         ├── ServerDown         the server is not connected
         ├── CallTimeout        no response in time (also a TimeoutError)
         ├── CallRejected       the server responded with a protocol error instead of a result
