@@ -1,0 +1,5 @@
+"""The sessions of legacy clients."""
+
+
+class Session:
+    """One session."""
