@@ -315,11 +315,20 @@ class CallTimeout(ServerError, TimeoutError):
 class CallRejected(ServerError):
     """The server responded to a request with a protocol error instead of a result."""
 
-    def __init__(self, server: str, what: str, code: int, message: str, status: int | None = None) -> None:
+    def __init__(
+        self,
+        server: str,
+        what: str,
+        code: int,
+        message: str,
+        status: int | None = None,
+        data: object = None,
+    ) -> None:
         self.what = what
         self.code = code
         self.message = message
         self.status = status
+        self.data = data
         http = f"HTTP {status}: " if status and not message.startswith("HTTP") else ""
         super().__init__(server, f"{what} was rejected: {http}{message} (code {code})")
 

@@ -124,6 +124,14 @@ class ResourceUpdated(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListChanged(_Event):
+    """A server announced a change of one of its lists and was listed again, or offers something else now."""
+
+    server: str
+    kind: Literal["tools", "resources", "prompts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputAsked(_Event):
     """A server requests input: from a person (elicitation), a model (sampling), or folders (roots)."""
 
@@ -184,6 +192,7 @@ Event: TypeAlias = (
     | Progressed
     | Logged
     | ResourceUpdated
+    | ListChanged
     | InputAsked
     | InputAnswered
     | Warned
