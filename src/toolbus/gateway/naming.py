@@ -57,9 +57,7 @@ class Uris:
                 scheme = _scheme(one.uri)
                 if one.server == alias and alias not in self._schemes[scheme]:
                     self._schemes[scheme].append(alias)
-        self.renaming = frozenset(
-            one.server for one in (*resources, *templates) if one.uri in self._shared
-        )
+        self.renaming = frozenset(one.server for one in (*resources, *templates) if one.uri in self._shared)
         """The servers with URIs that clients see differently."""
         self._shared_templates = [one for one in templates if one.uri in self._shared]
 

@@ -10,8 +10,8 @@ from toolbus.bus.view import View
 from toolbus.core.catalog import Catalog
 from toolbus.core.events import Event
 from toolbus.core.records import (
-    Era,
     JSON,
+    Era,
     JSONObject,
     Prompt,
     PromptArgument,
@@ -101,9 +101,7 @@ class Snapshot:
 class Offering:
     """What one view offers, followed while clients use it."""
 
-    def __init__(
-        self, view: View, bus: View, changed: "Callable[[Offering, Event], None]"
-    ) -> None:
+    def __init__(self, view: View, bus: View, changed: "Callable[[Offering, Event], None]") -> None:
         """`changed` is called with the events of the view, except those about calls."""
         self.view = view
         self._bus = bus

@@ -46,6 +46,8 @@ class ParkedCall:
         """What it reported last."""
         self.is_task = False
         """Whether the client knows it as a task, and asks for it again and again."""
+        self.ttl_ms = 0
+        """For how long it is kept as a task."""
         self.was_cancelled = False
         self._capabilities = capabilities
         self._store = store
@@ -87,8 +89,8 @@ class ParkedCall:
         return True
 
     def cancel(self) -> None:
-        """End the call."""
-        self.was_cancelled = not self.done
+        """End the call, if it is not over."""
+        self.was_cancelled = self.was_cancelled or not self.done
         if self._running is not None:
             self._running.cancel()
 
@@ -137,6 +139,12 @@ class ParkedCall:
             self._stop_waiting()
         self.updated = datetime.now(UTC)
 
+    def refuse(self, key: str, error: ClientError) -> None:
+        """Answer an open question with an error."""
+        question = self.questions.pop(key, None)
+        if question is not None and not question.answered.done():
+            question.answered.set_exception(error)
+
     @property
     def requests(self) -> JSONObject:
         """The open questions, for the client."""
@@ -163,7 +171,9 @@ class ParkedCall:
         for question in self.questions.values():
             if not question.answered.done():
                 question.answered.set_exception(
-                    ClientError(INTERNAL_ERROR, f"the client did not answer within {self._store.answer_within:g} s")
+                    ClientError(
+                        INTERNAL_ERROR, f"the client did not answer within {self._store.answer_within:g} s"
+                    )
                 )
 
 
