@@ -53,6 +53,10 @@ class Access(Protocol):
         """Only host and origin, for what anyone may read: health, metadata, a preflight."""
         ...
 
+    def is_current(self, principal: Principal) -> bool:
+        """Whether it would still be let in; for streams that stay open while keys expire or are revoked."""
+        ...
+
     def metadata(self, facts: RequestFacts) -> JSONObject | None:
         """The body for a path below `/.well-known/oauth-protected-resource`; None if there is none (404)."""
         ...
