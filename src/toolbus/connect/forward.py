@@ -114,7 +114,7 @@ async def _suspended(
         rounds=rounds,
         answered=answered,
     )
-    return replace(ToolResult.from_pending(pending), received=Received(raw, (), None))
+    return _pending(pending, raw)
 
 
 def _task(session: Session, operation: Operation, raw: JSONObject) -> ToolResult | TaskState | None:
@@ -136,13 +136,20 @@ def _task(session: Session, operation: Operation, raw: JSONObject) -> ToolResult
         requests={},
         task=state.id,
     )
-    return replace(ToolResult.from_pending(pending), received=Received(raw, (), None))
+    return _pending(pending, raw)
 
 
-def _tool(raw: JSONObject) -> ToolResult:
-    result = wire.plain_result(dict(raw))
+def _pending(pending: Pending, raw: JSONObject) -> ToolResult:
+    result = ToolResult.from_pending(pending)
+    return replace(result, received=Received(raw, result.content, None))
+
+
+def _tool(raw: dict[str, JSON]) -> ToolResult:
+    result = wire.plain_result(raw)
     if result is not None:
-        return replace(result, received=Received(raw, result.content, result.structured))
+        # Not a changed copy, which takes longer: nobody has seen it yet.
+        object.__setattr__(result, "received", Received(raw, result.content, result.structured))
+        return result
     known: dict[str, JSON] = dict(raw)
     if isinstance(raw.get("content"), list):
         known["content"] = [*raw["content"]]  # a copy: it is changed for the SDK
@@ -179,7 +186,7 @@ def _as_it_is(raw: JSONObject) -> ToolResult:
     return ToolResult(meta=raw.get("_meta") or {}, received=Received(raw, (), None))
 
 
-_READ: dict[str, Callable[[JSONObject], ToolResult]] = {
+_READ: dict[str, Callable[[dict[str, JSON]], ToolResult]] = {
     "tools/call": _tool,
     "resources/read": _resource,
     "prompts/get": _prompt,

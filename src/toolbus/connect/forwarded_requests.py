@@ -1,7 +1,7 @@
 """What servers ask, put to the MCP client that an operation is made for."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, Protocol, TypeVar
 
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
@@ -13,28 +13,62 @@ from toolbus.core.errors import CallRefused
 from toolbus.core.forwarding import Client, ClientError
 from toolbus.core.records import JSON, JSONObject
 
-if TYPE_CHECKING:
-    from toolbus.connect.handlers import Kind, RequestHandler
-
+T = TypeVar("T")
+Kind = Literal["elicitation", "sampling", "roots"]
+Asked = types.ElicitRequestParams | types.CreateMessageRequestParams | types.RequestParams | None
 NO_ANSWER = object()
 """For a request that nobody answered."""
 DECLINED = object()
 """For a request that a guard refused."""
-KINDS: "dict[str, Kind]" = {
+KINDS: dict[str, Kind] = {
     ELICITATION: "elicitation",
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-_MESSAGES: "dict[Kind, str]" = {
+_MESSAGES: dict[Kind, str] = {
     "sampling": "requests a completion from a model",
     "roots": "requests the folders that it may access",
 }
 
 
+class Handler(Protocol):
+    """What is common to all requests of one server."""
+
+    @property
+    def server(self) -> str:
+        """The alias of the server."""
+        ...
+
+    @property
+    def client(self) -> Client | None:
+        """The MCP client that a request belongs to, if there is one."""
+        ...
+
+    async def ask(
+        self, kind: Kind, message: str, params: Asked, handler: Callable[[T], Any], question: T
+    ) -> object:
+        """The answer of `handler`, or one of the two constants above."""
+        ...
+
+    async def admitted(self, kind: Kind, params: Asked, answer: Callable[[], Awaitable[T]]) -> T:
+        """Pass a request through observers and guards; `CallRefused` if one refuses it."""
+        ...
+
+    def too_many(self) -> str | None:
+        """Why a request is refused: no call needs it, or there were too many; else None."""
+        ...
+
+    def refuse(self, problem: str) -> types.ErrorData: ...
+
+    def emit_answered(self, kind: Kind, action: str) -> None: ...
+
+    def warn_refused(self, kind: Kind, refusal: CallRefused) -> None: ...
+
+
 class ForwardedRequests:
     """Passes the requests of one server on."""
 
-    def __init__(self, handler: "RequestHandler") -> None:
+    def __init__(self, handler: Handler) -> None:
         self._handler = handler
 
     async def answer(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
@@ -45,8 +79,9 @@ class ForwardedRequests:
         if client is None:
             return handler.refuse("it cannot be told which client it is for; set per_session for this server")
         sent = {} if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
-        problem = handler.too_many() or _fault(handler.server, params) or _missing(client, kind, sent)
-        if problem is not None:
+        if (missing := _missing(client, kind, sent)) is not None:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=missing)
+        if (problem := handler.too_many() or _fault(handler.server, params)) is not None:
             return handler.refuse(problem)
         message = sent.get("message") or _MESSAGES[kind]
 
@@ -60,7 +95,7 @@ class ForwardedRequests:
         return self._response(kind, sent, answer)
 
     def _response(
-        self, kind: "Kind", sent: JSONObject, answer: object
+        self, kind: Kind, sent: JSONObject, answer: object
     ) -> types.InputResponse | types.ErrorData:
         handler = self._handler
         if isinstance(answer, ClientError):
@@ -106,7 +141,7 @@ def _fault(server: str, params: Any) -> str | None:
     return None
 
 
-def _missing(client: Client, kind: "Kind", sent: JSONObject) -> str | None:
+def _missing(client: Client, kind: Kind, sent: JSONObject) -> str | None:
     """Why a client cannot be asked."""
     declared = client.capabilities.get(kind)
     if not isinstance(declared, dict):
@@ -116,7 +151,7 @@ def _missing(client: Client, kind: "Kind", sent: JSONObject) -> str | None:
     return None
 
 
-def _model(kind: "Kind", sent: JSONObject) -> type[BaseModel]:
+def _model(kind: Kind, sent: JSONObject) -> type[BaseModel]:
     if kind == "elicitation":
         return types.ElicitResult
     if kind == "roots":

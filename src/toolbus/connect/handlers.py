@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession
@@ -20,7 +20,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from toolbus.connect.deadlines import Deadline, Deadlines
-from toolbus.connect.forwarded_requests import DECLINED, NO_ANSWER, ForwardedRequests
+from toolbus.connect.forwarded_requests import DECLINED, NO_ANSWER, Asked, ForwardedRequests, Kind
 from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.input_required import request_text
@@ -35,8 +35,6 @@ from toolbus.core.text import cleaned
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
-Kind = Literal["elicitation", "sampling", "roots"]
-Asked = types.ElicitRequestParams | types.CreateMessageRequestParams | types.RequestParams | None
 
 
 METHODS: dict[Kind, str] = {
