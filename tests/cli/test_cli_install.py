@@ -268,9 +268,8 @@ def test_the_editors_on_this_machine_are_listed(project: Path) -> None:
     facts = toolbus("install", "--json", folder=project)
     other = toolbus("install", "--name", "hub", folder=project)
 
-    config = project / "toolbus.yaml"
     assert listed.stdout.splitlines() == [
-        f"cursor  ~/.cursor/mcp.json       installed which serves {config}",
+        "cursor  ~/.cursor/mcp.json       installed which serves ~/project/toolbus.yaml",
         "gemini  ~/.gemini/settings.json  absent",
         "codex   ~/.codex/config.toml     unreadable line 1: not valid TOML: Invalid value",
     ]

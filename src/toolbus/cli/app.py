@@ -274,6 +274,9 @@ def watch(settings: Settings, servers: Servers = None) -> int:
     return run(settings, servers or [])
 
 
+add_gateway_commands(app)
+
+
 @app.command()
 @with_settings
 def init(
@@ -303,7 +306,6 @@ def import_(
 
 
 add_edit_commands(app)
-add_gateway_commands(app)
 add_login_commands(app)
 add_approval_commands(app)
 

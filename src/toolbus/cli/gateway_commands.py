@@ -10,7 +10,44 @@ from toolbus.cli.options import Settings, with_settings
 
 def add_gateway_commands(app: typer.Typer) -> None:
     """Register these commands with the app."""
+    app.command("serve")(with_settings(_serve))
     app.command("install")(with_settings(_install))
+
+
+def _serve(
+    settings: Settings,
+    stdio: Annotated[
+        bool, typer.Option("--stdio", help="Speak MCP on stdin and stdout, for a program that starts it.")
+    ] = False,
+    http: Annotated[
+        str | None,
+        typer.Option(
+            "--http",
+            metavar="HOST:PORT",
+            help="Listen there; default: serve.http in the config, or 127.0.0.1:7400. Port 0 takes a free one.",
+        ),
+    ] = None,
+    view: Annotated[
+        str | None,
+        typer.Option("--view", metavar="NAME", help="The view of clients that have no other."),
+    ] = None,
+    drain: Annotated[
+        float | None,
+        typer.Option(
+            "--drain",
+            metavar="SECONDS",
+            min=0,
+            help="How long calls in flight may take to end when it stops; default: 30.",
+        ),
+    ] = None,
+) -> int:
+    """Offer the tools, resources and prompts of all servers as one MCP server.
+
+    Serves HTTP unless --stdio is given. 'toolbus install' adds it to an editor.
+    """
+    from toolbus.cli.commands.serve import ServeOptions, run
+
+    return run(settings, ServeOptions(stdio=stdio, http=http, view=view, drain=drain))
 
 
 def _install(

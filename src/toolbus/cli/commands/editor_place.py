@@ -47,7 +47,7 @@ class Place:
             return f"for {url}"
         words = words_of(self.present)
         if is_toolbus(self.present):
-            return f"which serves {exact(_config_of(words))}"
+            return f"which serves {_config_of(words)}"
         return f"which starts {exact(words[0])}" if words else "of another kind"
 
     def document(self, entry: Entry) -> str:
@@ -89,4 +89,4 @@ def found_editors() -> Iterator[tuple[str, Path]]:
 
 def _config_of(words: list[str]) -> str:
     following = words[words.index("--config") + 1 :] if "--config" in words else []
-    return following[0] if following else "the config that it finds"
+    return shown_path(Path(following[0])) if following else "the config that it finds"
