@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Coroutine, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from toolbus.bus.toolbus import Toolbus
@@ -87,6 +87,8 @@ def stop_signals() -> Generator[Stop]:
         yield stop
     finally:
         for number, handler in before.items():
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
             signal.signal(number, handler)
 
 
