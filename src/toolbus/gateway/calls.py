@@ -19,7 +19,14 @@ from toolbus.core.operation import OnInput, Resumed
 from toolbus.core.records import JSON, JSONObject, LogLevel, ToolResult
 from toolbus.gateway.clients import PlainClient, SessionClient
 from toolbus.gateway.parked import ParkedCall, ParkedCalls
-from toolbus.gateway.protocol import ELICITATION, INVALID_PARAMS, URL_REQUIRED, can_ask, knows_tasks
+from toolbus.gateway.protocol import (
+    ELICITATION,
+    INVALID_PARAMS,
+    URL_REQUIRED,
+    can_ask,
+    knows_tasks,
+    object_in,
+)
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.reports import Reports
 from toolbus.gateway.request import Request, Target
@@ -97,7 +104,8 @@ class Calls:
         if pending is None:
             return self._shown(request, target, result)
         if pending.task is not None:
-            return self._tasks.relayed(request, target, pending.task, as_sent(result))
+            assert result.received is not None, "it comes from a modern server"
+            return self._tasks.relayed(request, target, pending.task, result.received.json)
         return self._rounds.needs_input(request, target, pending)
 
     async def _run_parked(self, request: Request, target: Target, given: Round) -> JSONObject:
@@ -211,8 +219,7 @@ class Calls:
                 what = f"{asked['method']} of server {pending.server!r}"
                 raise CallRefused(what, f"the client answered: {error.message}") from error
         if pending.call is not None:
-            answer: JSON = responses.get(QUESTION)
-            return Round(approval=approval(pending.call, answer if isinstance(answer, dict) else {}))
+            return Round(approval=approval(pending.call, object_in(responses, QUESTION)))
         return Round(
             responses=responses, state=pending.state, rounds=pending.rounds, approval=approved_before(pending)
         )

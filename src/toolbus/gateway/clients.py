@@ -2,7 +2,7 @@
 
 from toolbus.core.forwarding import ClientError
 from toolbus.core.records import JSONObject
-from toolbus.gateway.exchange import Channel
+from toolbus.gateway.channel import Channel
 from toolbus.gateway.protocol import ELICITATION, INVALID_REQUEST, can_ask, modern_capabilities
 from toolbus.gateway.sessions import Session
 

@@ -17,7 +17,7 @@ from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.naming import Located
 from toolbus.gateway.offering import Offering
-from toolbus.gateway.protocol import INVALID_PARAMS, SUBSCRIPTION_ID
+from toolbus.gateway.protocol import INTERNAL_ERROR, INVALID_PARAMS, SUBSCRIPTION_ID, list_in
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request
 from toolbus.gateway.results import is_not_found, resource_not_found
@@ -163,7 +163,7 @@ class Listening:
     async def listen(self, request: Request) -> JSONObject:
         """Report to a modern client until it cancels the request, or the gateway closes."""
         if len(self._streams) >= MAX_STREAMS:
-            raise ProtocolError(-32603, "too many streams are open")
+            raise ProtocolError(INTERNAL_ERROR, "too many streams are open")
         wanted = request.object("notifications")
         kinds = frozenset(kind for key, kind in _KINDS.items() if wanted.get(key) is True)
         exchange = request.exchange
@@ -226,8 +226,8 @@ async def _unsubscribed(view: View, one: Located) -> None:
 
 
 def _uris(wanted: JSONObject) -> list[str]:
-    listed: JSON = wanted.get("resourceSubscriptions") or []
-    if not isinstance(listed, list) or not all(isinstance(uri, str) for uri in listed):
+    listed = list_in(wanted, "resourceSubscriptions")
+    if not all(isinstance(uri, str) for uri in listed):
         raise ProtocolError(INVALID_PARAMS, "resourceSubscriptions must be a list of URIs")
     return list(dict.fromkeys(listed))
 

@@ -20,6 +20,7 @@ from toolbus.core.records import (
     ToolSpec,
 )
 from toolbus.gateway.naming import Located, Uris, prompt_names
+from toolbus.gateway.protocol import is_object
 from toolbus.gateway.results import with_ui_uri
 
 
@@ -148,7 +149,7 @@ def _tool(spec: ToolSpec, uris: Uris) -> JSONObject:
 
 def _legacy_tool(tool: JSONObject) -> JSONObject:
     schema: JSON = tool.get("outputSchema")
-    if schema is None or (isinstance(schema, dict) and schema.get("type") == "object"):
+    if schema is None or (is_object(schema) and schema.get("type") == "object"):
         return tool
     return {key: value for key, value in tool.items() if key != "outputSchema"}
 
@@ -198,7 +199,6 @@ def _argument(one: PromptArgument) -> JSONObject:
             "name": one.name,
             "description": one.description or None,
             "required": one.required,
-            **one.extras,
         }
     )
 

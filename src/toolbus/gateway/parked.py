@@ -15,7 +15,7 @@ from typing import Any
 from toolbus.core.errors import CallRefused
 from toolbus.core.forwarding import ClientError
 from toolbus.core.records import JSON, JSONObject, ToolResult
-from toolbus.gateway.protocol import INTERNAL_ERROR, INVALID_REQUEST, can_ask
+from toolbus.gateway.protocol import INTERNAL_ERROR, INVALID_REQUEST, can_ask, is_object
 from toolbus.gateway.reports import Reports
 
 
@@ -132,7 +132,7 @@ class ParkedCall:
         """Give the client's answers to the open questions; others are ignored."""
         for key, response in responses.items():
             question = self.questions.get(key)
-            if question is not None and not question.answered.done() and isinstance(response, dict):
+            if question is not None and not question.answered.done() and is_object(response):
                 question.answered.set_result(response)
                 del self.questions[key]
         if not self.questions:

@@ -1,6 +1,6 @@
 """The words of the protocol that a gateway uses itself."""
 
-from typing import Final
+from typing import Final, TypeGuard, cast
 
 from toolbus.core.records import JSON, JSONObject
 
@@ -36,10 +36,21 @@ def has_level(level: str, lowest: str) -> bool:
     return level not in LEVELS or LEVELS.index(level) >= LEVELS.index(lowest)
 
 
+def is_object(value: JSON) -> TypeGuard[dict[str, JSON]]:
+    """Whether a value is a JSON object."""
+    return isinstance(value, dict)
+
+
 def object_in(values: JSONObject, key: str) -> JSONObject:
     """The object under a key; empty if there is something else, or nothing."""
     value: JSON = values.get(key)
-    return value if isinstance(value, dict) else {}
+    return value if is_object(value) else {}
+
+
+def list_in(values: JSONObject, key: str) -> list[JSON]:
+    """The list under a key; empty if there is something else, or nothing."""
+    value: JSON = values.get(key)
+    return cast("list[JSON]", value) if isinstance(value, list) else []
 
 
 def modern_capabilities(declared: JSONObject) -> JSONObject:
@@ -47,7 +58,9 @@ def modern_capabilities(declared: JSONObject) -> JSONObject:
     found: JSONObject = {}
     if isinstance(declared.get("elicitation"), dict):
         elicitation = object_in(declared, "elicitation")
-        modes = {mode: {} for mode in ("form", "url") if isinstance(elicitation.get(mode), dict)}
+        modes: dict[str, JSON] = {
+            mode: {} for mode in ("form", "url") if isinstance(elicitation.get(mode), dict)
+        }
         found = {**found, "elicitation": modes or {"form": {}}}
     if isinstance(declared.get("sampling"), dict):
         found = {**found, "sampling": object_in(declared, "sampling")}

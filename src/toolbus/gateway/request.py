@@ -6,7 +6,7 @@ from toolbus.core.argument_map import EMPTY
 from toolbus.core.canonical import digest_of
 from toolbus.core.records import JSON, JSONObject, ToolSpec
 from toolbus.gateway.exchange import Exchange
-from toolbus.gateway.protocol import INVALID_PARAMS, RESERVED
+from toolbus.gateway.protocol import INVALID_PARAMS, RESERVED, is_object, object_in
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.views import ClientView
 
@@ -49,7 +49,7 @@ class Request:
         value: JSON = self.params.get(key)
         if value is None:
             return {}
-        if not isinstance(value, dict):
+        if not is_object(value):
             raise ProtocolError(INVALID_PARAMS, f"{self.method}: {key} must be an object")
         return value
 
@@ -75,11 +75,9 @@ class Target:
     @property
     def is_task_only(self) -> bool:
         """Whether the tool of a legacy server has to be called as a task."""
-        execution: JSON = self.spec.extras.get("execution")
-        return isinstance(execution, dict) and execution.get("taskSupport") == "required"
+        return object_in(self.spec.extras, "execution").get("taskSupport") == "required"
 
     @property
     def may_be_task(self) -> bool:
         """Whether a legacy client may call the tool as a task."""
-        execution: JSON = self.spec.extras.get("execution")
-        return isinstance(execution, dict) and execution.get("taskSupport") in ("required", "optional")
+        return object_in(self.spec.extras, "execution").get("taskSupport") in ("required", "optional")

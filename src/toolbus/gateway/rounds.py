@@ -4,13 +4,12 @@ Its `requestState` is sealed: only the same principal can use it, only for the s
 """
 
 from dataclasses import dataclass, field
-from typing import cast
 
 from toolbus.core.approval import Approval
 from toolbus.core.elicitation import QUESTION, Pending
 from toolbus.core.errors import CallRejected
 from toolbus.core.records import JSON, JSONObject
-from toolbus.gateway.protocol import ELICITATION, INVALID_PARAMS, object_in
+from toolbus.gateway.protocol import ELICITATION, INVALID_PARAMS, is_object, list_in, object_in
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request, Target
 from toolbus.gateway.seal import Seal
@@ -115,9 +114,8 @@ class Rounds:
 
     def visit_first(self, request: Request, target: Target, error: CallRejected) -> JSONObject | None:
         """The result of a call before which the user has to visit URLs; None if there are none."""
-        data = cast("JSON", error.data)
-        listed: JSON = cast("JSONObject", data).get("elicitations") if isinstance(data, dict) else None
-        asked = [one for one in cast("list[JSON]", listed) if isinstance(one, dict)] if listed else []
+        data: JSON = error.data
+        asked = filter(is_object, list_in(data, "elicitations") if is_object(data) else [])
         requests: dict[str, JSON] = {
             f"visit-{number}": {
                 "method": ELICITATION,
@@ -143,7 +141,7 @@ class Rounds:
 
 def _responses(request: Request) -> JSONObject:
     given: JSON = request.params.get("inputResponses", {})
-    if not isinstance(given, dict) or not all(isinstance(one, dict) for one in given.values()):
+    if not is_object(given) or not all(map(is_object, given.values())):
         raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object of objects")
     return given
 

@@ -6,13 +6,13 @@ A session belongs to the principal that opened it; nobody else can use it.
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import cast
 
 from toolbus.core.forwarding import ClientError
 from toolbus.core.records import JSONObject, LogLevel
-from toolbus.gateway.exchange import Channel
+from toolbus.gateway.channel import Channel
 from toolbus.gateway.principal import Principal
 
 INTERNAL_ERROR = -32603
@@ -149,7 +149,7 @@ class Session:
     # Requests in flight
 
     @contextmanager
-    def running(self, number: str | int) -> Iterator[None]:
+    def running(self, number: str | int) -> Generator[None]:
         """A block that answers a request of the client in the current task, so that `cancel` reaches it.
 
         Raises `RequestCancelled` if the client cancels it.

@@ -4,10 +4,9 @@ import asyncio
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
-from typing import cast
 
 from toolbus.core.errors import ToolbusError
-from toolbus.core.records import JSON, JSONObject, LogLevel
+from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.offering import Offering
 from toolbus.gateway.protocol import INVALID_PARAMS, LEVELS, TASKS
@@ -76,5 +75,5 @@ async def set_level(kernel: Kernel, request: Request) -> JSONObject:
     if level not in LEVELS:
         raise ProtocolError(INVALID_PARAMS, f"unknown log level {level!r}; known: {', '.join(LEVELS)}")
     assert request.exchange.session is not None, "only legacy clients set a level"
-    request.exchange.session.log_level = cast("LogLevel", level)
+    request.exchange.session.log_level = level
     return {}

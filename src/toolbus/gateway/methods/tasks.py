@@ -13,6 +13,7 @@ from toolbus.gateway.protocol import (
     MISSING_CAPABILITY,
     RELATED_TASK,
     TASKS,
+    is_object,
     knows_tasks,
     object_in,
 )
@@ -27,7 +28,7 @@ async def get(kernel: Kernel, request: Request) -> JSONObject:
     task = kernel.tasks.find(request)
     if isinstance(task, ServerTask):
         sent = await _forwarded(request, "tasks/get", task, {})
-        if isinstance(result := sent.get("result"), dict):
+        if is_object(result := sent.get("result")):
             sent = {**sent, "result": with_public_uris(request, task.server, result)}
         return {**sent, "taskId": request.params["taskId"]}
     if not request.is_modern:
@@ -101,5 +102,5 @@ async def _forwarded(request: Request, method: str, task: ServerTask, given: JSO
 
 def _check_declared(request: Request) -> None:
     if request.is_modern and not knows_tasks(request.exchange.capabilities):
-        needed = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        needed: JSONObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         raise ProtocolError(MISSING_CAPABILITY, f"{request.method} needs the extension {TASKS}", needed)

@@ -5,7 +5,13 @@ from toolbus.core.errors import ArgumentsError, CallRejected, ToolbusError, Tool
 from toolbus.core.records import JSON, JSONObject, ToolSpec
 from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.methods.pages import page
-from toolbus.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, modern_capabilities, object_in
+from toolbus.gateway.protocol import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    is_object,
+    modern_capabilities,
+    object_in,
+)
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request, Target
 from toolbus.gateway.results import tool_failure
@@ -23,7 +29,7 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
     params = request.params
     name: JSON = params.get("name")
     arguments: JSON = params.get("arguments")
-    if not isinstance(name, str) or not (arguments is None or isinstance(arguments, dict)):
+    if not isinstance(name, str) or not (arguments is None or is_object(arguments)):
         raise ProtocolError(INVALID_PARAMS, "tools/call needs a name, and arguments as an object")
     try:
         spec = request.client.offering.view.catalog.get(name) or await _found(kernel, request, name)
