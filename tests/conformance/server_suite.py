@@ -1,7 +1,7 @@
 """The MCP conformance suite, run against a server.
 
-The numbers count scenarios: one passes if the suite reports SUCCESS for at least one of its checks, and nothing
-else but INFO. A warning (about what a server SHOULD do) or a skipped check fails it.
+The numbers count scenarios: one passes if the suite reports SUCCESS for at least one of its checks, and
+nothing else but INFO. A warning (about what a server SHOULD do) or a skipped check fails it.
 
 Run it: `python -m tests.conformance.server_suite URL [VERSION ...]`, where "extension" is a version, too.
 """

@@ -38,6 +38,11 @@ def sampling(prompt: str, max_tokens: int = 100) -> Json:
     return {"method": "sampling/createMessage", "params": {"messages": messages, "maxTokens": max_tokens}}
 
 
+def filled_in(answer: Json) -> Json:
+    """The fields of an answered form; none, if the user declined."""
+    return answer.get("content") or {}
+
+
 # Resources
 
 WATCHED = "test://watched-resource"
@@ -119,7 +124,7 @@ async def _asking(call: Call) -> Json | Questions:
     if answer is None:
         question = form("What context should the prompt use?", {"context": {"type": "string"}})
         return Questions(requests={"user_context": question})
-    return _user(text_block(f"Use this context: {answer.get('content', {}).get('context', 'none')}"))
+    return _user(text_block(f"Use this context: {filled_in(answer).get('context', 'none')}"))
 
 
 async def _appeared(call: Call) -> Json:

@@ -10,6 +10,7 @@ from tests.gateway.everything_content import (
     WATCHED_TEXT,
     WAV,
     embedded,
+    filled_in,
     form,
     image_block,
     sampling,
@@ -31,12 +32,8 @@ def text(*said: str) -> Json:
     return {"content": [text_block(one) for one in said]}
 
 
-def _content(answer: Json) -> Json:
-    return answer.get("content") or {}
-
-
 def _reported(answer: Json) -> Json:
-    content = json.dumps(_content(answer), sort_keys=True)
+    content = json.dumps(filled_in(answer), sort_keys=True)
     return text(f"Elicitation completed: action={answer['action']}, content={content}")
 
 
@@ -127,7 +124,7 @@ async def _elicitation(call: Call) -> Json | Questions:
             "email": {"type": "string", "description": "User's email address"},
         }
         return Questions(requests={"user": form(call.arguments["message"], fields)})
-    return text(f"User response: action={answer['action']}, content={json.dumps(_content(answer))}")
+    return text(f"User response: action={answer['action']}, content={json.dumps(filled_in(answer))}")
 
 
 async def _defaults(call: Call) -> Json | Questions:
@@ -194,7 +191,7 @@ def _page(name: str) -> Json:
 async def _greet(call: Call) -> Json | Questions:
     if (answer := call.answers.get("user_name")) is None:
         return Questions(requests={"user_name": form("What is your name?", NAME)})
-    return text(f"Hello, {_content(answer).get('name', 'nobody')}!")
+    return text(f"Hello, {filled_in(answer).get('name', 'nobody')}!")
 
 
 async def _capital(call: Call) -> Json | Questions:
@@ -225,16 +222,16 @@ async def _several(call: Call) -> Json | Questions:
             "client_roots": {"method": "roots/list", "params": {}},
         }
         return Questions(requests=requests, state="asked for three")
-    name = _content(call.answers["user_name"]).get("name")
+    name = filled_in(call.answers["user_name"]).get("name")
     return text(f"{call.answers['greeting']['content']['text']}, {name}")
 
 
 async def _rounds(call: Call) -> Json | Questions:
     if "step2" in call.answers and call.state:
-        return text(f"{call.state} likes {_content(call.answers['step2']).get('color')}")
+        return text(f"{call.state} likes {filled_in(call.answers['step2']).get('color')}")
     if "step1" in call.answers:
         question = form("Step 2: What is your favorite color?", {"color": {"type": "string"}})
-        name = _content(call.answers["step1"]).get("name", "nobody")
+        name = filled_in(call.answers["step1"]).get("name", "nobody")
         return Questions(requests={"step2": question}, state=name)
     return Questions(requests={"step1": form("Step 1: What is your name?", NAME)}, state="first")
 
