@@ -33,6 +33,8 @@ class Outcome:
     counts: Mapping[str, int]
     """Checks by status, without the one that is made of all traffic if it succeeded."""
     objections: tuple[str, ...]
+    objected: frozenset[str]
+    """The ids of the checks that were objected to."""
 
     @property
     def passed(self) -> bool:
@@ -55,7 +57,8 @@ def judged_server(url: str, version: str, folder: Path) -> dict[str, Outcome]:
     else:
         said = suite("server", *where, "--suite", "all", "--spec-version", version, patience=PATIENCE)[1]
     found = {_scenario(file): _outcome(json.loads(file.read_text())) for file in folder.glob("*/checks.json")}
-    missing = Outcome(counts={}, objections=(f"the suite wrote no checks: {said[-2000:]}",))
+    why = f"the suite wrote no checks: {said[-2000:]}"
+    missing = Outcome(counts={}, objections=(why,), objected=frozenset({"missing"}))
     return {name: found.get(name, missing) for name in wanted}
 
 
@@ -69,6 +72,7 @@ def _outcome(checks: Sequence[dict[str, Any]]) -> Outcome:
     return Outcome(
         counts=Counter(check["status"] for check in own),
         objections=tuple(_worded(check) for check in own if check["status"] in UNWELCOME),
+        objected=frozenset(check["id"] for check in own if check["status"] in UNWELCOME),
     )
 
 

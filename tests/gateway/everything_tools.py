@@ -87,8 +87,9 @@ async def _progress(call: Call) -> Json:
 
 
 async def _reconnection(call: Call) -> Json:
+    await asyncio.sleep(10 * STEP)  # or the SDK closes the stream before it has said how to come back
     await call.wire.close_stream()
-    await asyncio.sleep(2 * STEP)
+    await asyncio.sleep(STEP)
     return text("The stream was closed before this.")
 
 

@@ -1,7 +1,7 @@
 """The everything server of the legacy era, on version 1 of the SDK, with the tasks that were part of it.
 
-Run it with the Python of `.interop/legacy`: `python legacy_everything.py stdio`, or `python legacy_everything.py
-http PORT_FILE [PORT]`.
+Run it with the Python of `.interop/legacy`: `python legacy_everything.py stdio`, or
+`python legacy_everything.py http PORT_FILE [PORT]`.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Tools that can become tasks, whatever the SDK and the era: the work, and a way to ask in the middle of it."""
+"""Tools that can become tasks, whatever the SDK and the era: the work, with a way to ask meanwhile."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -49,7 +49,7 @@ async def _two_names(arguments: Json, ask: Ask) -> Json:
 
 async def _named(arguments: Json, ask: Ask) -> Json:
     answers = await ask({"user_name": form("What is your name?", {"name": {"type": "string"}})})
-    return _text(f"Done for {(answers['user_name'].get('content') or {}).get('name', 'nobody')}")
+    return _text(f"Done for {filled_in(answers['user_name']).get('name', 'nobody')}")
 
 
 def _tool(name: str, description: str, support: str | None, /, **properties: str) -> Json:
