@@ -37,6 +37,7 @@ from toolbus.core.events import (
     Event,
     InputAnswered,
     InputAsked,
+    ListChanged,
     Logged,
     LoginNeeded,
     Progressed,
@@ -211,7 +212,7 @@ class _EventView:
         if self._screen.as_json:
             value = {"event": type(event).__name__, **asdict(event)}
             print(escaped_json(value), flush=True)
-        else:
+        elif not isinstance(event, ListChanged):  # what changed is an event of its own
             self.add_line(*_event_line(event), at=event.at)
 
     def add_line(self, who: str, what: str, style: str = "", at: float | None = None) -> None:
@@ -272,8 +273,13 @@ def _event_line(event: Event) -> tuple[str, str, str]:
         case Logged():
             text = event.data if isinstance(event.data, str) else json.dumps(event.data, default=str)
             return event.server, f"{event.level}: {text}", "dim"
-        case ResourceUpdated():
-            return event.server, f"resource {event.uri} changed", "cyan"
+        case ResourceUpdated() | ListChanged():
+            what = (
+                f"resource {event.uri} changed"
+                if isinstance(event, ResourceUpdated)
+                else f"{event.kind} listed"
+            )
+            return event.server, what, "cyan"
         case InputAsked() | InputAnswered():
             text = f"asks: {event.message}" if isinstance(event, InputAsked) else f"answered: {event.action}"
             return event.server, f"{event.kind} {text}", "yellow"
