@@ -126,6 +126,7 @@ class Engine:
             extensions.interactions,
             self._admit,
             self.lock,
+            policing.telemetry,
         )
         routes = {
             **ServerRoutes(self.servers.requests, lambda: self.lock.inventories, self.offer.listed).table,
@@ -135,7 +136,7 @@ class Engine:
         self.path = CallPath(
             routes,
             repairing=self.servers.repairing,
-            observers=[*observers, EventObserver(self.hub), *extensions.observers],
+            observers=[policing.telemetry, *observers, EventObserver(self.hub), *extensions.observers],
             hooks=extensions.hooks,
             guards=extensions.guards,
             warn=self.catalog.warn,

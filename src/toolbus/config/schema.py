@@ -25,6 +25,7 @@ from toolbus.config.model import HINTS, BusConfig, LockMode, ServerConfig, Timeo
 from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.config.policy import SELECTORS, PolicyRule
 from toolbus.config.sandbox import Sandbox
+from toolbus.config.telemetry import Telemetry
 from toolbus.core.records import JSON, Budget, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -35,6 +36,7 @@ _MODELS = (
         Timeouts,
         Limits,
         Sandbox,
+        Telemetry,
         ContextSource,
         ToolOverride,
         ArgumentOverride,
@@ -100,6 +102,7 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
     "lock": _LOCK,
     "audit": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Audit"}]},
     "sandbox": _SANDBOX,
+    "telemetry": {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Telemetry"}]},
 }
 # A disabled entry is not checked.
 _SWITCHED_OFF = {
@@ -124,7 +127,13 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    for name in ("Timeouts", "Limits", "Sandbox", *(kind.__name__ for kind in AUTH_TYPES.values())):
+    for name in (
+        "Timeouts",
+        "Limits",
+        "Sandbox",
+        "Telemetry",
+        *(kind.__name__ for kind in AUTH_TYPES.values()),
+    ):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
     rotate = defined["Audit"]["properties"]["rotate"]
