@@ -88,6 +88,12 @@ async def test_sessions_have_connections_of_their_own_if_a_server_wants_that() -
             for one in (a, b, a)
         ]
         assert pids[0] == pids[2] != pids[1]
+        for name in ("ann", "bob"):  # modern clients have no sessions: their principals stand for them
+            modern = ModernClient(gateway, principal=Principal(name=name))
+            pid = text_of(await modern.request("tools/call", {"name": "day_process"}))
+            assert pid == text_of(await modern.request("tools/call", {"name": "day_process"}))
+            assert pid not in pids
+            pids.append(pid)
         gateway.sessions.close(a.session.id)
         assert text_of(await b.request("tools/call", {"name": "day_process"})) == pids[1]
         await gateway.close()

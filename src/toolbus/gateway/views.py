@@ -1,6 +1,7 @@
 """The views of clients: what each principal sees of the bus, and under which name its calls are made."""
 
 import asyncio
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from toolbus.bus.session_view import SessionView
 from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import View
 from toolbus.core.events import Event
+from toolbus.core.forwarding import Client
 from toolbus.core.interactions import Interactions
 from toolbus.core.records import Budget
 from toolbus.gateway.clients import StandaloneClient
@@ -40,8 +42,10 @@ class ViewOf(Protocol):
 class ClientView:
     """The bus for one client."""
 
-    base: View
+    given: View
     """What its principal gets."""
+    base: View
+    """The same, or that with connections of its own."""
     view: View
     """Its calls are made here, with the client as caller."""
     offering: Offering
@@ -86,12 +90,15 @@ class ClientViews:
 
     def of_principal(self, principal: Principal) -> ClientView:
         """The view of a principal; another one if the config has changed meanwhile."""
-        base = self._view_of(principal)
+        given = self._view_of(principal)
         known = self._by_principal.get(principal)
-        if known is None or known.base is not base:
+        if known is None or known.given is not given:
             if known is not None:
                 self._release(known)
-            known = self._by_principal[principal] = self._made(principal, base, principal.name)
+            # A modern client has no session: all that one principal does is one.
+            own = self._with_connections(principal, f"{principal.name} {secrets.token_hex(8)}", None)
+            known = self._made(principal, given, own or given, principal.name)
+            self._by_principal[principal] = known
             if len(self._by_principal) > MAX_PRINCIPALS:
                 self._release(self._by_principal.popitem(last=False)[1])
         return known
@@ -99,43 +106,40 @@ class ClientViews:
     def open(self, session: Session) -> ClientView:
         """The view of a new session, until that ends."""
         principal = session.principal
-        if any(server.per_session for server in self._bus.config.servers.values()):
-            asked = Interactions(forwards=True, client=StandaloneClient(session))
-            base = self._view_of(principal, session.id, asked)
-        else:
-            base = self._view_of(principal)
-        made = self._by_session[session.id] = self._made(principal, base, session.id)
+        given = self._view_of(principal)
+        own = self._with_connections(principal, session.id, StandaloneClient(session))
+        made = self._by_session[session.id] = self._made(principal, given, own or given, session.id)
         session.on_close(lambda: self._close_session(session))
         return made
 
+    def _with_connections(self, principal: Principal, name: str, client: Client | None) -> View | None:
+        """The view of a principal with connections of its own, if there is a server that wants that."""
+        if not any(server.per_session for server in self._bus.config.servers.values()):
+            return None
+        return self._view_of(principal, name, Interactions(forwards=True, client=client))
+
     async def close(self) -> None:
         """Follow no view any longer."""
-        for followed in self._followed.values():
-            followed.offering.close()
-        self._followed.clear()
+        for client in (*self._by_principal.values(), *self._by_session.values()):
+            self._release(client)
         self._by_principal.clear()
         self._by_session.clear()
         if self._ending:
             await asyncio.wait(tuple(self._ending))
 
-    def _made(self, principal: Principal, base: View, name: str) -> ClientView:
+    def _made(self, principal: Principal, given: View, base: View, name: str) -> ClientView:
         followed = self._followed.get(base)
         if followed is None:
             followed = self._followed[base] = _Followed(Offering(base, self._bus, self._changed))
         followed.clients += 1
         caller = replace(base.caller, face=FACE, user=base.caller.user or principal.user, session=name)
         budget = None if self._budget_of is None else self._budget_of(principal)
-        return ClientView(base, base.view(caller=caller), followed.offering, budget)
+        return ClientView(given, base, base.view(caller=caller), followed.offering, budget)
 
     def _close_session(self, session: Session) -> None:
         closed = self._by_session.pop(session.id, None)
-        if closed is None:
-            return
-        self._release(closed)
-        if isinstance(closed.base, SessionView):
-            task = asyncio.get_running_loop().create_task(closed.base.end_session())
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+        if closed is not None:
+            self._release(closed)
 
     def _release(self, client: ClientView) -> None:
         """A client has left its view: if it was the last one, nobody follows it."""
@@ -145,6 +149,10 @@ class ClientViews:
             if followed.clients == 0:
                 followed.offering.close()
                 del self._followed[client.base]
+        if isinstance(client.base, SessionView):
+            task = asyncio.get_running_loop().create_task(client.base.end_session())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
 
 
 class WholeBus:
