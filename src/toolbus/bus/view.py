@@ -385,9 +385,9 @@ class View:
 
     # Events
 
-    def on_event(self, listener: Emit) -> Callable[[], None]:
-        """Call `listener` with every event, in the bus's own loop; returns a function that unsubscribes."""
-        return self._hub.on(listener, self._filter)
+    def on_event(self, listener: Emit, *, calls: bool = True) -> Callable[[], None]:
+        """Call `listener` with every event, or none of `calls`, in the bus's loop; returns how to end it."""
+        return self._hub.on(listener, self._filter, calls=calls)
 
     def events(self) -> EventStream:
         """The events from now on, for `async for`; ends when the bus stops."""

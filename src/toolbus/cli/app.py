@@ -14,6 +14,7 @@ import typer
 
 from toolbus.cli.approval_commands import add_approval_commands, trust
 from toolbus.cli.edit_commands import add_edit_commands
+from toolbus.cli.gateway_commands import add_gateway_commands
 from toolbus.cli.key_commands import add_key_commands
 from toolbus.cli.login_commands import add_login_commands
 from toolbus.cli.options import Settings, with_settings
@@ -272,6 +273,9 @@ def watch(settings: Settings, servers: Servers = None) -> int:
     from toolbus.cli.commands.watch import run
 
     return run(settings, servers or [])
+
+
+add_gateway_commands(app)
 
 
 @app.command()
