@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from toolbus.core.fast_init import with_fast_init
 from toolbus.core.records import Era, JSONObject, LogLevel
 from toolbus.gateway.principal import Principal
 
@@ -18,6 +19,7 @@ class Channel(Protocol):
         ...
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One request of a client."""
