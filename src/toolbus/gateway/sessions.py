@@ -6,13 +6,13 @@ A session belongs to the principal that opened it; nobody else can use it.
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from typing import cast
 
 from toolbus.core.forwarding import ClientError
 from toolbus.core.records import JSONObject, LogLevel
-from toolbus.gateway.exchange import Channel
+from toolbus.gateway.channel import Channel
 from toolbus.gateway.principal import Principal
 
 INTERNAL_ERROR = -32603
@@ -26,7 +26,7 @@ class Session:
     def __init__(
         self,
         *,
-        id: str,
+        name: str,
         principal: Principal,
         version: str,
         capabilities: JSONObject,
@@ -34,7 +34,7 @@ class Session:
         answer_within: float = 600.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.id = id
+        self.id = name
         self.principal = principal
         self.version = version
         """The protocol version that was negotiated."""
@@ -84,7 +84,7 @@ class Session:
                 channel.send(message)
 
     def notify(self, method: str, params: JSONObject | None = None, about: str = "") -> None:
-        """Send a notification that belongs to no request; kept, once for each `about`, until there is a stream."""
+        """Send a notification that belongs to no request; without a stream it is kept, once per `about`."""
         message: JSONObject = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message = {**message, "params": params}
@@ -149,7 +149,7 @@ class Session:
     # Requests in flight
 
     @contextmanager
-    def running(self, id: str | int) -> Iterator[None]:
+    def running(self, number: str | int) -> Generator[None]:
         """A block that answers a request of the client in the current task, so that `cancel` reaches it.
 
         Raises `RequestCancelled` if the client cancels it.
@@ -157,26 +157,26 @@ class Session:
         task = asyncio.current_task()
         assert task is not None, "requests are answered in tasks"
         self.touch()
-        self._running[id] = task
+        self._running[number] = task
         try:
             yield
         except asyncio.CancelledError:
-            if id in self._cancelled:
+            if number in self._cancelled:
                 task.uncancel()
                 raise RequestCancelled from None
             raise
         finally:
-            self._cancelled.discard(id)
-            if self._running.get(id) is task:
-                del self._running[id]
+            self._cancelled.discard(number)
+            if self._running.get(number) is task:
+                del self._running[number]
             self.touch()
 
-    def cancel(self, id: str | int) -> bool:
+    def cancel(self, number: str | int) -> bool:
         """Cancel a request in flight; False if there is none with that id."""
-        task = self._running.get(id)
-        if task is None or id in self._cancelled:
+        task = self._running.get(number)
+        if task is None or number in self._cancelled:
             return False
-        self._cancelled.add(id)
+        self._cancelled.add(number)
         task.cancel()
         return True
 
@@ -194,8 +194,8 @@ class Session:
         for asked in self._asked.values():
             if not asked.done():
                 asked.set_exception(ClientError(INTERNAL_ERROR, "the session has ended"))
-        for id in tuple(self._running):
-            self.cancel(id)
+        for number in tuple(self._running):
+            self.cancel(number)
         self._waiting.clear()
         for end in self._on_close:
             end()
@@ -215,7 +215,7 @@ class Sessions:
         answer_within: float = 600.0,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """A session ends after `idle` seconds without use, or if there are too many, the longest idle first."""
+        """A session ends after `idle` seconds without use; if there are too many, the longest idle one."""
         self._by_id: dict[str, Session] = {}
         self._max = max_sessions
         self._idle = idle
@@ -237,7 +237,7 @@ class Sessions:
             idle = [one for one in self._by_id.values() if not one.is_busy]
             self.close(min(idle or self._by_id.values(), key=lambda one: one.last_used).id)
         session = Session(
-            id=secrets.token_urlsafe(24),
+            name=secrets.token_urlsafe(24),
             principal=principal,
             version=version,
             capabilities=capabilities,
@@ -248,27 +248,27 @@ class Sessions:
         self._by_id[session.id] = session
         return session
 
-    def get(self, id: str, principal: Principal) -> Session | None:
+    def get(self, name: str, principal: Principal) -> Session | None:
         """The session with that id, if this principal opened it and it has not ended."""
-        session = self._by_id.get(id)
+        session = self._by_id.get(name)
         if session is None or session.principal.name != principal.name:
             return None
         if self._has_expired(session):
-            self.close(id)
+            self.close(name)
             return None
         session.touch()
         return session
 
-    def close(self, id: str) -> None:
+    def close(self, name: str) -> None:
         """End a session, if there is one with that id."""
-        session = self._by_id.pop(id, None)
+        session = self._by_id.pop(name, None)
         if session is not None:
             session.close()
 
     def close_all(self) -> None:
         """End all sessions."""
-        for id in tuple(self._by_id):
-            self.close(id)
+        for name in tuple(self._by_id):
+            self.close(name)
 
     def end_idle(self) -> None:
         """End the sessions that were not used for too long."""

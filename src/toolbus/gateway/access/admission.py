@@ -19,7 +19,7 @@ class RequestFacts:
     path: str
     """Without the query."""
     headers: Mapping[str, str] = field(repr=False)
-    """By lower-case name; the values of a repeated header are joined by `, `, so that a second one is never ignored."""
+    """By lower-case name. The values of a repeated header are joined by `, `: no second one is overlooked."""
     address: str
     """The IP address of the peer; empty if it has none, as over a Unix socket."""
     scheme: str = "http"
@@ -36,7 +36,9 @@ class Refusal:
     body: bytes = b""
 
     @classmethod
-    def of(cls, status: int, error: str, description: str, headers: Mapping[str, str] | None = None) -> "Refusal":
+    def of(
+        cls, status: int, error: str, description: str, headers: Mapping[str, str] | None = None
+    ) -> "Refusal":
         """A refusal with a JSON body, as OAuth's errors have it: `error` and `error_description`."""
         body = json.dumps({"error": error, "error_description": description}).encode()
         return cls(status=status, headers={"content-type": "application/json", **(headers or {})}, body=body)
@@ -50,7 +52,11 @@ class Access(Protocol):
         ...
 
     def check(self, facts: RequestFacts) -> Refusal | None:
-        """Only host and origin, for what anyone may read (health, metadata, a preflight); None if they are right."""
+        """Only host and origin, for what anyone may read: health, metadata, a preflight."""
+        ...
+
+    def is_current(self, principal: Principal) -> bool:
+        """Whether it would still be let in; for streams that stay open while keys expire or are revoked."""
         ...
 
     def metadata(self, facts: RequestFacts) -> JSONObject | None:
@@ -58,5 +64,5 @@ class Access(Protocol):
         ...
 
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
-        """The headers for a browser page of a permitted origin, for every response; empty for other clients."""
+        """Headers of every response to a web page of a permitted origin; empty for other clients."""
         ...
