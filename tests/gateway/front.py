@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -66,7 +66,9 @@ def gated(gates: Gates) -> MCPServer:
         return "done"
 
     @server.tool()
-    def large(size: int) -> str:  # pyright: ignore[reportUnusedFunction]
+    async def large(context: Context, size: int, parts: int = 0) -> str:  # pyright: ignore[reportUnusedFunction]
+        for part in range(parts):
+            await context.report_progress(part, parts, "x" * size)
         return "x" * size
 
     @server.tool()
@@ -175,6 +177,13 @@ def modern_bytes(port: int, method: str, params: JSON | None = None, **headers: 
     lines = {"host": f"127.0.0.1:{port}", "content-length": str(len(body)), **sent}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for something that has no event."""
+    async with asyncio.timeout(WITHIN):
+        while not true():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 class Events:

@@ -171,7 +171,7 @@ class SessionStreams:
             elif not await woken(reader.wake, self._limits.keepalive_seconds):
                 await http.write(KEEPALIVE)
                 if stream.key == _STANDALONE and not http.is_still_admitted:
-                    return http.connection.abort()
+                    break
         return await http.end_stream()
 
 
