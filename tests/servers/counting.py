@@ -21,6 +21,8 @@ class Counting:
         self.subscribed: list[str] = []
         self.asking: Any = None
         """The call that waits for an answer, if one does."""
+        self.followed = False
+        """Whether progress of the last call was asked for."""
         self.told = ""
         """The last answer."""
 
@@ -33,6 +35,7 @@ class Counting:
             if method is None:
                 self._answered(message)
             elif method == "tools/call":
+                self.followed = "progressToken" in (params.get("_meta") or {})
                 self._call(id_, params["name"], params.get("arguments") or {})
             elif id_ is not None:
                 self._answer(id_, method, params)
@@ -54,6 +57,8 @@ class Counting:
                 result = {"tools": [{"name": name, "inputSchema": empty} for name in self.tools]}
             case "resources/list":
                 result = {"resources": [{"uri": "count://now", "name": "now"}]}
+            case "resources/templates/list":
+                result = {"resourceTemplates": []}
             case "resources/read":
                 result = {"contents": [{"uri": params["uri"], "text": str(self.count)}]}
             case "resources/subscribe":
@@ -113,6 +118,9 @@ class Counting:
     def do_touch(self, id_: Any) -> str:
         self._send(method="notifications/resources/updated", params={"uri": "count://now"})
         return "touched"
+
+    def do_progress(self, id_: Any) -> str:
+        return str(self.followed)
 
     def do_told(self, id_: Any) -> str:
         return self.told

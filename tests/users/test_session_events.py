@@ -90,6 +90,15 @@ async def test_calls_and_their_logs_reach_their_session_alone(per_session: bool,
         assert found[1:] == [[], [], []]
 
 
+async def test_progress_is_asked_for_only_if_somebody_wants_it() -> None:
+    async with bus_of(counting()) as bus:
+        one = bus.as_user("ann", session="one")
+        for view in (bus, bus.as_user("ann"), one):
+            assert await text_of(view, "progress") == "False"
+        followed = await one.call("me/progress", on_progress=lambda done, total, message: None)
+        assert followed.text == "True"
+
+
 async def test_a_tool_that_appears_in_one_session_is_seen_by_that_session_alone() -> None:
     async with bus_of(counting()) as bus:
         one, two = bus.as_user("", session="one"), bus.as_user("", session="two")
