@@ -26,6 +26,7 @@ from toolbus.config.policy import PolicyRule, check_aliases
 from toolbus.config.sandbox import Sandbox, read_sandbox
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
+from toolbus.config.serve import Serve
 from toolbus.config.tokens import TokenSetting, tokens_problem
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
@@ -267,6 +268,8 @@ class BusConfig(ConfigModel):
     """Where every decision and call is recorded; in a file, also the path alone."""
     tokens: TokenSetting = "auto"
     """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
+    serve: Serve | None = None
+    """How `toolbus serve` listens, whom it lets in, and what they get."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The aliases of the disabled servers."""
     file: str | None = None
