@@ -35,8 +35,8 @@ with the next step. Without a terminal there is no color and no spinner, and lin
 
 With `-v`, logs go to stderr, including what servers log (`notifications/message`).
 
-With `--json`, stdout gets one document and nothing else (`watch` and `chat`: one per line and event). A
-command that fails prints `{"error": {"type": ..., "message": ...}}`.
+With `--json`, stdout gets one document and nothing else (`watch`, `serve` and `chat`: one per line and
+event). A command that fails prints `{"error": {"type": ..., "message": ...}}`.
 
 To install completion for bash, zsh, fish or PowerShell, run `toolbus --install-completion`. Tab completes
 commands, options, servers from the config, and, from the last listing, tools, prompts, URIs and argument
@@ -62,6 +62,31 @@ JSON: `{"servers": {...} as in tools, "calls": [{"name", "is_error", "text", "co
     "watch": """\
 On a terminal, the key `l` signs in to a server that needs it. Without a terminal it prints one line per
 event. JSON: one document per line, `{"event", "at", ...}` with the fields of [the event](bus.md).
+""",
+    "serve": """\
+What is served goes to stderr, and then each server's trouble in one line, as in watch. The config is read
+again when it changes; what is under `serve:` counts from the next start on. Ctrl-C, SIGTERM, and over stdio
+the end of stdin, end it with exit code 0: it takes no more calls, and waits for those in flight. A second
+signal ends it at once.
+
+It refuses to listen beyond this machine without authentication. More about it, also about keys, views and
+HTTPS: [the gateway](gateway.md).
+
+JSON, with HTTP only: one document per line and event, `{"event": "Serving", "url", "servers", "of", "tools",
+"held", "auth"}` first, and then the troubles.
+""",
+    "install": """Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is
+that of the user, not of a project; its comments, order and layout are kept. An entry of that name for
+something else is replaced only if you agree on the terminal. Without a terminal, nothing is written unless
+`--yes` is given (exit code 1). If the file cannot be edited, it is left unchanged, and the entry to paste is
+printed (exit code 2).
+
+The editor names the config, so that it will not be asked about again: a config that toolbus finds must be
+[trusted](configuration.md#trust) first. A key that is written into a file is readable by you only.
+
+JSON: `{"editor", "file", "name", "done", "entry"}`, where `done` is `added`, `replaced`, `removed`,
+`present`, `absent`, `printed` or `nothing`; without EDITOR `{"name", "editors": [{"editor", "file", "state",
+"detail"}]}`, where `state` is `installed`, `other`, `absent` or `unreadable`.
 """,
     "trust": """\
 A config that toolbus finds by itself, rather than one you name, is used only after you trust it. Other
@@ -241,6 +266,13 @@ The new file is trusted, unless it contains servers from a file in the project t
 JSON: `{"target", "written", "trusted", "sources": [{"editor", "path"}], "servers", "secrets": [{"server",
 "key", "name"}], "notes"}`
 """,
+    "key": """\
+A key is one line on stdout, such as `tb_...`; everything else goes to stderr. Which views there are says
+[serve](configuration.md#serve) in the config.
+
+JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `list` `{"keys": [...]}` with
+`last_used`, to the hour, instead of `key`, `revoke` `{"revoked"}`. Times are in seconds since 1970.
+""",
     "config": """\
 Values from references, and values under names such as `token`, are shown as `***`.
 
@@ -271,6 +303,7 @@ EXAMPLES = {
         "toolbus --config policy.yaml policy notes_add text=tea",
     ],
 }
+SUBCOMMANDS = {"key": ("add", "list", "revoke")}
 OF_INN = ("resume", "resources", "read", "prompts", "prompt")
 """The commands whose examples have a server of their own."""
 
@@ -286,6 +319,8 @@ def page() -> str:
         for command in _commands(folder):
             parts.append(f"## toolbus {command}\n")
             parts.append(f"```text\n{_printed(f'toolbus {command} --help', folder)}```\n")
+            for inner in SUBCOMMANDS.get(command, ()):
+                parts.append(f"```text\n{_printed(f'toolbus {command} {inner} --help', folder)}```\n")
             parts += [NOTES[command]] if command in NOTES else []
             of_inn = command in OF_INN
             config = "inn.json" if of_inn else "toolbus.yaml"

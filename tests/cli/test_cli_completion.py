@@ -22,6 +22,8 @@ COMMANDS = [
     "chat",
     "check",
     "watch",
+    "serve",
+    "install",
     "init",
     "import",
     "add",

@@ -343,6 +343,21 @@ def test_the_audit_trail_is_part_of_the_review(tmp_path: Path) -> None:
         assert (document["outside"], document["file"] in words) == (is_outside, True)
 
 
+def test_the_gateway_is_part_of_the_review(tmp_path: Path) -> None:
+    """It opens the servers to others, and may run a command for its secret."""
+    asks = {"client_id": "gateway", "client_secret": "${cmd:pass show gateway}"}
+    oauth = {"issuer": "https://id.example.com", "audience": "tools", "introspection": asks}
+    serve = {"http": "0.0.0.0:7400", "hosts": ["tools"], "auth": {"keys": True, "oauth": oauth}}
+    ways = "keys, tokens of https://id.example.com, asks there with ${cmd:pass show gateway}"
+    for setting, words in (
+        ({}, "at 127.0.0.1:7400, lets in: everyone on this machine"),
+        (serve, f"at 0.0.0.0:7400, lets in: {ways}"),
+    ):
+        (tmp_path / "toolbus.yaml").write_text(json.dumps({"servers": {}, "serve": setting}))
+        shown = toolbus("trust", folder=tmp_path, env={"COLUMNS": "400"}).stdout.splitlines()
+        assert f"serve  {words}" in shown
+
+
 def test_yes_and_remove_contradict_each_other(tmp_path: Path) -> None:
     write_config(tmp_path, {})
     run = toolbus("trust", "--yes", "--remove", folder=tmp_path)

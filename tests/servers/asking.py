@@ -339,7 +339,8 @@ class Working(Extension):
         self, params: types.CallToolRequestParams, ctx: ServerRequestContext[Any, Any], call_next: CallNext
     ) -> HandlerResult:
         """A task instead of a result."""
-        if params.name != "dig" or ctx.protocol_version < "2026":
+        declared = ctx.session.client_capabilities
+        if params.name != "dig" or declared is None or TASKS not in (declared.extensions or {}):
             return await call_next(ctx)
         given = params.arguments or {}
         task = Task(len(TASK_STORE) + 1, given["depth"], given.get("mode", "work"))

@@ -10,6 +10,7 @@ from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.catalog import Catalog
 from toolbus.core.errors import CallRefused, LoginRequired, ToolNotFound
 from toolbus.core.events import Reason
+from toolbus.core.forwarding import Forwarding
 from toolbus.core.operation import Caller, Failure, Operation
 from toolbus.core.records import JSON, Origin, Progress, ToolResult, ToolSpec
 
@@ -113,6 +114,19 @@ class Calls:
             spec = ToolSpec(name=name, origin=origin or Origin("", name))
         operation = self.operation(spec, arguments={})
         self._access.loop.call_soon(lambda: engine.path.report(operation, failure, is_denied=is_denied))
+
+    async def forward(
+        self, spec: ToolSpec, arguments: Mapping[str, JSON], forwarding: Forwarding, **fields: Any
+    ) -> ToolResult:
+        """Send an operation for an MCP client; `fields` are those of an `Operation`.
+
+        The result has what the server sent (`core.encoding.as_sent`), or is pending: the server needs input,
+        the policy asks, or the call became a task and `detached` is set.
+        """
+        operation = self.operation(spec, arguments=arguments, forwarding=forwarding, **fields)
+        if self._access.loop.is_current and self._access.installed:
+            return await self._engine.path.run(operation)
+        return await self._access.run(self._engine.path.run(operation))
 
     async def send(self, spec: ToolSpec, **fields: Any) -> ToolResult:
         """Send an operation down the path."""

@@ -25,13 +25,15 @@ class Scope:
     servers: frozenset[str] | None = None
     patterns: tuple[tuple[str, ...], ...] = ()
     """A group for each nested view; a tool must match a pattern of every group."""
+    excluded: tuple[str, ...] = ()
+    """Patterns of tools that are not in it."""
     policies: tuple[Layer, ...] = ()
     """The policies of the nested views; each decides in addition to that of the bus."""
 
     @property
     def is_whole(self) -> bool:
         """Whether it shows everything."""
-        return self.servers is None and not self.patterns and not self.policies
+        return self.servers is None and not self.patterns and not self.excluded and not self.policies
 
     def narrowed(
         self,
@@ -39,6 +41,7 @@ class Scope:
         include: Names,
         caller: Caller | None,
         policy: Layer | None = None,
+        exclude: Names = None,
     ) -> "Scope":
         """A narrower scope."""
         if servers is None or self.servers is None:
@@ -50,6 +53,7 @@ class Scope:
             self,
             servers=both,
             patterns=self.patterns + groups,
+            excluded=self.excluded + ((exclude,) if isinstance(exclude, str) else tuple(exclude or ())),
             caller=caller or self.caller,
             policies=self.policies if policy is None else (*self.policies, policy),
         )
@@ -67,9 +71,10 @@ class Scope:
         origin = spec.origin
         if origin == READ_RESULT.origin:
             return True
-        return (origin.server == OWN or self.has_server(origin.server)) and all(
-            any(fnmatchcase(spec.name, one) or fnmatchcase(str(origin), one) for one in group)
-            for group in self.patterns
+        return (
+            (origin.server == OWN or self.has_server(origin.server))
+            and all(_matches(spec, group) for group in self.patterns)
+            and not _matches(spec, self.excluded)
         )
 
     def visible(self, by_alias: Mapping[str, T]) -> dict[str, T]:
@@ -98,6 +103,11 @@ class Scope:
             return event if not server or server == OWN or self.has_server(server) else None
 
         return filtered
+
+
+def _matches(spec: ToolSpec, patterns: Sequence[str]) -> bool:
+    origin = str(spec.origin)
+    return any(fnmatchcase(spec.name, one) or fnmatchcase(origin, one) for one in patterns)
 
 
 def is_own_resource(spec: ToolSpec) -> bool:

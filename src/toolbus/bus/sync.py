@@ -90,11 +90,12 @@ class SyncView:
         *,
         servers: Names = None,
         include: Names = None,
+        exclude: Names = None,
         caller: Caller | None = None,
         policy: Rules = None,
     ) -> "SyncView":
         """As `Toolbus.view`."""
-        view = self.bus.view(servers=servers, include=include, caller=caller, policy=policy)
+        view = self.bus.view(servers=servers, include=include, exclude=exclude, caller=caller, policy=policy)
         return SyncView(view, self._portal)
 
     @property

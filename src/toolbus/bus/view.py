@@ -65,12 +65,14 @@ class View:
         *,
         servers: Names = None,
         include: Names = None,
+        exclude: Names = None,
         caller: Caller | None = None,
         policy: Rules = None,
     ) -> "View":
         """The same API for a part of this view: some servers, matching tools, another caller, more rules.
 
-        `include` takes patterns such as `files_*` or `files/read*`, for public names and `server/tool`.
+        `include` takes patterns such as `files_*` or `files/read*`, for public names and `server/tool`;
+        `exclude` leaves some of them out.
         With `policy`, these rules decide as well, and the stricter decision counts.
         Anything outside the view can neither be called nor read through it. A view ends with its bus.
         """
@@ -78,7 +80,7 @@ class View:
         if caller is not None and (user := self._engine.user):
             caller = replace(caller, user=user)  # nobody calls for another user
         layer = None if policy is None else self._engine.view_policy(rules_of(policy))
-        return View(self._engine, self._scope.narrowed(known, include, caller, layer))
+        return View(self._engine, self._scope.narrowed(known, include, caller, layer, exclude))
 
     @property
     def caller(self) -> Caller:
@@ -383,9 +385,9 @@ class View:
 
     # Events
 
-    def on_event(self, listener: Emit) -> Callable[[], None]:
-        """Call `listener` with every event, in the bus's own loop; returns a function that unsubscribes."""
-        return self._hub.on(listener, self._filter)
+    def on_event(self, listener: Emit, *, calls: bool = True) -> Callable[[], None]:
+        """Call `listener` with every event, or none of `calls`, in the bus's loop; returns how to end it."""
+        return self._hub.on(listener, self._filter, calls=calls)
 
     def events(self) -> EventStream:
         """The events from now on, for `async for`; ends when the bus stops."""

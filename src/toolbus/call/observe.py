@@ -105,7 +105,7 @@ class EventObserver:
         """None if there are no listeners."""
         return (
             _Events(self._hub, operation)
-            if self._hub.has_listeners and operation.route not in SERVER_REQUESTS
+            if self._hub.follows_calls and operation.route not in SERVER_REQUESTS
             else None
         )
 

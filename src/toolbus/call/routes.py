@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from toolbus.call.tasks import TaskPoller, TaskRequests
@@ -46,6 +47,8 @@ class ServerRequests(TaskRequests, Protocol):
 
     async def complete(self, operation: Operation) -> Completion: ...
 
+    async def forward(self, operation: Operation, in_flight: CallInFlight) -> ToolResult: ...
+
 
 class ServerRoutes:
     """The routes to the servers of a bus."""
@@ -70,14 +73,16 @@ class ServerRoutes:
             "prompts/get": self._get_prompt,
             "completion/complete": self._complete,
             "tasks/get": self._task_state,
+            "tasks/update": self._forward,
             "tasks/cancel": self._cancel_task,
             "toolbus/list_resources": self._list_resources,
         }
 
     def _server(self, operation: Operation) -> ServerRequests:
         alias, allowed = operation.server, operation.servers
-        if alias in self._servers and (allowed is None or alias in allowed):
-            return self._servers[alias]
+        if allowed is None or alias in allowed:
+            with suppress(KeyError):  # not by `in`: a link may be built when it is looked up
+                return self._servers[alias]
         if operation.spec.origin.server == OWN:  # the name comes from a model
             raise ServerNotFound(
                 alias, [known for known in self._servers if allowed is None or known in allowed]
@@ -102,6 +107,7 @@ class ServerRoutes:
             suspends=operation.on_input == "suspend",
             longest=server.longest if operation.longest is None else operation.longest,
             policies=operation.policies,
+            forwarding=operation.forwarding,
         )
         if resumed is not None and resumed.pending.task is not None:
             return await TaskPoller(server, in_flight, operation).resume(resumed)
@@ -111,6 +117,8 @@ class ServerRoutes:
         return await TaskPoller(server, in_flight, operation).poll(answer)
 
     async def _read_resource(self, operation: Operation) -> ToolResult:
+        if operation.forwarding is not None:
+            return await self._forward(operation)
         alias, uri, server = operation.server, operation.arguments["uri"], self._server(operation)
 
         def size() -> int | None:
@@ -120,6 +128,8 @@ class ServerRoutes:
         return ToolResult(content=await server.read_resource(operation, uri, size))
 
     async def _get_prompt(self, operation: Operation) -> ToolResult:
+        if operation.forwarding is not None:
+            return await self._forward(operation)
         alias, name, server = operation.server, prompt_name(operation.spec), self._server(operation)
 
         def check() -> None:
@@ -139,15 +149,35 @@ class ServerRoutes:
         )
 
     async def _complete(self, operation: Operation) -> ToolResult:
+        if operation.forwarding is not None:
+            return await self._forward(operation)
         return ToolResult(value=await self._server(operation).complete(operation))
 
     async def _task_state(self, operation: Operation) -> ToolResult:
+        if operation.forwarding is not None:
+            return await self._forward(operation)
         server = self._server(operation)
         return ToolResult(value=await server.task_state(operation.arguments["task"]))
 
     async def _cancel_task(self, operation: Operation) -> ToolResult:
+        if operation.forwarding is not None:
+            return await self._forward(operation)
         await self._server(operation).cancel_task(operation.arguments["task"])
         return ToolResult()
+
+    async def _forward(self, operation: Operation) -> ToolResult:
+        """A request other than a tool call, for an MCP client."""
+        server, reports = self._server(operation), operation.on_progress
+        in_flight = CallInFlight(
+            tool=None,
+            operation_id=operation.id,
+            caller=operation.caller,
+            on_progress=None if reports is None else _Reporter(reports, None),
+            on_log=operation.on_log,
+            policies=operation.policies,
+            forwarding=operation.forwarding,
+        )
+        return await server.forward(operation, in_flight)
 
     async def _list_resources(self, operation: Operation) -> ToolResult:
         allowed, server = operation.servers, operation.arguments.get("server")

@@ -234,7 +234,7 @@ def _located(mistake: ConfigError, name: str, location: Location) -> ConfigError
     return location.error(problem, f"auth.{key}")
 
 
-def _url(text: str) -> SplitResult | None:
+def web_url(text: str) -> SplitResult | None:
     """The parts of an http or https URL with a host; None if it is not one."""
     try:
         parts = urlsplit(text)
@@ -245,7 +245,8 @@ def _url(text: str) -> SplitResult | None:
     return parts if usable and "@" not in parts.netloc and not re.search(r"[\s\x00-\x1f]", text) else None
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its name or address."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -253,7 +254,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _issuer_problem(text: str) -> str | None:
-    parts = _url(text)
+    parts = web_url(text)
     if parts is None or parts.query or parts.fragment:
         return (
             "expected the URL of an authorization server, such as https://auth.example.com, without a query"
@@ -262,14 +263,14 @@ def _issuer_problem(text: str) -> str | None:
 
 
 def _callback_problem(text: str) -> str | None:
-    parts = _url(text)
-    if parts is None or parts.fragment or not (parts.scheme == "https" or _is_loopback(parts.hostname or "")):
+    parts = web_url(text)
+    if parts is None or parts.fragment or not (parts.scheme == "https" or is_loopback(parts.hostname or "")):
         return "expected a loopback URL, such as http://127.0.0.1:3118/callback, or an https:// URL"
     return None
 
 
 def _metadata_problem(text: str) -> str | None:
-    parts = _url(text)
+    parts = web_url(text)
     if parts is None or parts.scheme != "https" or parts.path in ("", "/") or parts.fragment:
         return "expected an https:// URL with a path, such as https://example.com/client.json"
     return None

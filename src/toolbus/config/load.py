@@ -31,6 +31,7 @@ from toolbus.config.override import budget
 from toolbus.config.policy import check_aliases, read_policy
 from toolbus.config.read import read_document
 from toolbus.config.sandbox import read_sandbox
+from toolbus.config.serve import read_serve
 from toolbus.config.telemetry import read_telemetry
 from toolbus.config.tokens import read_tokens
 from toolbus.core.errors import ConfigError
@@ -156,6 +157,9 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
     with mistakes.collected():
         if "audit" in settings:
             settings["audit"] = read_audit(settings.pop("audit"), location, folder)
+    with mistakes.collected():
+        if "serve" in settings:
+            settings["serve"] = read_serve(settings.pop("serve"), location, folder, aliases)
     bus = _bus_settings(settings, mistakes, location).model_copy(
         update={"file": location.file, "folder": folder}
     )

@@ -26,6 +26,7 @@ from toolbus.config.policy import PolicyRule, check_aliases
 from toolbus.config.sandbox import Sandbox, read_sandbox
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
+from toolbus.config.serve import Serve
 from toolbus.config.telemetry import DEFAULT_TELEMETRY, Telemetry, read_telemetry
 from toolbus.config.tokens import TokenSetting, tokens_problem
 from toolbus.core.errors import ConfigError
@@ -151,6 +152,8 @@ class ServerConfig(ConfigModel):
     """Whether to connect only when a tool of the server is first called."""
     idle_timeout: float | None = Field(default=None, gt=0)
     """Seconds without a call after which the connection is closed until the next one."""
+    per_session: bool = False
+    """Whether each session of the gateway gets its own connection."""
     era: Literal["auto", "modern", "legacy"] = "auto"
     """Which protocol era to use."""
     lock: Annotated[LockMode | None, _Off] = None
@@ -272,6 +275,8 @@ class BusConfig(ConfigModel):
     """What OpenTelemetry spans contain, if the program installs an SDK; false for no spans and metrics."""
     tokens: TokenSetting = "auto"
     """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
+    serve: Serve | None = None
+    """How `toolbus serve` listens, whom it lets in, and what they get."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The aliases of the disabled servers."""
     file: str | None = None

@@ -47,11 +47,12 @@ def env_file_path(server: ServerConfig, folder: Path) -> str | None:
 
 def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
     yield DOTENV
-    for server in config.servers.values():
-        for _, text in server.texts():
+    for user in (*config.servers.values(), *([] if config.serve is None else [config.serve])):
+        for _, text in user.texts():
             for part in parsed(text):
                 if isinstance(part, Reference) and part.kind == "file":
                     yield part.body
+    for server in config.servers.values():
         if (path := env_file_path(server, folder)) is not None:
             yield path
         yield from (

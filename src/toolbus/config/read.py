@@ -152,7 +152,12 @@ def without_comments(text: str) -> str:
 
 def has_comments(text: str) -> bool:
     """Whether the text of a JSON file contains comments."""
-    return any(not found.group().startswith('"') for found in _COMMENT.finditer(text))
+    return bool(comments(text))
+
+
+def comments(text: str) -> list[str]:
+    """The comments in the text of a JSON file, in order."""
+    return [found.group() for found in _COMMENT.finditer(text) if not found.group().startswith('"')]
 
 
 def _blank(match: re.Match[str]) -> str:

@@ -25,6 +25,7 @@ from toolbus.config.model import HINTS, BusConfig, LockMode, ServerConfig, Timeo
 from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.config.policy import SELECTORS, PolicyRule
 from toolbus.config.sandbox import Sandbox
+from toolbus.config.serve import Introspection, Serve, ServeAuth, ServeView, Tls, TokenIssuer
 from toolbus.config.telemetry import Telemetry
 from toolbus.core.records import JSON, Budget, LogLevel
 
@@ -43,6 +44,7 @@ _MODELS = (
         PolicyRule,
         Audit,
     ),
+    *(Serve, ServeAuth, TokenIssuer, Introspection, Tls, ServeView),
     *AUTH_TYPES.values(),
 )
 _NAMES = {"type": "array", "items": {"type": "string"}}
@@ -62,6 +64,7 @@ _BUDGET = {
         },
     ],
 }
+_SERVE = ("Serve", "ServeAuth", "TokenIssuer", "Introspection", "Tls", "ServeView")
 # In YAML, `off` without quotes is false.
 _LOCK: dict[str, JSON] = {"anyOf": [{"enum": [*get_args(LockMode), False]}]}
 _SANDBOX: dict[str, JSON] = {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Sandbox"}]}
@@ -128,16 +131,18 @@ def config_schema() -> dict[str, JSON]:
         "else": {"$ref": "#/$defs/Entry"},
     }
     for name in (
-        "Timeouts",
-        "Limits",
-        "Sandbox",
-        "Telemetry",
+        *("Timeouts", "Limits", "Sandbox", "Telemetry", *_SERVE),
         *(kind.__name__ for kind in AUTH_TYPES.values()),
     ):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
     rotate = defined["Audit"]["properties"]["rotate"]
     rotate["type"] = [rotate["type"], "string"]
+    audience = defined["TokenIssuer"]["properties"]["audience"]
+    audience["anyOf"] = [{"type": "string", "minLength": 1}, {**_NAMES}, {"type": "null"}]
+    del audience["type"], audience["items"]
+    views = defined["Serve"]["properties"]["views"]
+    views["additionalProperties"] = _or_null(views["additionalProperties"])
     rule = defined["PolicyRule"]["properties"]
     for key in SELECTORS:
         patterns = {"type": "array", "items": rule[key]["items"], "minItems": 1}

@@ -8,12 +8,11 @@ long, the request counts as cancelled.
 import asyncio
 import inspect
 import logging
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession
@@ -21,22 +20,23 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from toolbus.connect.deadlines import Deadline, Deadlines
+from toolbus.connect.forwarded_requests import DECLINED, NO_ANSWER, Asked, ForwardedRequests, Kind
 from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.input_required import request_text
 from toolbus.core.elicitation import ELICITATION, Answer, Elicitation
 from toolbus.core.errors import CallRefused, CallRejected, InputNeeded
 from toolbus.core.events import Emit, InputAnswered, InputAsked, warn
-from toolbus.core.interactions import REFUSED_BY_GUARD, Interactions, Sampled, Sampling
+from toolbus.core.forwarding import Client
+from toolbus.core.interactions import REFUSED_BY_GUARD, Interactions, Sampled
 from toolbus.core.operation import PROGRAM, Admit, Caller, Operation, admit_all, request_spec
-from toolbus.core.records import Audio, Image, JSONObject, PromptMessage, Text, ToolResult
+from toolbus.core.records import JSON, Audio, Image, JSONObject, Text, ToolResult
 from toolbus.core.text import cleaned
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
-Kind = Literal["elicitation", "sampling", "roots"]
-NO_ANSWER = object()
-DECLINED = object()
+
+
 METHODS: dict[Kind, str] = {
     "elicitation": ELICITATION,
     "sampling": "sampling/createMessage",
@@ -57,6 +57,20 @@ class RequestHandler:
         self._emit = emit
         self._calls_in_flight = CallsInFlight()
         self._deadlines = Deadlines()
+        self._forwarded = ForwardedRequests(self)
+
+    @property
+    def server(self) -> str:
+        """The alias of the server."""
+        return self._server
+
+    @property
+    def client(self) -> Client | None:
+        """The MCP client that a request belongs to, if there is one."""
+        in_flight = self._calls_in_flight.current
+        if in_flight is not None and in_flight.forwarding is not None:
+            return in_flight.forwarding.client
+        return self._interactions.client
 
     @property
     def interactions(self) -> Interactions:
@@ -80,6 +94,8 @@ class RequestHandler:
         async def dispatch(
             ctx: ClientRequestContext, request: types.InputRequest
         ) -> types.InputResponse | types.ErrorData:
+            if self._interactions.forwards:
+                return await self._forwarded.answer(request)
             if request.method in self.handled:
                 return await sdk_dispatch(ctx, request)
             # A legacy server may ask although nothing was declared; if the call fails, its error explains it.
@@ -100,7 +116,7 @@ class RequestHandler:
         try:
             await self._admit(self._operation("elicitation", params), unanswered)
         except CallRefused as refusal:
-            self._warn_refused("elicitation", refusal)
+            self.warn_refused("elicitation", refusal)
             return True
         except Exception as error:  # of a guard: without a response the server would wait
             if not isinstance(error, InputNeeded):
@@ -110,6 +126,8 @@ class RequestHandler:
     @property
     def handled(self) -> frozenset[str]:
         """The methods that have a handler."""
+        if self._interactions.forwards:
+            return frozenset(METHODS.values())
         handlers = {
             METHODS["elicitation"]: self._interactions.elicit,
             METHODS["sampling"]: self._interactions.sample,
@@ -173,7 +191,7 @@ class RequestHandler:
         try:
             return await self._admit(self._operation("elicitation", params), given)
         except CallRefused as refusal:
-            self._warn_refused("elicitation", refusal)
+            self.warn_refused("elicitation", refusal)
             return question.decline()
 
     async def declined(self, suspended: ToolResult) -> dict[str, Answer] | None:
@@ -192,9 +210,13 @@ class RequestHandler:
                 try:
                     await self._admit(self._operation("elicitation", request.params), later)
                 except CallRefused as refusal:
-                    self._warn_refused("elicitation", refusal)
+                    self.warn_refused("elicitation", refusal)
                     refused[key] = Answer(action="decline")
         return refused if len(refused) == len(suspended.pending.questions) else None
+
+    async def refused(self, requests: Mapping[str, types.InputRequest]) -> dict[str, JSON]:
+        """Responses to the requests of a modern server that guards refuse to put to its client."""
+        return await self._forwarded.refused(requests)
 
     async def ask_to_visit(self, session: ClientSession, error: MCPError) -> bool:
         """Ask the user to visit the URLs that a legacy server requires first; True if they accepted."""
@@ -215,9 +237,9 @@ class RequestHandler:
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         question = wire.elicitation(self._server, self._tool, params)
-        problem = self._too_many() or question.fault
+        problem = self.too_many() or question.fault
         if problem is not None:
-            return self._refuse(problem)
+            return self.refuse(problem)
         elicit = self._interactions.elicit
         assert elicit is not None, "no handler, no callback"
         question = replace(question, user=self._caller.user)
@@ -226,9 +248,9 @@ class RequestHandler:
             given = elicit(question)
             return self._checked(question, await given if inspect.isawaitable(given) else given)
 
-        asked = await self._ask("elicitation", question.message, params, checked, question)
+        asked = await self.ask("elicitation", question.message, params, checked, question)
         answer = _answer_of(question, asked)
-        self._emit_answered("elicitation", answer.action)
+        self.emit_answered("elicitation", answer.action)
         return wire.elicit_result(answer)
 
     def _checked(self, question: Elicitation, answer: object) -> Answer:
@@ -245,55 +267,34 @@ class RequestHandler:
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         messages = wire.sampling_messages(params.messages)
-        if (problem := self._too_many()) is not None:
-            return self._refuse(problem)
+        if (problem := self.too_many()) is not None:
+            return self.refuse(problem)
         if not messages:
-            return self._refuse("its messages must be text, images or audio")
-        request = self._sampling(params, messages)
+            return self.refuse("its messages must be text, images or audio")
+        request = wire.sampling(self._server, self._tool, self._caller.user, params, messages)
         assert self._interactions.sample is not None, "no handler, no callback"
         message = f"requests up to {params.max_tokens} tokens from a model"
-        sampled = await self._ask("sampling", message, params, self._interactions.sample, request)
+        sampled = await self.ask("sampling", message, params, self._interactions.sample, request)
         if not isinstance(sampled, Sampled) or not isinstance(sampled.content, Text | Image | Audio):  # pyright: ignore[reportUnnecessaryIsInstance]  # a handler's
-            self._emit_answered("sampling", "decline")
+            self.emit_answered("sampling", "decline")
             return types.ErrorData(code=USER_DECLINED, message="sampling was declined")
-        self._emit_answered("sampling", "accept")
+        self.emit_answered("sampling", "accept")
         return wire.sampled(sampled)
 
-    def _sampling(
-        self, params: types.CreateMessageRequestParams, messages: tuple[PromptMessage, ...]
-    ) -> Sampling:
-        preferences = params.model_preferences
-        hints = (hint.name for hint in (preferences.hints if preferences else None) or ())
-        return Sampling(
-            server=self._server,
-            tool=self._tool,
-            user=self._caller.user,
-            messages=messages,
-            max_tokens=params.max_tokens,
-            system=params.system_prompt,
-            temperature=params.temperature,
-            stop=tuple(params.stop_sequences or ()),
-            hints=tuple(name for name in hints if name),
-        )
-
     async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
-        def listed(roots: Sequence[str | Path]) -> types.ListRootsResult:
-            found = [{"uri": as_uri(root), "name": Path(str(root)).name} for root in roots]
-            return types.ListRootsResult.model_validate({"roots": found})
-
         message = "requests the folders that it may access"
-        result = await self._ask("roots", message, None, listed, self._interactions.roots or ())
+        result = await self.ask("roots", message, None, wire.roots, self._interactions.roots or ())
         if not isinstance(result, types.ListRootsResult):
-            self._emit_answered("roots", "decline")
+            self.emit_answered("roots", "decline")
             return types.ErrorData(code=USER_DECLINED, message="the roots were declined")
-        self._emit_answered("roots", "accept")
+        self.emit_answered("roots", "accept")
         return result
 
-    async def _ask(
+    async def ask(
         self,
         kind: Kind,
         message: str,
-        params: types.ElicitRequestParams | types.CreateMessageRequestParams | None,
+        params: Asked,
         handler: Callable[[T], Any],
         question: T,
     ) -> object:
@@ -323,7 +324,7 @@ class RequestHandler:
                 raise
             self._warn(f"the handler for {kind} was cancelled")
         except CallRefused as refusal:
-            self._warn_refused(kind, refusal)
+            self.warn_refused(kind, refusal)
             return DECLINED
         except Exception as error:  # a user's handler: without a response the server would wait
             if isinstance(error, TimeoutError) and within.expired():
@@ -334,9 +335,11 @@ class RequestHandler:
             self._warn(f"the handler for {kind} raised {type(error).__name__}: {error}")
         return NO_ANSWER
 
-    def _operation(
-        self, kind: Kind, params: types.ElicitRequestParams | types.CreateMessageRequestParams | None
-    ) -> Operation:
+    async def admitted(self, kind: Kind, params: Asked, answer: Callable[[], Awaitable[T]]) -> T:
+        """Pass a request of the server through observers and guards; `CallRefused` if one refuses it."""
+        return await self._admit(self._operation(kind, params), answer)
+
+    def _operation(self, kind: Kind, params: Asked) -> Operation:
         """The server's request, as observers and guards see it."""
         sent = params.model_dump(by_alias=True, mode="json", exclude_none=True) if params else {}
         in_flight = self._calls_in_flight.current
@@ -348,15 +351,15 @@ class RequestHandler:
             policies=() if in_flight is None else in_flight.policies,
         )
 
-    def _too_many(self) -> str | None:
+    def too_many(self) -> str | None:
         """Why a request is refused: no call needs it, or there were too many; else None."""
         if not self._deadlines.busy and not self._calls_in_flight.busy:
-            return "no request is in flight"
+            return None if self._interactions.client is not None else "no request is in flight"
         limit = self._interactions.rounds
         exceeded = self._calls_in_flight.count_question() > limit
         return f"it asked more than {limit} times in one call" if exceeded else None
 
-    def _refuse(self, problem: str) -> types.ErrorData:
+    def refuse(self, problem: str) -> types.ErrorData:
         self._warn(f"its request was refused: {problem}")
         return types.ErrorData(code=types.INVALID_PARAMS, message=problem)
 
@@ -375,10 +378,10 @@ class RequestHandler:
         in_flight = self._calls_in_flight.current
         return {} if in_flight is None else {"id": in_flight.operation_id, "tool": in_flight.tool}
 
-    def _emit_answered(self, kind: Kind, action: str) -> None:
+    def emit_answered(self, kind: Kind, action: str) -> None:
         self._emit(InputAnswered(server=self._server, kind=kind, action=action, **self._about))
 
-    def _warn_refused(self, kind: Kind, refusal: CallRefused) -> None:
+    def warn_refused(self, kind: Kind, refusal: CallRefused) -> None:
         self._warn(f"its {kind} {REFUSED_BY_GUARD}{refusal.reason}")
 
     def _warn(self, message: str) -> None:
@@ -390,9 +393,3 @@ def _answer_of(question: Elicitation, asked: object) -> Answer:
     if isinstance(asked, Answer):
         return asked
     return question.decline() if asked is DECLINED else question.cancel()
-
-
-def as_uri(root: str | Path) -> str:
-    """The URI of a root folder."""
-    text = str(root)
-    return text if text.startswith("file://") else Path(os.path.expanduser(text)).resolve().as_uri()

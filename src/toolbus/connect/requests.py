@@ -8,11 +8,12 @@ from typing import Protocol, TypeVar
 import mcp_types as types
 
 from toolbus.config import ServerConfig
+from toolbus.connect.forward import forward
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import send_raw
 from toolbus.connect.session import Session
-from toolbus.connect.tool_call import call_tool
+from toolbus.connect.tool_call import call_tool, forward_call
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import CallTimeout, ResourceTooLarge
 from toolbus.core.operation import CallInFlight, Operation
@@ -94,10 +95,24 @@ class LinkRequests:
         def send(session: Session, timeout: float) -> Awaitable[ToolResult | TaskState]:
             if check is not None:
                 check(operation)
+            if in_flight.forwarding is not None:
+                return forward_call(session, in_flight, operation, timeout)
             return call_tool(session, in_flight, operation.arguments, timeout, operation.resumed)
 
         timeout = self._link.config.timeouts.call if operation.timeout is None else operation.timeout
         return self._link.request(send, timeout, repeatable=repeatable, recover=operation.recover)
+
+    async def forward(self, operation: Operation, in_flight: CallInFlight) -> ToolResult:
+        """A request other than a tool call for an MCP client."""
+
+        async def send(session: Session, timeout: float) -> ToolResult:
+            if self.check is not None and operation.route == "prompts/get":
+                self.check(operation)
+            result = await forward(session, in_flight, operation, timeout)
+            assert isinstance(result, ToolResult), "only a tool call becomes a task"
+            return result
+
+        return await self._request(send, operation, repeatable=operation.route != "tasks/update")
 
     async def read_resource(
         self, operation: Operation, uri: str, size: Callable[[], int | None]

@@ -244,14 +244,17 @@ class Session:
                 return LinkLost(self.server, what, text, sent=error.sent)
             if self.refused is not None and self.refused is error.reported:
                 return self.refused
-        if needed := missing_input(error):
+        in_flight = CURRENT.get()
+        is_forwarded = in_flight is not None and in_flight.forwarding is not None
+        if not is_forwarded and (needed := missing_input(error)):
             return InputNeeded(self.server, what, needed)
         status = error.status if isinstance(error, WireError) else None
         # Many servers send this code themselves; only the SDK's memory transport means a closed connection.
         is_closed = self.gone.is_set() or self.config.transport == "memory"
         if status is None and error.code == CONNECTION_CLOSED and is_closed:
             return self.loss_error(what)
-        return CallRejected(self.server, what, error.code, text, status)
+        message = self._redacted(error.message) if is_forwarded else text
+        return CallRejected(self.server, what, error.code, message, status, data=error.data)
 
 
 class Exchange(Deadline):

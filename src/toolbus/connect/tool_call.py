@@ -14,7 +14,7 @@ and an error that can be solved go on from there with the SDK, without being sen
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
 
 from mcp.shared.dispatcher import ProgressFnT
@@ -22,13 +22,14 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import HEADER_MISMATCH, InputResponses
 
 from toolbus.connect.deadlines import Deadline
+from toolbus.connect.forward import forward
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import Outcome
 from toolbus.connect.sdk.input_required import Suspended, TaskStarted
 from toolbus.connect.session import Session
 from toolbus.core.elicitation import Pending
 from toolbus.core.errors import too_many_questions
-from toolbus.core.operation import CallInFlight, Resumed
+from toolbus.core.operation import CallInFlight, Operation, Resumed
 from toolbus.core.records import JSON, TaskState, ToolResult
 
 
@@ -67,6 +68,19 @@ async def call_tool(
             if declined is None:
                 return ToolResult.from_pending(pending)
             resumed = Resumed(pending=pending, answers=declined)
+
+
+def forward_call(
+    session: Session, in_flight: CallInFlight, operation: Operation, timeout: float
+) -> Awaitable[ToolResult | TaskState]:
+    """Call a tool for an MCP client."""
+
+    def progress(exchange: Deadline) -> ProgressFnT | None:
+        if in_flight.longest is None:
+            return in_flight.on_progress
+        return _extending(session, in_flight, in_flight.longest, exchange)
+
+    return forward(session, in_flight, operation, timeout, progress)
 
 
 async def _call(

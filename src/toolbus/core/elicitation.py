@@ -113,6 +113,8 @@ class Pending:
     """The digest of the call, if a person approved it before its server suspended it."""
     approved_by: str | None = None
     """Who asked that person."""
+    answered: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    """For an MCP client: responses that are known already, because guards refused those requests."""
 
     @property
     def questions(self) -> dict[str, Elicitation]:

@@ -124,6 +124,14 @@ class ResourceUpdated(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ListChanged(_Event):
+    """A server announced a change of one of its lists and was listed again, or offers something else now."""
+
+    server: str
+    kind: Literal["tools", "resources", "prompts"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class InputAsked(_Event):
     """A server requests input: from a person (elicitation), a model (sampling), or folders (roots)."""
 
@@ -184,6 +192,7 @@ Event: TypeAlias = (
     | Progressed
     | Logged
     | ResourceUpdated
+    | ListChanged
     | InputAsked
     | InputAnswered
     | Warned
@@ -273,23 +282,38 @@ class Hub:
         # Weak, so that a dropped listener costs nothing.
         self._listeners: weakref.WeakSet[EventStream] = weakref.WeakSet()
         self._callbacks: list[Emit] = []
+        self._for_calls = 0
+        """How many callbacks also receive the events of calls."""
         self._ended = False
 
     @property
     def has_listeners(self) -> bool:
-        """Whether there are callbacks or listeners; without them the call path emits no events."""
+        """Whether there are callbacks or listeners."""
         return bool(self._callbacks or self._listeners)
 
-    def on(self, callback: Emit, only: Filter | None = None) -> Callable[[], None]:
-        """Call `callback` with events, all or filtered ones; returns a function that unsubscribes."""
-        # A new object each time, because the same callback may be registered twice.
-        own = partial(callback) if only is None else partial(_filtered, callback, only)
-        self._callbacks = [*self._callbacks, own]
-        return lambda: self._off(own)
+    @property
+    def follows_calls(self) -> bool:
+        """Whether somebody receives the events of calls; otherwise the call path emits none."""
+        return bool(self._for_calls or self._listeners)
 
-    def _off(self, callback: Emit) -> None:
+    def on(self, callback: Emit, only: Filter | None = None, *, calls: bool = True) -> Callable[[], None]:
+        """Call `callback` with events, all or filtered ones; returns a function that unsubscribes.
+
+        Without `calls` it gets no events of calls, and costs them nothing.
+        """
+        # A new object each time, because the same callback may be registered twice.
+        take = callback if calls else partial(_without_calls, callback)
+        own = partial(take) if only is None else partial(_filtered, take, only)
+        self._callbacks = [*self._callbacks, own]
+        self._for_calls += calls
+        return lambda: self._off(own, calls)
+
+    def _off(self, callback: Emit, calls: bool) -> None:
         # A new list, because `emit` may be iterating over the old one.
-        self._callbacks = [other for other in self._callbacks if other is not callback]
+        left = [other for other in self._callbacks if other is not callback]
+        if len(left) < len(self._callbacks):
+            self._callbacks = left
+            self._for_calls -= calls
 
     def listen(self, only: Filter | None = None) -> EventStream:
         """A new listener for all events from now on, or for filtered ones."""
@@ -320,6 +344,11 @@ def _size(event: Event) -> int:
     """About how many bytes an event takes."""
     texts = (getattr(event, name) for name in event.__dataclass_fields__)
     return 500 + sum(len(value) if isinstance(value, str) else len(repr(value)) for value in texts)
+
+
+def _without_calls(callback: Emit, event: Event) -> None:
+    if not isinstance(event, CallStarted | CallEnded | Progressed):
+        callback(event)
 
 
 def _filtered(callback: Emit, only: Filter, event: Event) -> None:

@@ -46,3 +46,5 @@ class Forwarding:
     """The client's answers to the requests of a modern server, if this is another round of a call."""
     state: str | None = None
     """The server's state of that call."""
+    rounds: int = 0
+    """How often the server has asked so far."""

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from toolbus.core.approval import ApprovalAnswer, ApprovalRequest, Approve
 from toolbus.core.elicitation import Answer, Elicitation
+from toolbus.core.forwarding import Client
 from toolbus.core.login import LoginHandler
 from toolbus.core.records import Audio, Image, PromptMessage, Text
 
@@ -79,6 +80,10 @@ class Interactions:
 
     For programs that can ask a person only in some runs, so that servers offer the same tools in all of them.
     """
+    forwards: bool = False
+    """Pass every request on to the MCP client of the operation that it belongs to; for a gateway."""
+    client: Client | None = None
+    """With `forwards`: the client for requests that belong to no operation; without, they are refused."""
 
     def __post_init__(self) -> None:
         for name in ("elicit", "sample", "login", "approve"):

@@ -14,6 +14,7 @@ from toolbus.core.approval import Approval
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.events import OnLog, Reason
 from toolbus.core.fast_init import with_fast_init
+from toolbus.core.forwarding import Forwarding
 from toolbus.core.records import JSON, OWN, Origin, Progress, ToolResult, ToolSpec
 
 T = TypeVar("T")
@@ -69,6 +70,8 @@ class Operation:
     """For a request of a server: the `id` of the call that caused it, if known."""
     policies: tuple[object, ...] = ()
     """The policies of the views that it was made through; the guard of the bus knows them."""
+    forwarding: Forwarding | None = None
+    """The MCP client that it is made for, if there is one: results and requests are passed on as sent."""
 
     @property
     def route(self) -> str:
@@ -136,6 +139,8 @@ class CallInFlight:
     unanswered: str | None = None
     """The question of the server that has no handler."""
     policies: tuple[object, ...] = ()
+    """As of the operation."""
+    forwarding: Forwarding | None = None
     """As of the operation."""
     on_end: "tuple[Callable[[CallInFlight], None], ...]" = ()
     """Called when the operation ends."""

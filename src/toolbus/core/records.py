@@ -9,6 +9,7 @@ from toolbus.core.display import mime_bundle, result_line
 from toolbus.core.elicitation import Pending
 from toolbus.core.errors import ToolFailed
 from toolbus.core.fast_init import with_fast_init
+from toolbus.core.received import Received
 from toolbus.schema.values import JSON, JSONObject, entries_of
 
 Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
@@ -123,6 +124,8 @@ class Resource:
     description: str = ""
     mime_type: str | None = None
     size: int | None = None
+    extras: JSONObject = field(default_factory=lambda: EMPTY)
+    """Its `annotations`, `icons` and `_meta`, as sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,6 +138,8 @@ class ResourceTemplate:
     title: str | None = None
     description: str = ""
     mime_type: str | None = None
+    extras: JSONObject = field(default_factory=lambda: EMPTY)
+    """As of a resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +160,8 @@ class Prompt:
     title: str | None = None
     description: str = ""
     arguments: tuple[PromptArgument, ...] = ()
+    extras: JSONObject = field(default_factory=lambda: EMPTY)
+    """Its `icons` and `_meta`, as sent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +262,8 @@ class ToolResult:
     """The public name of the tool, if the call failed."""
     value: object = field(default=None, compare=False)
     """The result of a request other than a tool call: a `PromptResult`, a `Completion`, a `TaskState`."""
+    received: Received | None = field(default=None, compare=False)
+    """As the server sent it, if it is for an MCP client."""
 
     @property
     def text(self) -> str:
@@ -292,6 +301,7 @@ class ToolResult:
             pending=self.pending,
             tool=self.tool,
             value=self.value,
+            received=self.received,
         )
 
     @classmethod

@@ -20,7 +20,7 @@ from toolbus.connect.session import Session
 from toolbus.connect.transports.http import is_temporary
 from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
-from toolbus.core.events import Emit, warn
+from toolbus.core.events import Emit, ListChanged, warn
 from toolbus.core.flag import Flag
 from toolbus.core.records import Inventory
 from toolbus.core.tracing import Tracing, leave_trace
@@ -86,7 +86,9 @@ class Discovery:
         await self._set_log_level(session)
         self._listing = True
         # After a reconnect, keep the last list of each kind that cannot be listed.
-        self._update(await self._list(session), session, keep=self.inventory != Inventory())
+        before = self.inventory
+        self._update(await self._list(session), session, keep=before != Inventory())
+        self._report({kind for kind in KINDS if getattr(before, kind) != getattr(self.inventory, kind)})
         self._listed.set()
 
     async def _list(self, session: Session, kinds: Sequence[ListKind] = KINDS) -> dict[ListKind, ListResult]:
@@ -146,6 +148,7 @@ class Discovery:
             self._noticed.clear()
             try:
                 self._update(await self._list(session, kinds), session, keep=True)
+                self._report(set(kinds) - self._dirty)
             except ToolbusError as error:  # a request failed, or the link is going down
                 logger.debug("%s", error)
                 self._dirty.update(kinds)
@@ -210,6 +213,13 @@ class Discovery:
         )
         self._warn_changes(before, session.result_filter.dropped)
         self._publish()
+
+    def _report(self, kinds: set[ListKind]) -> None:
+        """Emit that these lists were made anew."""
+        names = {"resources" if kind == "templates" else kind for kind in kinds}
+        for kind in ("tools", "resources", "prompts"):
+            if kind in names:
+                self._emit(ListChanged(server=self._server, kind=kind))
 
     def _warn_changes(self, before: Inventory, dropped: list[str]) -> None:
         now = self.inventory

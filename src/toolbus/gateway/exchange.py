@@ -1,21 +1,11 @@
 """One request of a client, and what is known of the client."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
 
 from toolbus.core.records import Era, JSONObject, LogLevel
+from toolbus.gateway.channel import Channel as Channel
 from toolbus.gateway.principal import Principal
-
-if TYPE_CHECKING:
-    from toolbus.gateway.sessions import Session
-
-
-class Channel(Protocol):
-    """Where messages to a client go."""
-
-    def send(self, message: JSONObject) -> None:
-        """Send a JSON-RPC message; never waits, and drops it if the client is gone."""
-        ...
+from toolbus.gateway.sessions import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,5 +28,5 @@ class Exchange:
     """The `_meta` of the request."""
     log_level: LogLevel | None = None
     """The lowest level of the log messages that it wants; None for none (modern), or the default (legacy)."""
-    session: "Session | None" = None
+    session: Session | None = None
     """The session of a legacy client."""

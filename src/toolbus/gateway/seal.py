@@ -6,11 +6,15 @@ import json
 import os
 import time
 from collections.abc import Callable
+from hashlib import sha256
+from pathlib import Path
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from toolbus.config.trust import located
 from toolbus.core.records import JSONObject
+from toolbus.state.files import state_folder
 
 _NONCE = 12
 KEY_BYTES = 32
@@ -40,6 +44,23 @@ class Seal:
             return None
         expires, payload = json.loads(plain)
         return payload if self._now() < expires else None
+
+
+def stored_key(config_file: str | Path) -> bytes:
+    """The key of a config file, which is made when it is first needed: values stay valid after a restart.
+
+    It is in the user's state folder. OSError if it cannot be read or written, or others can read it.
+    """
+    folder = state_folder()
+    digest = sha256(os.fsencode(located(Path(config_file)))).hexdigest()
+    name = f"gateway/{digest}.seal"
+    key = folder.read(name, secret=True)
+    if key is not None and len(key) == KEY_BYTES:
+        return key
+    made = os.urandom(KEY_BYTES)
+    folder.write(name, made, durable=True)
+    # Of two gateways that start at once, both use what was written last.
+    return folder.read(name, secret=True) or made
 
 
 def _bound(purpose: str, principal: str) -> bytes:

@@ -58,6 +58,8 @@ def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> in
         facts |= {"tokens": found.config.tokens} if found.config.tokens != "auto" else {}
         facts |= {"policy": list(map(rule_json, found.config.policy))} if found.config.policy else {}
         facts |= {"audit": trail} if (trail := audit_facts(found.config)) else {}
+        if found.config.serve is not None:
+            facts |= {"serve": found.config.serve.model_dump(mode="json", exclude_defaults=True)}
         screen.json({"file": str(found.file), "trusted": trusted, **facts})
         return 0 if trusted else FAILED
     if reason is None:

@@ -5,14 +5,13 @@ per line. It reloads the config when the file changes.
 """
 
 import asyncio
-import json
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.live import Live
@@ -21,32 +20,18 @@ from rich.text import Text
 
 from toolbus.cli.commands.tools import STATE_STYLES
 from toolbus.cli.commands.watch_sign_in import SignInKey
+from toolbus.cli.config_changes import file_stamps, read_again, stamps_at_start
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.options import Settings
+from toolbus.cli.output.event_lines import event_line, timed_line
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import async_command, load_trusted_config, selected_servers, starting_only
 from toolbus.cli.sign_in import tokens_of
 from toolbus.cli.suggested import suggested
-from toolbus.config import BusConfig, usable_config
-from toolbus.config.trust import trusted_config, watched_files
-from toolbus.core.errors import ToolbusError, login_line
-from toolbus.core.events import (
-    CallEnded,
-    CallStarted,
-    CatalogChanged,
-    Event,
-    InputAnswered,
-    InputAsked,
-    Logged,
-    LoginNeeded,
-    Progressed,
-    ResourceUpdated,
-    StateChanged,
-    ToolHeld,
-    Warned,
-)
+from toolbus.config import BusConfig
+from toolbus.core.errors import ToolbusError
+from toolbus.core.events import Event, ListChanged
 from toolbus.core.records import Health
-from toolbus.lock.file import lock_path
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -116,27 +101,21 @@ class _ConfigFollower:
     async def follow(self, began: int) -> None:
         """Poll the file and the servers' health forever."""
         config = self.config
-        # A file written since we began may have been read before the write: reload it.
-        read = {Path(config.file or ""), *map(Path, config.reviewed or ())}
-        seen = {
-            file: None if file in read and stamp is not None and stamp[0] >= began else stamp
-            for file, stamp in _stamps(config).items()
-        }
+        seen = stamps_at_start(config, began)
         self._connect(self._servers or config.servers)
         while True:
             self._view.health = await self.bus.health()
             await asyncio.sleep(POLL_SECONDS)
-            if (now := _stamps(self.config)) != seen:
+            if (now := file_stamps(self.config)) != seen:
                 await self._reload()
                 # The state before the reload, so that a write during it is noticed.
-                seen = {file: now.get(file, stamp) for file, stamp in _stamps(self.config).items()}
+                seen = {file: now.get(file, stamp) for file, stamp in file_stamps(self.config).items()}
 
     async def _reload(self) -> None:
         """Reload the file, unless it is invalid."""
         config, file = self.config, Path(self.config.file or "")
         try:
-            # A config that was found, not named, must be trusted again first: `toolbus trust`.
-            fresh = usable_config(file) if config.reviewed is None else trusted_config(file)
+            fresh = read_again(config)
             tokens = self.tokens if fresh.tokens == config.tokens else tokens_of(fresh)
             await self.bus.reload(starting_only(fresh, (), tokens))
         except ToolbusError as error:
@@ -161,19 +140,6 @@ class _ConfigFollower:
 async def _connect_server(bus: "Toolbus", alias: str) -> None:
     with suppress(ToolbusError):  # the server's state shows it
         await bus.connect(alias)
-
-
-def _stamps(config: BusConfig) -> dict[Path, tuple[int, int] | None]:
-    """Modification time and size of each file that affects the config, and of its lockfile."""
-    lock = [] if config.file is None else [lock_path(config.file)]
-    return {file: _stamp(file) for file in [*watched_files(config), *lock]}
-
-
-def _stamp(file: Path) -> tuple[int, int] | None:
-    try:
-        return (file.stat().st_mtime_ns, file.stat().st_size)
-    except OSError:
-        return None  # an editor may be replacing it
 
 
 class _EventView:
@@ -211,13 +177,12 @@ class _EventView:
         if self._screen.as_json:
             value = {"event": type(event).__name__, **asdict(event)}
             print(escaped_json(value), flush=True)
-        else:
-            self.add_line(*_event_line(event), at=event.at)
+        elif not isinstance(event, ListChanged):  # what changed is an event of its own
+            self.add_line(*event_line(event), at=event.at)
 
     def add_line(self, who: str, what: str, style: str = "", at: float | None = None) -> None:
         """Show one event."""
-        clock = time.strftime("%H:%M:%S", time.localtime(at))
-        line = Text.assemble((f"{clock}  {one_line(who):12}  ", "dim"), (one_line(what), style))
+        line = timed_line(who, what, style, at)
         self._lines.append(line)
         if not self.is_live:
             self._screen.print(line)
@@ -244,47 +209,3 @@ class _EventView:
         for line in lines:
             line.truncate(width, overflow="ellipsis")
         return Group(table, Text(), *lines, Text(f"{self.offer()}Ctrl-C to quit", style="dim"))
-
-
-def _event_line(event: Event) -> tuple[str, str, str]:
-    """Subject, text and style of an event's line."""
-    match event:
-        case StateChanged():
-            reason = (
-                "" if event.error is None else f": {event.error.removeprefix(f'server {event.server!r}: ')}"
-            )
-            return (
-                event.server,
-                f"{event.previous} -> {event.state}{suggested(reason)}",
-                STATE_STYLES.get(event.state, ""),
-            )
-        case CatalogChanged():
-            marked = (("+", event.added), ("-", event.removed), ("~", event.changed))
-            return "catalog", " ".join(f"{sign}{name}" for sign, names in marked for name in names), "cyan"
-        case CallStarted():
-            return event.server or "toolbus", f"call {event.name}", ""
-        case CallEnded():
-            outcome = suggested(event.error or "") or ("tool error" if event.is_error else "done")
-            return event.server or "toolbus", f"call {event.name}: {outcome} in {event.elapsed_ms:.0f} ms", ""
-        case Progressed():
-            total = "" if event.total is None else f"/{event.total:g}"
-            return event.name, f"{event.progress:g}{total} {event.message or ''}", "dim"
-        case Logged():
-            text = event.data if isinstance(event.data, str) else json.dumps(event.data, default=str)
-            return event.server, f"{event.level}: {text}", "dim"
-        case ResourceUpdated():
-            return event.server, f"resource {event.uri} changed", "cyan"
-        case InputAsked() | InputAnswered():
-            text = f"asks: {event.message}" if isinstance(event, InputAsked) else f"answered: {event.action}"
-            return event.server, f"{event.kind} {text}", "yellow"
-        case Warned() | ToolHeld() | LoginNeeded():
-            return event.server, suggested(_warning_text(event)), "yellow"
-        case _:
-            assert_never(event)
-
-
-def _warning_text(event: Warned | ToolHeld | LoginNeeded) -> str:
-    if isinstance(event, LoginNeeded):
-        return f"{event.reason or 'sign-in required'}; sign in: {login_line(event.server, event.user)}"
-    text = event.message if isinstance(event, Warned) else f"{event.kind} held: {event.reason}"
-    return f"{event.tool + ': ' if event.tool else ''}{text}"

@@ -21,6 +21,7 @@ from toolbus.config.override import ToolOverride
 from toolbus.config.project import DOTENV, Contents, env_file_path
 from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.reference import MASK, Reference, parsed
+from toolbus.config.serve import Serve
 from toolbus.config.trust import Candidate
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError
@@ -56,7 +57,7 @@ def review(found: Candidate) -> dict[str, JSON]:
 
 
 def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusConfig) -> None:
-    """Print one line per fact, then the policy, the audit trail, the roots, and where tokens are kept."""
+    """Print one line per fact, then the policy, the audit trail, the roots, tokens, and the gateway."""
     from rich.text import Text
 
     lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
@@ -74,12 +75,21 @@ def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusCo
     if (trail := audit_facts(config)) is not None:
         style = "bold yellow" if trail["outside"] else ""
         console.print(Text.assemble(("audit", "bold"), "  ", (exact(_audit_words(trail)), style)))
+    if config.serve is not None:
+        console.print(Text.assemble(("serve", "bold"), "  ", exact(_serve_words(config.serve))))
+    _print_places(console, config)
+    if any(MASK in text for _, facts in lines for _, text in facts):
+        console.print(Text(f"{MASK} stands for what looks like a secret; see the file", style="dim"))
+
+
+def _print_places(console: "Console", config: BusConfig) -> None:
+    """Print the folders that servers see, and where tokens are kept."""
+    from rich.text import Text
+
     if config.roots:
         console.print(Text(f"roots shared with servers: {', '.join(map(exact, config.roots))}"))
     if config.tokens != "auto":
         console.print(Text(f"tokens of people who sign in are kept in: {exact(str(config.tokens))}"))
-    if any(MASK in text for _, facts in lines for _, text in facts):
-        console.print(Text(f"{MASK} stands for what looks like a secret; see the file", style="dim"))
 
 
 def audit_facts(config: BusConfig) -> dict[str, JSON] | None:
@@ -103,6 +113,17 @@ def _audit_words(trail: Mapping[str, JSON]) -> str:
     removes = [", ".join(filter(None, limits)) + " and deletes older ones"] if any(limits) else []
     where = f"{trail['file']}{' (outside the folder of the config)' if trail['outside'] else ''}"
     return ", ".join([f"writes {where}", _CONTENTS[trail["content"]], *removes])
+
+
+def _serve_words(serve: Serve) -> str:
+    oauth = serve.auth.oauth
+    asks = None if oauth is None else oauth.introspection
+    ways = [
+        *(["keys"] if serve.auth.keys else []),
+        *([] if oauth is None else [f"tokens of {oauth.issuer}"]),
+        *([] if asks is None else [f"asks there with {asks.model_dump()['client_secret']}"]),
+    ]
+    return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}"
 
 
 def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:

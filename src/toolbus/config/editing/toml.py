@@ -66,6 +66,8 @@ def drop(text: str, steps: Steps) -> str:
     for first, last in reversed(gone):
         while first and last < len(lines) and not lines[last].strip() and not lines[first - 1].strip():
             last += 1
+        while last == len(lines) and first and not lines[first - 1].strip():
+            first -= 1
         del lines[first:last]
     after = "".join(lines)
     holder: JSON = tomllib.loads(after)

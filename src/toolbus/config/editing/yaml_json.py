@@ -22,6 +22,7 @@ Steps: TypeAlias = tuple[str | int, ...]
 """The path to a value: keys of mappings, indexes in lists."""
 
 _INDENT = 2
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
 _COMMENT = {True: r"//[^\n]*|/\*.*?\*/", False: r"#[^\n]*"}
 
 
@@ -79,17 +80,23 @@ def by_hand(problem: str) -> NotEditable:
 def _root(text: str, is_json: bool) -> "yaml.Node":
     import yaml
 
-    # Tabs are an error in YAML; in JSON they only occur between values.
-    loader = yaml.SafeLoader(without_comments(text).replace("\t", " ") if is_json else text)
-    try:
-        root = loader.get_single_node()
-    except yaml.YAMLError:  # it quotes surrounding text, so `from None`
-        raise by_hand("its layout cannot be kept") from None
-    finally:
-        loader.dispose()
-    if root is None:
-        raise by_hand("it is empty")
-    return root
+    if is_json:
+        # Tabs are an error in YAML, and so are halves of a character; here, only positions and keys count.
+        text = _SURROGATE.sub(r"\\u0020", without_comments(text).replace("\t", " "))
+    # The file of a host may have megabytes of JSON, which takes PyYAML's own parser seconds.
+    fast = [yaml.CSafeLoader] if is_json and yaml.__with_libyaml__ else []
+    for make in (*fast, yaml.SafeLoader):
+        loader = make(text)
+        try:
+            root = loader.get_single_node()
+        except yaml.YAMLError:
+            continue
+        finally:
+            loader.dispose()
+        if root is None:
+            raise by_hand("it is empty")
+        return root
+    raise by_hand("its layout cannot be kept")
 
 
 def _found(root: "yaml.Node", steps: Steps) -> "tuple[yaml.Node, yaml.Node]":

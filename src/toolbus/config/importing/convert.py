@@ -13,6 +13,7 @@ from toolbus.config.auth import OAuth
 from toolbus.config.entry import IGNORED, checked_timeouts, is_switched_off, long_form
 from toolbus.config.host_auth import with_auth
 from toolbus.config.importing.editors import EDITORS, ImportFile
+from toolbus.config.importing.host_entry import is_toolbus
 from toolbus.config.importing.hosts import FILE, disabled_by, host_config
 from toolbus.config.importing.translate import SET_IT, HostConfig, skipped_note
 from toolbus.config.load import load_config, load_server
@@ -101,6 +102,9 @@ def _converted(
             raise location.error(f"no server has the alias {name!r}{near_miss(name, found.entries)}")
     result: dict[str, dict[str, JSON]] = {}
     for alias, entry in found.entries.items():
+        if is_toolbus(entry):  # with it, the bus would start itself, again and again
+            notes.append(f"server {alias!r} was skipped: it is toolbus")
+            continue
         here = {**settings, "tool_allowlist": {alias: lists[alias]}} if alias in lists else settings
         try:
             flat = long_form(entry, Location())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from toolbus.config.importing.hosts import FILE
 from toolbus.config.location import near_miss
@@ -23,6 +23,8 @@ class Editor:
     """Whether the host expands `$NAME` without braces."""
     switches: tuple[str, ...] = ()
     """Other files, in either folder, that disable servers of the project's file."""
+    windows: str = ""
+    """The user's file on Windows, if it is not the first one of `user`."""
 
 
 EDITORS: dict[str, Editor] = {
@@ -56,12 +58,14 @@ EDITORS: dict[str, Editor] = {
     "goose": Editor(
         title="Goose",
         user=(".config/goose/config.yaml", "DATA/Block/goose/config/config.yaml"),
+        windows="DATA/Block/goose/config/config.yaml",
     ),
     "codex": Editor(title="Codex", project=(".codex/config.toml",), user=(".codex/config.toml",)),
     "zed": Editor(
         title="Zed",
         project=(".zed/settings.json",),
         user=(".config/zed/settings.json", "AppData/Roaming/Zed/settings.json"),
+        windows="AppData/Roaming/Zed/settings.json",
     ),
     "opencode": Editor(
         title="opencode",
@@ -95,9 +99,8 @@ def found_files(editor: str | None, *, home: Path, folder: Path, platform: str) 
 
     `platform` is a value of `sys.platform`. ConfigError if the editor is unknown.
     """
-    if editor is not None and editor not in EDITORS:
-        known = ", ".join(EDITORS)
-        raise ConfigError(f"unknown editor {editor!r}; known: {known}{near_miss(editor, EDITORS)}")
+    if editor is not None:
+        _known(editor)
     found: dict[Path, ImportFile] = {}
     for name in EDITORS if editor is None else (editor,):
         for path in _paths(EDITORS[name], home, folder, platform):
@@ -110,8 +113,41 @@ def found_files(editor: str | None, *, home: Path, folder: Path, platform: str) 
     return list(found.values())
 
 
+def user_file(editor: str, *, home: Path, platform: str) -> Path:
+    """The editor's file in the user's home that new servers go into; it need not exist.
+
+    ConfigError if the editor is unknown.
+    """
+    known = _known(editor)
+    own = known.windows if platform == "win32" and known.windows else known.user[0]
+    # Not a file with another purpose that may have servers, such as VS Code's settings.
+    same = [pattern for pattern in known.user if PurePath(pattern).stem == PurePath(own).stem]
+    found = (path for pattern in (own, *same) for path in _matching(home, pattern, platform))
+    return next(found, home / _on(platform, own))
+
+
+def is_there(file: Path, home: Path) -> bool:
+    """Whether the editor of that file seems to be on this machine: it has the file, or a folder for it."""
+    return file.is_file() or (file.parent != home and file.parent.is_dir())
+
+
+def _known(editor: str) -> Editor:
+    if editor not in EDITORS:
+        known = ", ".join(EDITORS)
+        raise ConfigError(f"unknown editor {editor!r}; known: {known}{near_miss(editor, EDITORS)}")
+    return EDITORS[editor]
+
+
 def _paths(editor: Editor, home: Path, folder: Path, platform: str) -> Iterator[Path]:
-    data = _DATA.get(platform, _DATA_ELSEWHERE)
     for base, patterns in ((folder, editor.project), (home, editor.user)):
         for pattern in patterns:
-            yield from sorted(path for path in base.glob(pattern.replace("DATA", data)) if path.is_file())
+            yield from _matching(base, pattern, platform)
+
+
+def _matching(base: Path, pattern: str, platform: str) -> list[Path]:
+    """The files that exist."""
+    return sorted(path for path in base.glob(_on(platform, pattern)) if path.is_file())
+
+
+def _on(platform: str, pattern: str) -> str:
+    return pattern.replace("DATA", _DATA.get(platform, _DATA_ELSEWHERE))

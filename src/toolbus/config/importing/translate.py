@@ -203,6 +203,12 @@ def _of_opencode(mcp: Entry) -> Entry:
     return inner if is_mapping(inner) and not _is_opencode(inner) else mcp
 
 
+def opencode_container(document: Entry) -> tuple[str, ...]:
+    """The path to the servers in a document of opencode."""
+    mcp = document.get("mcp")
+    return ("mcp", "servers") if is_mapping(mcp) and _of_opencode(mcp) is not mcp else ("mcp",)
+
+
 def _is_opencode(entry: JSON) -> bool:
     return is_mapping(entry) and entry.get("type") in ("local", "remote")
 

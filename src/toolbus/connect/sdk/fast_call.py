@@ -95,6 +95,26 @@ class CallSender:
             options["on_progress"] = on_progress
         return self._dispatcher.send_raw_request("tools/call", params, options)
 
+    def forward(
+        self, in_flight: CallInFlight, method: str, params: Params, on_progress: ProgressFnT | None
+    ) -> Awaitable[dict[str, Any]]:
+        """Send a request for an MCP client, whose capabilities it declares; returns the result as sent."""
+        forwarding = in_flight.forwarding
+        assert forwarding is not None, "it is forwarded"
+        options: CallOptions = {}
+        self._stamp({"method": method, "params": params}, options)
+        meta: dict[str, Any] = params.get("_meta", {})
+        if types.CLIENT_CAPABILITIES_META_KEY in meta:
+            meta[types.CLIENT_CAPABILITIES_META_KEY] = forwarding.client.capabilities
+            meta.pop(types.LOG_LEVEL_META_KEY, None)
+            if forwarding.log_level is not None:
+                meta[types.LOG_LEVEL_META_KEY] = forwarding.log_level
+        if method.startswith("tasks/"):
+            options.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(params["taskId"])
+        if on_progress is not None:
+            options["on_progress"] = on_progress
+        return self._dispatcher.send_raw_request(method, params, options)
+
     def _keep_stamp(self, stamps: dict[str, tuple[bytes, dict[str, str]]], tool: str) -> tuple[bytes, Any]:
         params: Params = {"name": tool}
         options: CallOptions = {}

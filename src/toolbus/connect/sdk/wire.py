@@ -2,7 +2,9 @@
 
 import base64
 import binascii
+import os
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Literal, assert_never, cast
 
 import mcp_types as types
@@ -12,8 +14,10 @@ from pydantic.alias_generators import to_camel
 
 from toolbus.connect.sdk.result_filter import keep_unknown_blocks
 from toolbus.core.elicitation import Answer, Elicitation
-from toolbus.core.interactions import Sampled
+from toolbus.core.interactions import Sampled, Sampling
+from toolbus.core.received import Received
 from toolbus.core.records import (
+    EMPTY,
     JSON,
     Audio,
     Block,
@@ -54,6 +58,7 @@ def resource(server: str, item: types.Resource) -> Resource:
         description=item.description or "",
         mime_type=item.mime_type,
         size=item.size,
+        extras=_extras(item),
     )
 
 
@@ -66,6 +71,7 @@ def resource_template(server: str, item: types.ResourceTemplate) -> ResourceTemp
         title=item.title,
         description=item.description or "",
         mime_type=item.mime_type,
+        extras=_extras(item),
     )
 
 
@@ -81,16 +87,28 @@ def prompt(server: str, item: types.Prompt) -> Prompt:
         title=item.title,
         description=item.description or "",
         arguments=arguments,
+        extras=_extras(item),
     )
 
 
-def tool_result(result: types.CallToolResult) -> ToolResult:
-    """The complete result of a tool."""
+def _extras(item: types.Resource | types.ResourceTemplate | types.Prompt) -> JSONObject:
+    """What a record has no field for."""
+    if item.icons is None and item.meta is None and getattr(item, "annotations", None) is None:
+        return EMPTY
+    kept = {"annotations", "icons", "meta"}
+    return item.model_dump(include=kept, by_alias=True, mode="json", exclude_none=True)
+
+
+def tool_result(result: types.CallToolResult, raw: JSONObject | None = None) -> ToolResult:
+    """The complete result of a tool; `raw` is what the server sent, if that is needed."""
+    content = tuple([block(item) for item in result.content])
+    structured = result.structured_content
     return ToolResult(
-        content=tuple([block(item) for item in result.content]),
-        structured=result.structured_content,
+        content=content,
+        structured=structured,
         is_error=result.is_error,
         meta=result.meta or {},
+        received=None if raw is None else Received(raw, content, structured),
     )
 
 
@@ -173,6 +191,29 @@ def sampling_messages(messages: Iterable[types.SamplingMessage]) -> tuple[Prompt
     return tuple(found)
 
 
+def sampling(
+    server: str,
+    tool: str | None,
+    user: str,
+    params: types.CreateMessageRequestParams,
+    messages: tuple[PromptMessage, ...],
+) -> Sampling:
+    """A request of the server for a completion from a model."""
+    preferences = params.model_preferences
+    hints = (hint.name for hint in (preferences.hints if preferences else None) or ())
+    return Sampling(
+        server=server,
+        tool=tool,
+        user=user,
+        messages=messages,
+        max_tokens=params.max_tokens,
+        system=params.system_prompt,
+        temperature=params.temperature,
+        stop=tuple(params.stop_sequences or ()),
+        hints=tuple(name for name in hints if name),
+    )
+
+
 def sampled(result: Sampled) -> types.CreateMessageResult:
     """The model's output, for the server."""
     source = result.content
@@ -191,6 +232,18 @@ def sampled(result: Sampled) -> types.CreateMessageResult:
     )
 
 
+def roots(folders: Iterable[str | Path]) -> types.ListRootsResult:
+    """The folders that a server may access."""
+    found = [{"uri": as_uri(folder), "name": Path(str(folder)).name} for folder in folders]
+    return types.ListRootsResult.model_validate({"roots": found})
+
+
+def as_uri(root: str | Path) -> str:
+    """The URI of a root folder."""
+    text = str(root)
+    return text if text.startswith("file://") else Path(os.path.expanduser(text)).resolve().as_uri()
+
+
 def completion(result: types.CompleteResult) -> Completion:
     """The suggested values of an argument."""
     found = result.completion
@@ -205,7 +258,8 @@ def task_state(raw: dict[str, JSON]) -> TaskState:
         # Some servers send only structured content.
         raw_result: dict[str, JSON] = {"content": [], **(task.result or {})}
         keep_unknown_blocks(raw_result)
-        result = tool_result(types.CallToolResult.model_validate(raw_result, by_name=False))
+        parsed = types.CallToolResult.model_validate(raw_result, by_name=False)
+        result = tool_result(parsed, raw_result)
     error = task.error.get("message") if task.error else None
     poll = task.poll_interval if task.poll_interval_ms is None else task.poll_interval_ms
     return TaskState(

@@ -1,0 +1,72 @@
+"""`toolbus serve`: offer the whole catalog as one MCP server, over stdio or HTTP, until it is told to stop."""
+
+import asyncio
+import re
+import sys
+import time
+from dataclasses import dataclass
+
+from toolbus.cli.errors import Usage
+from toolbus.cli.options import Settings
+from toolbus.cli.output.screen import Screen
+from toolbus.cli.session import load_trusted_config, selected_servers
+from toolbus.config import BusConfig
+from toolbus.config.location import near_miss
+from toolbus.config.serve import Serve
+from toolbus.core.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """The options of `serve`."""
+
+    stdio: bool = False
+    http: str | None = None
+    view: str | None = None
+    drain: float | None = None
+
+
+def run(settings: Settings, options: ServeOptions) -> int:
+    """Serve until stdin ends, or a signal; 0 then, because that is how it is meant to end."""
+    began = time.time_ns()
+    _check(settings, options)
+    config = load_trusted_config(settings)
+    selected_servers(config, ())  # raises if there is none
+    config = config.model_copy(update={"serve": _serve_settings(config, options)})
+    with Screen(settings).spinner("starting"):  # the imports take a while
+        from toolbus.cli.serving import serve
+
+    return asyncio.run(serve(Screen(settings), config, over_stdio=options.stdio, began=began))
+
+
+def _check(settings: Settings, options: ServeOptions) -> None:
+    """Raise `Usage` for options that do not fit together."""
+    if options.stdio and options.http is not None:
+        raise Usage("--stdio and --http cannot be combined; keep one")
+    if options.stdio and settings.json:
+        raise Usage("--stdio speaks MCP on stdout; leave out --json")
+    if options.stdio and sys.stdin is not None and sys.stdin.isatty():
+        raise Usage(
+            "--stdio is for an editor or agent, which starts it and speaks MCP with it; add it to yours "
+            "with 'toolbus install', or serve HTTP with --http 127.0.0.1:7400"
+        )
+
+
+def _serve_settings(config: BusConfig, options: ServeOptions) -> Serve:
+    """The `serve` of the config, changed by the options; raises `Usage` if it cannot be."""
+    serve = config.serve or Serve()
+    if options.http is not None:
+        # As in `:0` or `7400`: a port alone is one of this machine.
+        http = (
+            f"127.0.0.1:{options.http.lstrip(':')}" if re.fullmatch(r":?\d+", options.http) else options.http
+        )
+        try:
+            serve = serve.listening_at(http)
+        except ConfigError as error:
+            raise Usage(f"--http {options.http}: {error.problem}") from None
+    if options.view is not None and serve.view(options.view) is None:
+        known = list(serve.views) or [serve.default_view]
+        listed = near_miss(options.view, known) or f"; known: {', '.join(known)}"
+        raise Usage(f"no view {options.view!r} in the config{listed}")
+    changes = {"default_view": options.view, "drain": options.drain}
+    return serve.model_copy(update={name: value for name, value in changes.items() if value is not None})

@@ -1,0 +1,81 @@
+"""What `toolbus serve` reports to the person or program that started it; with `--json` on stdout, else on stderr."""
+
+from dataclasses import asdict
+
+from toolbus.bus.view import View
+from toolbus.cli.output.event_lines import event_line, timed_line
+from toolbus.cli.output.screen import Screen, escaped_json
+from toolbus.config.serve import Serve
+from toolbus.core.display import counted
+from toolbus.core.events import Event, LoginNeeded, StateChanged, ToolHeld, Warned
+from toolbus.core.records import JSON
+
+
+class ServeLog:
+    """Reports what is served, and each server's trouble in one line; otherwise quiet."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._troubled: set[str] = set()
+
+    def on_event(self, event: Event) -> None:
+        """Report trouble of a server, and its end."""
+        if not self._is_news(event):
+            return
+        if self._screen.as_json:
+            self._print_json({"event": type(event).__name__, **asdict(event)})
+        else:
+            self._screen.err.print(timed_line(*event_line(event), at=event.at))
+
+    def add_line(self, who: str, what: str, style: str = "") -> None:
+        """Report something else."""
+        if self._screen.as_json:
+            self._print_json({"event": "Noted", "about": who, "message": what})
+        else:
+            self._screen.err.print(timed_line(who, what, style))
+
+    def serving(self, bus: View, serve: Serve, url: str | None) -> None:
+        """Report what is served; `url` is None over stdio."""
+        states = [status.state for status in bus.servers.values()]
+        usable = sum(state in ("ready", "idle") for state in states)
+        held = len(bus.held)
+        if self._screen.as_json:
+            facts: dict[str, JSON] = {"url": url, "servers": usable, "of": len(states)}
+            facts |= {"tools": len(bus.catalog), "held": held, "auth": _ways(serve) if url else []}
+            self._print_json({"event": "Serving", **facts})
+            return
+        servers = counted(len(states), "server")
+        parts = [
+            servers if usable == len(states) else f"{usable} of {servers}",
+            counted(len(bus.catalog), "tool"),
+            *([f"{held} held"] if held else []),
+        ]
+        where = "over stdio" if url is None else url
+        who = "" if url is None else f"; {_who(serve)}"
+        self._screen.note(f"serving {where}: {', '.join(parts)}{who}")
+
+    def _is_news(self, event: Event) -> bool:
+        if not isinstance(event, StateChanged):
+            return isinstance(event, Warned | ToolHeld | LoginNeeded)
+        if event.error is not None:
+            self._troubled.add(event.server)
+            return True
+        if event.state == "ready" and event.server in self._troubled:
+            self._troubled.discard(event.server)
+            return True
+        return False
+
+    def _print_json(self, value: JSON) -> None:
+        print(escaped_json(value), flush=True)
+
+
+def _ways(serve: Serve) -> list[str]:
+    """How clients prove who they are."""
+    return [*(["keys"] if serve.auth.keys else []), *(["oauth"] if serve.auth.oauth else [])]
+
+
+def _who(serve: Serve) -> str:
+    if serve.auth.oauth is not None:
+        key = "a key or " if serve.auth.keys else ""
+        return f"clients need {key}a token of {serve.auth.oauth.issuer}"
+    return "clients need a key" if serve.auth.keys else "open to everyone on this machine"

@@ -1,0 +1,133 @@
+"""Run a bus and its gateway until they are told to stop; calls in flight are then given time to end."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Generator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from toolbus.bus.toolbus import Toolbus
+from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
+from toolbus.cli.output.screen import Screen
+from toolbus.cli.output.serve_log import ServeLog
+from toolbus.config import BusConfig
+from toolbus.core.errors import ToolbusError
+from toolbus.core.interactions import Interactions
+from toolbus.gateway.access.views import Views
+from toolbus.gateway.gateway import Gateway
+from toolbus.gateway.only_client import OnlyClient
+from toolbus.gateway.principal import LOCAL
+from toolbus.gateway.settings import Settings as Limits
+from toolbus.gateway.stdio import serve_stdio
+
+POLL_SECONDS = 1.0
+"""Interval for checking the config file."""
+SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+async def serve(screen: Screen, config: BusConfig, *, over_stdio: bool, began: int) -> int:
+    """Serve the config, whose `serve` is set, until stdin ends or a signal comes; returns the exit code.
+
+    `began` is the time before the config was read, in nanoseconds.
+    """
+    serve = config.serve
+    assert serve is not None, "the caller sets it"
+    log, client = ServeLog(screen), OnlyClient()
+    interactions = Interactions(forwards=True, client=client if over_stdio else None)
+    bus = Toolbus(config, on_event=log.on_event, interactions=interactions)
+    views = Views(bus, serve)
+    limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
+    with stop_signals() as stop:
+        try:
+            async with Gateway(bus, limits, view_of=views.view_of) as gateway:
+                client.sessions = gateway.sessions
+                following = _follow_config(bus, config, stamps_at_start(config, began), log)
+                if over_stdio:
+                    front = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
+                    await _until_first(front, _announce(gateway, log, config, None), following)
+        except asyncio.CancelledError:
+            if not stop.is_forced:
+                raise
+            return 128 + stop.number
+        finally:
+            await bus.stop()
+    return 0
+
+
+class Stop:
+    """The wish to stop: the first signal lets calls end, the second one does not."""
+
+    def __init__(self) -> None:
+        self.event = asyncio.Event()
+        self.number = 0
+        """The last signal."""
+        self.is_forced = False
+        self._task = asyncio.current_task()
+
+    def take(self, number: int) -> None:
+        """Take a signal."""
+        self.is_forced, self.number = self.event.is_set(), number
+        self.event.set()
+        if self.is_forced and self._task is not None:
+            self._task.cancel()
+
+
+@contextmanager
+def stop_signals() -> Generator[Stop]:
+    """Take Ctrl-C and the signals that end a program until the block ends."""
+    loop, stop = asyncio.get_running_loop(), Stop()
+    known = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    before = {number: signal.getsignal(number) for number in known}
+    for number in known:
+        try:
+            loop.add_signal_handler(number, stop.take, int(number))
+        except NotImplementedError:  # Windows
+            signal.signal(number, lambda given, _: loop.call_soon_threadsafe(stop.take, given))
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+            signal.signal(number, handler)
+
+
+async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any, Any, None]) -> None:
+    """Run all until the front ends; an error of any of them ends all."""
+    serving = asyncio.create_task(front)
+    tasks = {serving, *map(asyncio.create_task, beside)}
+    waiting = set(tasks)
+    try:
+        while not serving.done():
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _announce(gateway: Gateway, log: ServeLog, config: BusConfig, url: str | None) -> None:
+    """Report what is served, once the servers are there; raises if a required one is not."""
+    assert config.serve is not None, "the caller sets it"
+    await gateway.started()
+    log.serving(gateway.view(LOCAL), config.serve, url)
+
+
+async def _follow_config(bus: Toolbus, config: BusConfig, seen: Stamps, log: ServeLog) -> None:
+    """Read the config again when it changes, and report what cannot be used."""
+    while True:
+        await asyncio.sleep(POLL_SECONDS)
+        if (now := file_stamps(config)) == seen:
+            continue
+        try:
+            fresh = read_again(config)
+            await bus.reload(fresh.model_copy(update={"serve": config.serve}))
+        except ToolbusError as error:
+            log.add_line("config", f"not reloaded: {str(error).removeprefix(f'{config.file}: ')}", "red")
+        else:
+            config = fresh.model_copy(update={"serve": config.serve})
+            log.add_line("config", "reloaded")
+        # The state before the reload, so that a write during it is noticed.
+        seen = {file: now.get(file, stamp) for file, stamp in file_stamps(config).items()}

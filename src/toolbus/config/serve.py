@@ -1,0 +1,363 @@
+"""The `serve` of a bus: how `toolbus serve` listens, whom it lets in, and what each of them gets.
+
+It never listens beyond this machine without authentication.
+"""
+
+import os.path
+import re
+from collections.abc import Callable, Iterator, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+from pydantic import Field, Strict, field_serializer
+
+from toolbus.config.auth import is_loopback, web_url
+from toolbus.config.base import ConfigModel
+from toolbus.config.location import Location, Mistakes, is_mapping, joined, near_miss
+from toolbus.config.override import budget
+from toolbus.config.policy import PolicyRule, read_policy
+from toolbus.config.secrets.reference import MASK, parsed
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSON, Budget
+
+M = TypeVar("M", bound=ConfigModel)
+_Text = Annotated[str, Field(min_length=1)]
+_Names = Annotated[tuple[_Text, ...], Strict(False)]
+_Count = Annotated[int, Field(ge=1)]
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+DEFAULT_VIEW = "default"
+_OPEN = "would be open to others without authentication"
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
+_VIEW = re.compile(r"[A-Za-z0-9._~-]+")
+_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+"""A scope of RFC 6749: no space, quote or backslash."""
+
+
+class Tls(ConfigModel):
+    """The certificate of the gateway."""
+
+    cert: _Text
+    """The path of the certificate: a PEM file, with the certificates between it and its root."""
+    key: _Text
+    """The path of its key: a PEM file, not encrypted."""
+
+
+class Introspection(ConfigModel):
+    """How to ask the authorization server about tokens that are not JWTs."""
+
+    client_id: _Text
+    """The ID of the gateway at the authorization server."""
+    client_secret: Annotated[str, Field(repr=False, min_length=1)]
+    """The secret of the gateway there, preferably a reference such as `${GATEWAY_SECRET}`."""
+    url: _Text | None = None
+    """The URL to ask; by default the one in the metadata of the issuer."""
+
+    @field_serializer("client_secret")
+    def _masked(self, text: str) -> str:
+        """A reference as written; a secret itself, or a default, is not shown."""
+        return text if re.fullmatch(r"\$\{[^}]*\}", text) and ":-" not in text else MASK
+
+    def _check(self) -> None:
+        parsed(self.client_secret, key="client_secret")
+        if self.url is not None and web_url(self.url) is None:
+            raise Location().error("expected a URL that starts with http:// or https://", "url")
+
+
+class TokenIssuer(ConfigModel):
+    """The authorization server whose tokens let clients in."""
+
+    issuer: _Text
+    """The URL of the authorization server, exactly as its tokens have it in `iss`."""
+    audience: _Names = ()
+    """What tokens must have in `aud`, one or a list; by default the public URL with the path."""
+    user: str = "sub"
+    """The claim that names the user whose logins and secrets are used; empty for those of the bus."""
+    scopes: dict[str, str] = {}
+    """The view that a scope gives, by scope. A token needs one of them; the first that it has decides."""
+    jwks_url: _Text | None = None
+    """The URL of the keys of the issuer; by default the one in its metadata."""
+    introspection: Introspection | None = None
+    """How to ask about tokens that are not JWTs; by default such tokens are refused."""
+
+    def _check(self) -> None:
+        parts = web_url(self.issuer)
+        if parts is None or parts.query or parts.fragment:
+            example = "expected the URL of an authorization server, such as https://auth.example.com"
+            raise Location().error(example, "issuer")
+        if self.jwks_url is not None and web_url(self.jwks_url) is None:
+            raise Location().error("expected a URL that starts with http:// or https://", "jwks_url")
+        if not all(map(_SCOPE.fullmatch, self.scopes)):
+            raise Location().error("a scope contains a space or a quote; write one scope per key", "scopes")
+
+
+class ServeAuth(ConfigModel):
+    """How clients prove who they are."""
+
+    keys: bool = False
+    """Whether the keys of `toolbus key add` let clients in."""
+    oauth: TokenIssuer | None = None
+    """The authorization server whose tokens let clients in."""
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether a client must prove who it is."""
+        return self.keys or self.oauth is not None
+
+
+class ServeView(ConfigModel):
+    """What a client gets: which servers and tools, and under which rules."""
+
+    servers: _Names | None = None
+    """The aliases of its servers, with their resources and prompts; by default all."""
+    include: _Names = ()
+    """Globs on public tool names, or on `server/tool`; empty means all."""
+    exclude: _Names = ()
+    """Which of the included tools to exclude, in the same format."""
+    policy: tuple[PolicyRule, ...] = ()
+    """More rules: they decide in addition to those of the bus, and the stricter decision counts."""
+    budget: Budget | None = None
+    """The maximum length of a result; by default results are passed on as they are."""
+    user: _Text | None = None
+    """The user whose logins and secrets are used for clients that have no user of their own."""
+
+
+class Serve(ConfigModel):
+    """How `toolbus serve` listens, whom it lets in, and what they get."""
+
+    http: str = "127.0.0.1:7400"
+    """The address to listen at, as `HOST:PORT`; beyond this machine it needs `auth` and `hosts`."""
+    path: str = "/mcp"
+    """The path of the MCP endpoint; a view has its own below it, such as `/mcp/research`."""
+    hosts: _Names = ()
+    """The names under which clients reach the gateway, besides those of this machine."""
+    origins: _Names = ()
+    """The origins of web pages that may use the gateway, such as `https://app.example.com`."""
+    public_url: str | None = None
+    """The URL under which clients reach the gateway, without `path`: `https://tools.example.com`."""
+    tls: Tls | None = None
+    """The certificate of the gateway, for HTTPS; by default it speaks HTTP."""
+    trusted_proxies: _Names = ()
+    """The addresses or networks of proxies whose `X-Forwarded-*` headers are believed."""
+    auth: ServeAuth = ServeAuth()
+    """How clients prove who they are; by default all clients on this machine are let in."""
+    views: dict[str, ServeView] = {}
+    """What clients get, by name; by default there is one view, of everything."""
+    default_view: str = DEFAULT_VIEW
+    """The view of clients that have no other."""
+    max_sessions: _Count = 10_000
+    """Sessions of legacy clients at the same time; others are refused."""
+    max_in_flight: _Count = 1_000
+    """Requests that are being answered at the same time; others are refused."""
+    max_body: _Count = 16 * 1024 * 1024
+    """Bytes of the body of a request."""
+    max_header: _Count = 32 * 1024
+    """Bytes of the head of a request."""
+    session_idle: _Seconds = 3600
+    """Seconds without a request after which the session of a legacy client ends."""
+    drain: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30
+    """Seconds that calls in flight have to end, when the gateway is to stop."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and port to listen at; an IPv6 address without brackets."""
+        found = _HOST.fullmatch(self.http)
+        assert found is not None, "checked"
+        return found[1].strip("[]"), int(found[2])
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback(self.address[0])
+
+    @property
+    def resource(self) -> str | None:
+        """The URL of the MCP endpoint, if the public URL is known."""
+        return None if self.public_url is None else f"{self.public_url.rstrip('/')}{self.path}"
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What is valid, but may not be intended."""
+        is_encrypted = self.tls is not None or (self.public_url or "").lower().startswith("https:")
+        if not self.is_local and not is_encrypted:
+            yield "keys and tokens are sent unencrypted; set serve.tls, or put a proxy with HTTPS in front"
+
+    def listening_at(self, http: str) -> "Serve":
+        """The same at another address; ConfigError if it may not listen there."""
+        values: dict[str, JSON] = {name: getattr(self, name) for name in self.model_fields_set}
+        values["http"] = http
+        return Serve(**values)
+
+    def view(self, name: str) -> ServeView | None:
+        """The view of that name; without any in the config, the default one shows everything."""
+        return ServeView() if not self.views and name == self.default_view else self.views.get(name)
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Every text that may contain references, with the name of its key."""
+        if self.auth.oauth is not None and (asking := self.auth.oauth.introspection) is not None:
+            yield "auth.oauth.introspection.client_secret", asking.client_secret
+
+    def _check(self) -> None:
+        problems = [*self._address_problems(), *self._name_problems(), *self._view_problems()]
+        # Only then is it known who can reach it.
+        problems = problems or [*self._reach_problems()]
+        if problems:
+            raise joined([Location().error(problem, key) for key, problem in problems])
+
+    def _address_problems(self) -> Iterator[tuple[str, str]]:
+        found = _HOST.fullmatch(self.http)
+        if found is None or found[2] is None or int(found[2]) > 65535:
+            yield "http", "expected HOST:PORT, such as 127.0.0.1:7400"
+        if not _PATH.fullmatch(self.path):
+            yield "path", "expected a path such as /mcp"
+        if self.public_url is not None:
+            parts = web_url(self.public_url)
+            if parts is None or parts.query or parts.fragment:
+                yield "public_url", "expected a URL such as https://tools.example.com, without a query"
+            elif parts.path.rstrip("/").endswith(self.path):
+                yield "public_url", f"leave {self.path} out; it is added (serve.path)"
+
+    def _name_problems(self) -> Iterator[tuple[str, str]]:
+        for number, host in enumerate(self.hosts):
+            if not _HOST.fullmatch(host):
+                yield f"hosts[{number}]", "expected a host alone, such as tools.example.com"
+        for number, origin in enumerate(self.origins):
+            parts = web_url(origin)
+            if parts is None or parts.path or parts.query or parts.fragment:
+                yield f"origins[{number}]", "expected an origin such as https://app.example.com"
+        for number, proxy in enumerate(self.trusted_proxies):
+            try:
+                ip_network(proxy, strict=False)
+            except ValueError:
+                expected = "expected an address or a network, such as 10.0.0.5 or 10.0.0.0/8"
+                yield f"trusted_proxies[{number}]", expected
+
+    def _view_problems(self) -> Iterator[tuple[str, str]]:
+        known = list(self.views) or [self.default_view]
+        for name in self.views:
+            if not _VIEW.fullmatch(name):
+                yield f"views.{name}", "expected a name of letters, digits and ._~-: it is part of a URL"
+        if self.default_view not in known:
+            if self.default_view == DEFAULT_VIEW:
+                yield "default_view", "is missing; name the view of clients that have no other"
+            else:
+                yield "default_view", _no_view(self.default_view, known)
+        if self.auth.oauth is not None:
+            for scope, view in self.auth.oauth.scopes.items():
+                if view not in known:
+                    yield f"auth.oauth.scopes.{scope}", _no_view(view, known)
+            if not self.auth.oauth.audience and self.public_url is None:
+                yield "auth.oauth.audience", "is missing; set it, or serve.public_url"
+
+    def _reach_problems(self) -> Iterator[tuple[str, str]]:
+        """Whoever can be reached by others must know who they are, and by which name they come."""
+        public = None if self.public_url is None else web_url(self.public_url)
+        is_public = public is not None and not is_loopback(public.hostname or "")
+        if not self.auth.is_needed:
+            if not self.is_local:
+                yield "http", f"{_OPEN}; set serve.auth: {{keys: true}}, or listen at 127.0.0.1"
+            elif is_public:
+                yield "public_url", f"{_OPEN}; set serve.auth: {{keys: true}}, or leave it out"
+        elif not self.is_local and not self.hosts and not is_public:
+            yield "hosts", "is missing; list the names under which clients reach the gateway"
+
+
+def read_serve(
+    value: JSON, location: Location, folder: Path | None = None, aliases: Sequence[str] | None = None
+) -> Serve:
+    """The setting, with whole paths of its files; ConfigError lists its mistakes.
+
+    With `aliases`, views name only these servers.
+    """
+    if isinstance(value, Serve):
+        return value
+    fields = _fields(value, location, "serve")
+    mistakes = Mistakes()
+    parts: dict[str, Callable[[JSON, str], object]] = {
+        "tls": lambda given, key: _tls(given, location, key, folder),
+        "auth": lambda given, key: _auth(given, location, key),
+        "views": lambda given, key: _views(given, location, key, aliases),
+    }
+    for name, read in parts.items():
+        if name in fields:
+            given = fields.pop(name)
+            with mistakes.collected():
+                fields[name] = read(given, f"serve.{name}")
+    if mistakes:  # what is left out now would only cause more
+        raise joined(mistakes)
+    return _built(Serve, fields, location, "serve")
+
+
+def is_serve(value: object) -> bool:
+    """Whether the value is our `serve`: other hosts may use that key for something else."""
+    return isinstance(value, Serve) or (is_mapping(value) and any(key in Serve.model_fields for key in value))
+
+
+def _tls(value: JSON, location: Location, key: str, folder: Path | None) -> Tls:
+    tls = _built(Tls, _fields(value, location, key), location, key)
+    paths = {name: os.path.expanduser(getattr(tls, name)) for name in ("cert", "key")}
+    return Tls(**{name: os.path.abspath(os.path.join(folder or "", path)) for name, path in paths.items()})
+
+
+def _auth(value: JSON, location: Location, key: str) -> ServeAuth:
+    fields = _fields(value, location, key)
+    if "oauth" in fields:
+        within = f"{key}.oauth"
+        oauth = _fields(fields["oauth"], location, within)
+        if isinstance(oauth.get("audience"), str):
+            oauth["audience"] = (oauth["audience"],)
+        scopes = location.mapping(oauth.get("scopes", {}), f"{within}.scopes")
+        if not all(isinstance(text, str) for pair in scopes.items() for text in pair):
+            raise location.error("expected a mapping of scopes to views", f"{within}.scopes")
+        if "introspection" in oauth:
+            asking = f"{within}.introspection"
+            oauth["introspection"] = _built(
+                Introspection, _fields(oauth["introspection"], location, asking), location, asking
+            )
+        fields["oauth"] = _built(TokenIssuer, oauth, location, within)
+    return _built(ServeAuth, fields, location, key)
+
+
+def _views(value: JSON, location: Location, key: str, aliases: Sequence[str] | None) -> dict[str, ServeView]:
+    views = location.mapping(value, key)
+    return {str(name): _view(view, location, f"{key}.{name}", aliases) for name, view in views.items()}
+
+
+def _view(value: JSON, location: Location, key: str, aliases: Sequence[str] | None) -> ServeView:
+    fields = _fields({} if value is None else value, location, key)
+    if "policy" in fields:
+        try:
+            fields["policy"] = read_policy(fields["policy"], location)
+        except ConfigError as error:
+            raise location.relocated(error, lambda own: f"{key}.{own}") from None
+    if "budget" in fields:
+        fields["budget"] = budget(fields["budget"], location, f"{key}.budget")
+    for name in ("servers", "include", "exclude"):
+        if name in fields:
+            fields[name] = location.names(fields[name], f"{key}.{name}")
+    view = _built(ServeView, fields, location, key)
+    for alias in view.servers or ():
+        if aliases is not None and alias not in aliases:
+            problem = f"no server has the alias {alias!r}{near_miss(alias, aliases)}"
+            raise location.error(problem, f"{key}.servers")
+    return view
+
+
+def _fields(value: JSON, location: Location, key: str) -> dict[str, JSON]:
+    """The keys of a mapping that are set."""
+    if isinstance(value, ConfigModel):
+        return {name: getattr(value, name) for name in value.model_fields_set}
+    return {str(name): field for name, field in location.mapping(value, key).items() if field is not None}
+
+
+def _built(kind: type[M], fields: dict[str, JSON], location: Location, key: str) -> M:
+    try:
+        return kind(**fields)
+    except ConfigError as error:
+        raise location.relocated(error, lambda own: f"{key}.{own}" if own else key) from None
+
+
+def _no_view(name: str, known: Sequence[str]) -> str:
+    return f"no view is named {name!r}{near_miss(name, known) or '; views: ' + ', '.join(known)}"

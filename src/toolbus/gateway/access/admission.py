@@ -1,0 +1,66 @@
+"""What is known of an HTTP request before it is let in, and how it is refused."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from toolbus.core.records import JSONObject
+from toolbus.gateway.principal import Principal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestFacts:
+    """The head of an HTTP request, as it came over the wire."""
+
+    method: str
+    path: str
+    """Without the query."""
+    headers: Mapping[str, str] = field(repr=False)
+    """By lower-case name. The values of a repeated header are joined by `, `: no second one is overlooked."""
+    address: str
+    """The IP address of the peer; empty if it has none, as over a Unix socket."""
+    scheme: str = "http"
+    """`http` or `https`, of the connection to us."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """The response to a request that is not let in."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Without content-length."""
+    body: bytes = b""
+
+    @classmethod
+    def of(
+        cls, status: int, error: str, description: str, headers: Mapping[str, str] | None = None
+    ) -> "Refusal":
+        """A refusal with a JSON body, as OAuth's errors have it: `error` and `error_description`."""
+        body = json.dumps({"error": error, "error_description": description}).encode()
+        return cls(status=status, headers={"content-type": "application/json", **(headers or {})}, body=body)
+
+
+class Access(Protocol):
+    """Decides on the requests of an HTTP front."""
+
+    async def admit(self, facts: RequestFacts) -> Principal | Refusal:
+        """Who sent the request, for a request to the MCP path; checks host and origin too."""
+        ...
+
+    def check(self, facts: RequestFacts) -> Refusal | None:
+        """Only host and origin, for what anyone may read: health, metadata, a preflight."""
+        ...
+
+    def is_current(self, principal: Principal) -> bool:
+        """Whether it would still be let in; for streams that stay open while keys expire or are revoked."""
+        ...
+
+    def metadata(self, facts: RequestFacts) -> JSONObject | None:
+        """The body for a path below `/.well-known/oauth-protected-resource`; None if there is none (404)."""
+        ...
+
+    def cors(self, facts: RequestFacts) -> Mapping[str, str]:
+        """Headers of every response to a web page of a permitted origin; empty for other clients."""
+        ...

@@ -1,0 +1,234 @@
+"""Whom the gateway lets in: host and origin, then a key or a token, then a view that it may use."""
+
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from urllib.parse import urlsplit
+
+from toolbus.config import BusConfig, Secrets
+from toolbus.config.serve import Serve
+from toolbus.core.errors import ConfigError
+from toolbus.core.records import JSONObject
+from toolbus.gateway.access.admission import Refusal, RequestFacts
+from toolbus.gateway.access.hosts import Hosts, Misdirected, Peer
+from toolbus.gateway.access.identity import CannotTell, Denied, Identity
+from toolbus.gateway.access.issuer import Issuer
+from toolbus.gateway.access.keys import Keys
+from toolbus.gateway.access.refusal_log import RefusalLog
+from toolbus.gateway.access.stored_keys import PREFIX, StoredKeys
+from toolbus.gateway.access.throttle import Throttle
+from toolbus.gateway.access.tokens import Tokens
+from toolbus.gateway.principal import LOCAL, Principal
+
+logger = logging.getLogger("toolbus")
+
+METADATA = "/.well-known/oauth-protected-resource"
+_MOST_PROVEN = 10_000
+_RETRY_SECONDS = "5"
+
+
+class AccessControl:
+    """Decides on the requests of an HTTP front; see `Access`."""
+
+    def __init__(
+        self,
+        serve: Serve,
+        *,
+        keys: Keys | None = None,
+        tokens: Tokens | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._serve = serve
+        self._keys = keys
+        self._tokens = tokens
+        self._now = now
+        self._hosts = Hosts(serve)
+        self._throttle = Throttle(clock)
+        self._log = RefusalLog(clock)
+        self._proven: OrderedDict[bytes, None] = OrderedDict()
+        """Digests of accepted credentials: they need not wait for what others at their address do."""
+
+    def check(self, facts: RequestFacts) -> Refusal | None:
+        """Only host and origin; None if they are right."""
+        found = self._peer(facts)
+        return found if isinstance(found, Refusal) else None
+
+    async def admit(self, facts: RequestFacts) -> Principal | Refusal:
+        """Who sent a request to the MCP path; checks host and origin too."""
+        peer = self._peer(facts)
+        if isinstance(peer, Refusal):
+            return peer
+        view = self._view_of_path(facts.path)
+        if view is None:
+            return Refusal.of(404, "not_found", f"the MCP endpoint is {self._serve.path}")
+        if not self._serve.auth.is_needed:
+            return self._admit_local(facts, peer, view)
+        scheme, _, credential = facts.headers.get("authorization", "").partition(" ")
+        credential = credential.strip()
+        if not credential:
+            return self._challenge(peer, view)
+        if scheme.lower() != "bearer" or " " in credential:
+            return self._challenge(
+                peer, view, "send a bearer token, or a key as one", error="invalid_request"
+            )
+        found = await self._identify(peer, credential, view)
+        return found if isinstance(found, Refusal) else self._principal(found, peer, view)
+
+    def is_current(self, principal: Principal) -> bool:
+        """Whether the principal would still be let in, for streams that stay open: not expired or revoked."""
+        if principal.expires is not None and self._now() >= principal.expires:
+            return False
+        return self._keys is None or self._keys.has(principal.name)
+
+    def metadata(self, facts: RequestFacts) -> JSONObject | None:
+        """The metadata of the protected resource (RFC 9728); None if there is none at that path."""
+        oauth = self._serve.auth.oauth
+        if oauth is None or not facts.path.startswith(METADATA):
+            return None
+        suffix = facts.path.removeprefix(METADATA)
+        prefix = urlsplit(self._serve.public_url or "").path.rstrip("/")
+        view = self._view_of_path(suffix.removeprefix(prefix) or self._serve.path)
+        if view is None:
+            return None
+        body: JSONObject = {
+            "resource": self._resource(self._hosts.peer(facts), view),
+            "authorization_servers": [oauth.issuer],
+            "bearer_methods_supported": ["header"],
+            "resource_name": "toolbus",
+        }
+        return {**body, "scopes_supported": list(oauth.scopes)} if oauth.scopes else body
+
+    def cors(self, facts: RequestFacts) -> Mapping[str, str]:
+        """Headers of every response to a web page of a permitted origin; empty for other clients."""
+        return self._hosts.cors(facts)
+
+    def _peer(self, facts: RequestFacts) -> Peer | Refusal:
+        """The client of a request, if it came by a name of the gateway and not from a foreign page."""
+        peer = self._hosts.peer(facts)
+        try:
+            self._hosts.check(peer)
+        except Misdirected as misdirected:
+            self._log.refused(peer.address, misdirected.reason)
+            return Refusal.of(misdirected.status, "misdirected", misdirected.reason)
+        return peer
+
+    def _view_of_path(self, path: str) -> str | None:
+        """The view that a path names, empty if it names none; None for another path."""
+        base = self._serve.path
+        if path == base:
+            return ""
+        name = path.removeprefix(f"{base}/")
+        return name if name and name != path and "/" not in name else None
+
+    def _admit_local(self, facts: RequestFacts, peer: Peer, view: str) -> Principal | Refusal:
+        if self._hosts.comes_from_elsewhere(facts):
+            reason = "requests of other machines need authentication; set serve.auth: {keys: true}"
+            self._log.refused(peer.address, reason)
+            return Refusal.of(403, "access_denied", reason)
+        name = view or self._serve.default_view
+        if self._serve.view(name) is None:
+            return Refusal.of(404, "not_found", "there is no view of that name")
+        return Principal(name=LOCAL.name, view=name)
+
+    async def _identify(self, peer: Peer, credential: str, view: str) -> Identity | Refusal:
+        digest = sha256(credential.encode(errors="surrogateescape")).digest()
+        wait = self._throttle.wait(peer.address)
+        if wait and digest not in self._proven:
+            seconds = str(math.ceil(wait))
+            reason = f"too many refused requests; try again in {seconds} s"
+            return Refusal.of(429, "too_many_requests", reason, {"retry-after": seconds})
+        try:
+            identity = await self._holder(credential, view)
+        except CannotTell as error:
+            return Refusal.of(503, "temporarily_unavailable", error.reason, {"retry-after": _RETRY_SECONDS})
+        except Denied as denied:
+            self._proven.pop(digest, None)
+            self._throttle.refused(peer.address)
+            self._log.refused(peer.address, denied.reason)
+            return self._challenge(peer, view, denied.reason, error="invalid_token")
+        if digest not in self._proven:
+            self._proven[digest] = None
+            if len(self._proven) > _MOST_PROVEN:
+                self._proven.popitem(last=False)
+        return identity
+
+    async def _holder(self, credential: str, view: str) -> Identity:
+        if credential.startswith(PREFIX) and self._keys is not None:
+            return self._keys.identity(credential)
+        oauth = self._serve.auth.oauth
+        if self._tokens is None or oauth is None:
+            raise Denied("unknown key")
+        resource = self._serve.resource
+        audiences = {*oauth.audience} or {*filter(None, [resource])}
+        if view and resource in audiences:
+            # A client that was given the URL of a view asks for tokens for that URL.
+            audiences.add(f"{resource}/{view}")
+        return await self._tokens.identity(credential, audiences)
+
+    def _principal(self, identity: Identity, peer: Peer, view: str) -> Principal | Refusal:
+        """The principal with its view; a path never gives more than its key or token does."""
+        chosen = view or next(iter(identity.views), "")
+        if chosen not in identity.views:
+            reason = f"{identity.name} may not use {f'the view {view!r}' if view else 'any view'}"
+            self._log.refused(peer.address, reason)
+            return self._challenge(peer, view, reason, status=403, error="insufficient_scope")
+        if self._serve.view(chosen) is None:  # a key that is older than the config
+            reason = f"the view {chosen!r} is not in the config any more"
+            self._log.refused(peer.address, f"{identity.name}: {reason}")
+            return Refusal.of(403, "access_denied", reason)
+        return Principal(name=identity.name, user=identity.user, view=chosen, expires=identity.expires)
+
+    def _challenge(
+        self, peer: Peer, view: str, description: str = "", *, status: int = 401, error: str = ""
+    ) -> Refusal:
+        """The response that says how to get in (RFC 6750, RFC 9728)."""
+        oauth = self._serve.auth.oauth
+        facts = {"error": error, "error_description": description}
+        if oauth is None:
+            facts = {"realm": "toolbus", **facts}
+        else:
+            resource = urlsplit(self._resource(peer, view))
+            facts["resource_metadata"] = f"{resource.scheme}://{resource.netloc}{METADATA}{resource.path}"
+            facts["scope"] = " ".join(self._scopes(view))
+        parts = (f'{name}="{_quotable(value)}"' for name, value in facts.items() if value)
+        headers = {"www-authenticate": f"Bearer {', '.join(parts)}"}
+        body = description or "a key or a token is needed"
+        return Refusal.of(status, error or "unauthorized", body, headers)
+
+    def _scopes(self, view: str) -> list[str]:
+        """The scopes that give a view; all, if none gives it."""
+        assert self._serve.auth.oauth is not None, "asked only then"
+        scopes = self._serve.auth.oauth.scopes
+        wanted = view or self._serve.default_view
+        return [scope for scope, given in scopes.items() if given == wanted] or list(scopes)
+
+    def _resource(self, peer: Peer, view: str) -> str:
+        """The URL of the endpoint, or of the view's own; without a public URL, as the client named it."""
+        base = self._serve.resource or f"{peer.scheme}://{peer.authority}{self._serve.path}"
+        return f"{base}/{view}" if view else base
+
+
+def access_of(config: BusConfig, secrets: Secrets | None = None) -> AccessControl:
+    """The access control of a config; `secrets` look up what its `serve` refers to.
+
+    ConfigError if it wants keys, and there is no config file that they could belong to.
+    """
+    serve = config.serve or Serve()
+    keys = tokens = None
+    if serve.auth.keys:
+        if config.file is None:
+            raise ConfigError("keys belong to a config file; save the config to one", key="serve.auth.keys")
+        keys = Keys(StoredKeys(config.file), serve.default_view)
+    if serve.auth.oauth is not None:
+        issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
+        tokens = Tokens(serve.auth.oauth, issuer, serve.default_view)
+    return AccessControl(serve, keys=keys, tokens=tokens)
+
+
+def _quotable(text: str) -> str:
+    """As much of a text as may stand between quotes in a header."""
+    return "".join(sign for sign in text if " " <= sign <= "~" and sign not in '"\\')

@@ -1,0 +1,156 @@
+"""Where a request comes from, and by which name: the defense against DNS rebinding and forged headers.
+
+A web page can have its own name point to this machine, and then send requests to a gateway on it. So the
+`Host` must be a name of the gateway, and the `Origin`, if there is one, a page that may use it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
+
+from toolbus.config.auth import is_loopback
+from toolbus.config.serve import Serve
+from toolbus.gateway.access.admission import RequestFacts
+
+_EXPOSED = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after"
+_PREFLIGHT_SECONDS = "600"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """The client of a request, seen past trusted proxies."""
+
+    address: str
+    scheme: str
+    authority: str
+    """The host, and the port if it is not the usual one, in lower case."""
+    origin: str | None
+
+    @property
+    def host(self) -> str:
+        """Without the port; an IPv6 address without brackets."""
+        return _host_of(self.authority)
+
+
+class Misdirected(Exception):
+    """A request with a foreign host (421) or from a foreign page (403)."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        self.status = status
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Hosts:
+    """The names of a gateway, the pages that may use it, and its trusted proxies."""
+
+    def __init__(self, serve: Serve) -> None:
+        public = urlsplit(serve.public_url or "")
+        own = [public.netloc.lower()] if serve.public_url else []
+        self._hosts = {host.lower() for host in (*serve.hosts, *own)}
+        self._pages = {origin.lower().rstrip("/") for origin in serve.origins}
+        self._own_pages = {f"{public.scheme}://{public.netloc}".lower()} if serve.public_url else set[str]()
+        self._proxies = tuple(ip_network(proxy, strict=False) for proxy in serve.trusted_proxies)
+
+    def peer(self, facts: RequestFacts) -> Peer:
+        """The client of a request; `X-Forwarded-*` counts only if a trusted proxy sent it."""
+        headers = facts.headers
+        address, scheme, authority = _plain(facts.address), facts.scheme, headers.get("host", "")
+        if self._is_proxy(address):
+            address = self._forwarded(headers, address)
+            scheme = _last(headers, "x-forwarded-proto") or scheme
+            authority = _last(headers, "x-forwarded-host") or authority
+        origin = headers.get("origin")
+        return Peer(
+            address=address,
+            scheme="https" if scheme.lower() in ("https", "wss") else "http",
+            authority=authority.lower(),
+            origin=None if origin is None else origin.lower().rstrip("/"),
+        )
+
+    def check(self, peer: Peer) -> None:
+        """`Misdirected` if the request came by a foreign name, or from a foreign page."""
+        if peer.authority not in self._hosts and peer.host not in self._hosts and not _is_here(peer.host):
+            raise Misdirected(421, f"unknown host {_quoted(peer.authority)}; list it in serve.hosts")
+        if peer.origin is None or peer.origin in self._pages or peer.origin in self._own_pages:
+            return
+        # A page of this machine, which asked for this machine.
+        is_local_page = _is_here(_host_of(peer.origin.partition("://")[2])) and _is_here(peer.host)
+        if not is_local_page or not _is_here(peer.address):
+            raise Misdirected(403, f"unknown origin {_quoted(peer.origin)}; list it in serve.origins")
+
+    def comes_from_elsewhere(self, facts: RequestFacts) -> bool:
+        """Whether a proxy on this machine says that it passes a request of another one on."""
+        named = facts.headers.get("x-forwarded-for", "").split(",")
+        if "forwarded" in facts.headers or not _is_here(_plain(facts.address) or "localhost"):
+            return True
+        return any(not _is_here(_plain(one)) for one in named if one.strip())
+
+    def cors(self, facts: RequestFacts) -> Mapping[str, str]:
+        """The headers with which a browser lets a listed page read a response."""
+        origin = facts.headers.get("origin", "")
+        if origin.lower().rstrip("/") not in self._pages:
+            return {}
+        headers = {
+            "access-control-allow-origin": origin,
+            "access-control-expose-headers": _EXPOSED,
+            "vary": "Origin",
+        }
+        wanted = facts.headers.get("access-control-request-headers")
+        if facts.method == "OPTIONS" and wanted is not None:
+            headers |= {
+                "access-control-allow-methods": "GET, POST, DELETE",
+                "access-control-allow-headers": wanted,
+                "access-control-max-age": _PREFLIGHT_SECONDS,
+            }
+        return headers
+
+    def _is_proxy(self, address: str) -> bool:
+        try:
+            found = ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._proxies)
+
+    def _forwarded(self, headers: Mapping[str, str], nearest: str) -> str:
+        """The last address that no trusted proxy has: what stands before it, a client may have written."""
+        for named in reversed(headers.get("x-forwarded-for", "").split(",")):
+            address = _plain(named)
+            if not address:
+                break
+            nearest = address
+            if not self._is_proxy(address):
+                break
+        return nearest
+
+
+def _last(headers: Mapping[str, str], name: str) -> str:
+    """What the nearest proxy wrote; others before it may have come from the client."""
+    return headers.get(name, "").rpartition(",")[2].strip()
+
+
+def _host_of(authority: str) -> str:
+    if authority.startswith("["):
+        return authority[1:].partition("]")[0]
+    return authority.partition(":")[0] if authority.count(":") == 1 else authority
+
+
+@lru_cache(maxsize=1024)
+def _plain(text: str) -> str:
+    """An address without a port, zone or IPv6 in front of IPv4; empty if it is not one."""
+    try:
+        found = ip_address(_host_of(text.strip()).partition("%")[0])
+    except ValueError:
+        return ""
+    return str((found.ipv4_mapped if isinstance(found, IPv6Address) else None) or found)
+
+
+@lru_cache(maxsize=1024)
+def _is_here(host: str) -> bool:
+    return is_loopback(host)
+
+
+def _quoted(text: str) -> str:
+    return repr(text[:100])

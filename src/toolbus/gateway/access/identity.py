@@ -1,0 +1,32 @@
+"""Who a credential belongs to, or why it is not accepted."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """The holder of a key or of a token."""
+
+    name: str
+    """`key:NAME`, `user:SUBJECT` or `client:ID`."""
+    user: str = ""
+    """The user whose logins and secrets its calls use."""
+    views: tuple[str, ...]
+    """The views that it may use; the first one is its own. Empty if its scopes give it none."""
+    expires: float | None = None
+
+
+class Denied(Exception):
+    """A credential is not accepted. The reason never quotes it."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class CannotTell(Exception):
+    """Whether a credential is valid is not known now: the authorization server does not respond."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)

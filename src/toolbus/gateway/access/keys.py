@@ -1,0 +1,93 @@
+"""The keys of a running gateway: looked up in memory, and read again when their file changes."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from hmac import compare_digest
+
+from toolbus.gateway.access.identity import Denied, Identity
+from toolbus.gateway.access.stored_keys import StoredKey, StoredKeys, digest_of_key, hour_of
+
+logger = logging.getLogger("toolbus")
+
+LOOK_SECONDS = 1.0
+"""How often the file is looked at, at most; a key that is revoked is refused after that."""
+_NAME = "key:"
+
+
+class Keys:
+    """Finds keys. A file that cannot be used lets nobody in."""
+
+    def __init__(
+        self,
+        stored: StoredKeys,
+        default_view: str,
+        *,
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._stored = stored
+        self._default_view = default_view
+        self._now = now
+        self._clock = clock
+        self._keys: dict[str, StoredKey] = {}
+        """By digest: how long a search takes says nothing about a key."""
+        self._version: object = object()
+        self._looked = float("-inf")
+        self._used: dict[str, float] = {}
+        """The hour in which each key was used last, by digest."""
+        self._writing: asyncio.Future[None] | None = None
+
+    def identity(self, key: str) -> Identity:
+        """Who holds the key; `Denied` if it is unknown, revoked or expired. In a running loop only."""
+        self._look()
+        digest = digest_of_key(key)
+        found = self._keys.get(digest)
+        if found is None or not compare_digest(found.digest, digest):
+            raise Denied("unknown key")
+        if found.expires is not None and self._now() >= found.expires:
+            raise Denied(f"the key {found.name!r} has expired")
+        if self._used.get(digest) != (hour := hour_of(self._now())):
+            self._used[digest] = hour
+            self._record_use()
+        return Identity(
+            name=f"{_NAME}{found.name}",
+            user=found.user,
+            views=found.views or (self._default_view,),
+            expires=found.expires,
+        )
+
+    def has(self, principal: str) -> bool:
+        """Whether the key of a principal still lets it in; True for a principal that has none."""
+        if not principal.startswith(_NAME):
+            return True
+        self._look()
+        name = principal.removeprefix(_NAME)
+        return any(key.name == name for key in self._keys.values())
+
+    def _look(self) -> None:
+        now = self._clock()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        version = self._stored.version
+        if version == self._version:
+            return
+        try:
+            self._keys = {key.digest: key for key in self._stored.all()}
+        except (OSError, ValueError) as error:
+            self._keys = {}
+            logger.warning("no key is accepted: %s", error)
+        self._version = version
+
+    def _record_use(self) -> None:
+        """Write when keys were used, beside the requests; at most one write for a key and an hour."""
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().run_in_executor(None, self._write_use)
+
+    def _write_use(self) -> None:
+        try:
+            self._stored.record_use(dict(self._used))
+        except (OSError, ValueError) as error:
+            logger.debug("the use of keys is not recorded: %s", error)

@@ -1,0 +1,83 @@
+"""What each client gets: the views of the config, for its user."""
+
+from collections import OrderedDict
+from typing import Protocol
+
+from toolbus.bus.view import View
+from toolbus.config.serve import DEFAULT_VIEW, Serve, ServeView
+from toolbus.core.operation import Caller
+from toolbus.core.records import Budget
+from toolbus.gateway.principal import LOCAL, Principal
+
+FACE = "gateway"
+_MOST = 10_000
+"""Views that are kept; the one that was used longest ago is made anew when it is needed."""
+
+
+class Bus(Protocol):
+    """What views are made of: a `Toolbus`."""
+
+    def view(self) -> View: ...
+    def as_user(self, user: str) -> View: ...
+
+
+class Views:
+    """The views of a bus, by principal. What is not in the view of a client does not exist for it."""
+
+    def __init__(self, bus: Bus, serve: Serve | None = None) -> None:
+        self._bus = bus
+        self._serve = serve or Serve()
+        self._made: OrderedDict[tuple[str, str, str], View] = OrderedDict()
+
+    def use(self, serve: Serve | None) -> None:
+        """Use another config from now on, also after the servers of the bus have changed."""
+        self._serve = serve or Serve()
+        self._made.clear()
+
+    def view_of(self, principal: Principal, session: str = "") -> View:
+        """The view of a principal; with a session, for calls that belong to it. Costs little, if known.
+
+        LookupError if the config has no such view.
+        """
+        place = (principal.name, principal.view, principal.user)
+        view = self._made.get(place)
+        if view is None:
+            view = self._made[place] = self._make(principal)
+            if len(self._made) > _MOST:
+                self._made.popitem(last=False)
+        else:
+            self._made.move_to_end(place)
+        return view.view(caller=_caller(principal, session)) if session else view
+
+    def budget_of(self, principal: Principal) -> Budget | None:
+        """The most that a result may have for a principal; None if results are passed on as they are."""
+        return self._settings(principal).budget
+
+    def _settings(self, principal: Principal) -> ServeView:
+        name = principal.view
+        if name == DEFAULT_VIEW and name not in self._serve.views:
+            name = self._serve.default_view
+        found = self._serve.view(name)
+        if found is None:
+            raise LookupError(f"the config has no view named {name!r}")
+        return found
+
+    def _make(self, principal: Principal) -> View:
+        settings = self._settings(principal)
+        user = principal.user or settings.user
+        whole = self._bus.as_user(user) if user else self._bus.view()
+        known = whole.config.servers
+        return whole.view(
+            # A server that is disabled is in the config, but not on the bus.
+            servers=None if settings.servers is None else [one for one in settings.servers if one in known],
+            include=settings.include or None,
+            exclude=settings.exclude or None,
+            policy=settings.policy or None,
+            caller=_caller(principal),
+        )
+
+
+def _caller(principal: Principal, session: str = "") -> Caller:
+    """Whom the audit trail, hooks and guards see: the client, or nobody in particular if it is local."""
+    name = "" if principal.name == LOCAL.name else principal.name
+    return Caller(face=FACE, user=principal.user or name, session=session)

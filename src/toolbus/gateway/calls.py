@@ -1,0 +1,247 @@
+"""Forward requests to servers, for clients and servers of both eras, until there is an answer.
+
+| client | server | questions of the server |
+|---|---|---|
+| modern | modern | are passed on; the next round comes with the client's next request |
+| modern | legacy | the call goes on in a task of its own, which the client's next request answers |
+| legacy | modern | are put to the client on the stream of its request, and then comes the next round |
+| legacy | legacy | are put to the client on the stream of its request |
+"""
+
+from functools import partial
+
+from toolbus.core.elicitation import QUESTION, Pending
+from toolbus.core.encoding import as_sent, contents_json
+from toolbus.core.errors import CallRefused, CallRejected, too_many_questions
+from toolbus.core.forwarding import Client, ClientError, Forwarding
+from toolbus.core.interactions import ROUNDS
+from toolbus.core.operation import OnInput, Resumed
+from toolbus.core.records import JSON, JSONObject, LogLevel, ToolResult
+from toolbus.gateway.clients import PlainClient, SessionClient
+from toolbus.gateway.parked import ParkedCall, ParkedCalls
+from toolbus.gateway.protocol import (
+    ELICITATION,
+    INVALID_PARAMS,
+    URL_REQUIRED,
+    can_ask,
+    knows_tasks,
+    object_in,
+)
+from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.reports import Reports
+from toolbus.gateway.request import Request, Target
+from toolbus.gateway.results import with_uris
+from toolbus.gateway.rounds import FIRST, Round, Rounds, approval, approved_before
+from toolbus.gateway.tasks import Tasks
+
+_FORM: JSONObject = {"mode": "form"}
+_URL: JSONObject = {"mode": "url"}
+
+
+class Calls:
+    """Forwards requests."""
+
+    def __init__(self, rounds: Rounds, parked: ParkedCalls, tasks: Tasks) -> None:
+        self._rounds = rounds
+        self._parked = parked
+        self._tasks = tasks
+
+    async def run(self, request: Request, target: Target) -> JSONObject:
+        """The server's result for the client; or what it asks, if it is a modern client."""
+        if not request.is_modern:
+            return self._shown(request, target, await self._run_legacy(request, target))
+        given = self._rounds.opened(request, target)
+        if given.declined is not None:
+            raise CallRefused(f"{request.method} of {target.name!r}", given.declined)
+        if given.parked is not None:
+            return await self._go_on(request, target, given)
+        try:
+            return await self._run_modern(request, target, given)
+        except CallRejected as error:
+            can_visit = can_ask(request.exchange.capabilities, ELICITATION, _URL)
+            visit = (
+                self._rounds.visit_first(request, target, error)
+                if error.code == URL_REQUIRED and can_visit
+                else None
+            )
+            if visit is None:
+                raise
+            return visit
+
+    # Modern clients
+
+    async def _run_modern(self, request: Request, target: Target, given: Round) -> JSONObject:
+        capabilities = request.exchange.capabilities
+        is_legacy = request.client.offering.now.eras.get(target.server) != "modern"
+        if is_legacy and capabilities:
+            if target.is_task_only and knows_tasks(capabilities):
+                return self._start_task(request, target)
+            if _can_be_asked(capabilities):
+                return await self._run_parked(request, target, given)
+        reports = Reports(request.exchange)
+        result = await request.client.view.calls.forward(
+            target.spec,
+            target.arguments,
+            Forwarding(
+                client=PlainClient(capabilities),
+                meta=request.forwarded_meta,
+                log_level=request.exchange.log_level,
+                responses=given.responses,
+                state=given.state,
+                rounds=given.rounds,
+            ),
+            on_progress=reports.on_progress,
+            on_log=reports.on_log,
+            on_input=_on_input(capabilities),
+            detached=not is_legacy and knows_tasks(capabilities),
+            approval=given.approval,
+        )
+        return self._finished(request, target, result)
+
+    def _finished(self, request: Request, target: Target, result: ToolResult) -> JSONObject:
+        """What a modern client gets for a result."""
+        pending = result.pending
+        if pending is None:
+            return self._shown(request, target, result)
+        if pending.task is not None:
+            assert result.received is not None, "it comes from a modern server"
+            return self._tasks.relayed(request, target, pending.task, result.received.json)
+        return self._rounds.needs_input(request, target, pending)
+
+    async def _run_parked(self, request: Request, target: Target, given: Round) -> JSONObject:
+        """Make a call that may wait for answers of the client."""
+        exchange = request.exchange
+        reports = Reports(exchange)
+        about = f"{request.method} of {target.name!r}"
+        call = ParkedCall(self._parked, exchange.principal.name, about, exchange.capabilities, reports)
+        forwarding = Forwarding(client=call, meta=request.forwarded_meta, log_level=exchange.log_level)
+        call.start(
+            request.client.view.calls.forward(
+                target.spec,
+                target.arguments,
+                forwarding,
+                on_progress=reports.on_progress,
+                on_log=reports.on_log,
+                on_input=_on_input(exchange.capabilities),
+                approval=given.approval,
+            )
+        )
+        return await self._follow(request, target, call)
+
+    async def _go_on(self, request: Request, target: Target, given: Round) -> JSONObject:
+        """Answer a call that waits, and wait for its result or for its next questions."""
+        call = self._parked.get(given.parked or "", request.exchange.principal.name)
+        if call is None:
+            raise ProtocolError(INVALID_PARAMS, "Invalid requestState: the call has ended")
+        call.answer(given.responses or {})
+        return await self._follow(request, target, call)
+
+    async def _follow(self, request: Request, target: Target, call: ParkedCall) -> JSONObject:
+        call.reports.exchange = request.exchange
+        try:
+            if await call.wait():
+                return self._finished(request, target, call.result())
+        finally:
+            call.reports.exchange = None
+        return self._rounds.waits(request, target, call.id, call.requests)
+
+    # Legacy clients
+
+    async def _run_legacy(self, request: Request, target: Target) -> ToolResult:
+        exchange = request.exchange
+        assert exchange.session is not None, "a legacy client has a session"
+        client = SessionClient(exchange.session, exchange.channel)
+        return await self._driven(request, target, client, Reports(exchange))
+
+    def _start_task(self, request: Request, target: Target) -> JSONObject:
+        call = self.start_call(request, target, request.exchange.capabilities)
+        return self._tasks.started(request, call)
+
+    def start_call(self, request: Request, target: Target, capabilities: JSONObject) -> ParkedCall:
+        """Begin a call that the client follows as a task."""
+        reports = Reports(request.exchange)
+        reports.exchange = None
+        about = f"{request.method} of {target.name!r}"
+        call = ParkedCall(self._parked, request.exchange.principal.name, about, capabilities, reports)
+        call.is_task = True
+        if not self._parked.keep(call):
+            raise CallRefused(about, "too many calls are in progress")
+        call.start(self._driven(request, target, call, reports, task=call))
+        return call
+
+    async def _driven(
+        self,
+        request: Request,
+        target: Target,
+        client: Client,
+        reports: Reports,
+        task: ParkedCall | None = None,
+    ) -> ToolResult:
+        """Make a call, and put what its server asks to the client, until there is a result."""
+        log_level: LogLevel | None = request.exchange.log_level
+        if request.exchange.session is not None:
+            log_level = request.exchange.session.log_level or "debug"
+        given, resumed = FIRST, None
+        for _ in range(ROUNDS + 2):  # once more for the approval, and for a task
+            result = await request.client.view.calls.forward(
+                target.spec,
+                target.arguments,
+                Forwarding(
+                    client=client,
+                    meta=request.forwarded_meta,
+                    log_level=log_level,
+                    responses=given.responses,
+                    state=given.state,
+                    rounds=given.rounds,
+                ),
+                on_progress=reports.on_progress if task is None else task.progressed,
+                on_log=reports.on_log,
+                on_input="ask" if resumed is not None else _on_input(client.capabilities),
+                resumed=resumed,
+                approval=given.approval,
+            )
+            pending = result.pending
+            if pending is None:
+                return result
+            if pending.task is not None:  # suspended with a question; from now on they go to the client
+                resumed = Resumed(pending=pending)
+            else:
+                given = await self._asked(client, target, pending)
+        raise too_many_questions(target.server, f"{request.method} of {target.name!r}", ROUNDS)
+
+    async def _asked(self, client: Client, target: Target, pending: Pending) -> Round:
+        """The next round, with the client's answers."""
+        responses: dict[str, JSON] = dict(pending.answered)
+        for key, asked in pending.requests.items():
+            try:
+                responses[key] = await client.ask(pending.server, asked["method"], asked.get("params") or {})
+            except ClientError as error:
+                what = f"{asked['method']} of server {pending.server!r}"
+                raise CallRefused(what, f"the client answered: {error.message}") from error
+        if pending.call is not None:
+            return Round(approval=approval(pending.call, object_in(responses, QUESTION)))
+        return Round(
+            responses=responses, state=pending.state, rounds=pending.rounds, approval=approved_before(pending)
+        )
+
+    # Results
+
+    def _shown(self, request: Request, target: Target, result: ToolResult) -> JSONObject:
+        """A result as JSON, with the URIs that clients know."""
+        sent = contents_json(result) if target.spec.route == "resources/read" else as_sent(result)
+        return with_public_uris(request, target.server, sent)
+
+
+def with_public_uris(request: Request, server: str, sent: JSONObject) -> JSONObject:
+    """A result of a server with the URIs that clients know."""
+    uris = request.client.offering.now.uris
+    return sent if server not in uris.renaming else with_uris(sent, partial(uris.public_link, server))
+
+
+def _on_input(capabilities: JSONObject) -> OnInput:
+    """How the policy asks: the client, or nobody if that cannot show a form."""
+    return "suspend" if can_ask(capabilities, ELICITATION, _FORM) else "ask"
+
+
+def _can_be_asked(capabilities: JSONObject) -> bool:
+    return "elicitation" in capabilities or "sampling" in capabilities or "roots" in capabilities

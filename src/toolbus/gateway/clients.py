@@ -1,0 +1,48 @@
+"""The clients that operations are made for, as servers see them."""
+
+from toolbus.core.forwarding import ClientError
+from toolbus.core.records import JSONObject
+from toolbus.gateway.channel import Channel
+from toolbus.gateway.protocol import ELICITATION, INVALID_REQUEST, can_ask, modern_capabilities
+from toolbus.gateway.sessions import Session
+
+_FIRST_WITH_MODES = "2025-11-25"
+
+
+class PlainClient:
+    """A client that cannot be asked in the middle of an operation."""
+
+    __slots__ = ("capabilities",)
+
+    def __init__(self, capabilities: JSONObject) -> None:
+        self.capabilities = capabilities
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Refuse: there is no way to the client."""
+        raise ClientError(INVALID_REQUEST, f"the client does not support {method}")
+
+
+class SessionClient:
+    """A legacy client, which is asked on the stream of its request."""
+
+    def __init__(self, session: Session, channel: Channel) -> None:
+        self.capabilities = modern_capabilities(session.capabilities)
+        self._session = session
+        self._channel = channel
+        self._asked = 0
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Put a server's request to the client; returns its result as sent."""
+        if not can_ask(self.capabilities, method, params):
+            raise ClientError(INVALID_REQUEST, f"the client does not support {method}")
+        return await self._session.ask(self._channel, method, self._legacy_params(method, params))
+
+    def _legacy_params(self, method: str, params: JSONObject) -> JSONObject | None:
+        if method != ELICITATION:
+            return params or None
+        if params.get("mode") == "url" and "elicitationId" not in params:  # the modern era has none
+            self._asked += 1
+            return {**params, "elicitationId": f"toolbus-{id(self):x}-{self._asked}"}
+        if self._session.version < _FIRST_WITH_MODES and "mode" in params:
+            return {key: value for key, value in params.items() if key != "mode"}
+        return params

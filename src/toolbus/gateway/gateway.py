@@ -1,0 +1,158 @@
+"""The gateway: answers the requests of clients from the servers of a bus."""
+
+import asyncio
+import logging
+import os
+from contextlib import suppress
+from typing import Self
+
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+
+from toolbus.bus import Toolbus
+from toolbus.bus.view import View
+from toolbus.core.errors import ToolbusError
+from toolbus.core.records import JSON, JSONObject
+from toolbus.gateway.calls import Calls
+from toolbus.gateway.exchange import Exchange
+from toolbus.gateway.kernel import Kernel
+from toolbus.gateway.listening import Listening
+from toolbus.gateway.methods import LEGACY, MODERN
+from toolbus.gateway.methods.discovery import initialize_result, server_info
+from toolbus.gateway.parked import ParkedCalls
+from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, object_in
+from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.request import Request
+from toolbus.gateway.results import for_legacy, for_modern, protocol_error
+from toolbus.gateway.rounds import Rounds
+from toolbus.gateway.seal import KEY_BYTES, Seal
+from toolbus.gateway.sessions import Session, Sessions
+from toolbus.gateway.settings import Settings
+from toolbus.gateway.tasks import Tasks
+from toolbus.gateway.views import ClientViews, ViewOf
+
+logger = logging.getLogger("toolbus")
+
+
+class Gateway:
+    """One MCP server in front of a bus, for clients of both eras; fronts bring it their requests.
+
+    Use it as a context manager, on the loop of the bus. It starts the bus, and does not wait for that:
+    lists do. Stopping the bus is the owner's.
+    """
+
+    def __init__(
+        self,
+        bus: Toolbus,
+        settings: Settings | None = None,
+        *,
+        view_of: ViewOf | None = None,
+        seal: Seal | None = None,
+    ) -> None:
+        """`view_of` says what a principal sees, by default all; `seal` seals what clients carry for us."""
+        self.bus = bus
+        self.settings = settings = settings or Settings()
+        self.sessions = Sessions(settings.max_sessions, settings.session_idle, settings.answer_within)
+        """The sessions of legacy clients."""
+        self._listening = Listening()
+        self._views = ClientViews(bus, view_of, self._listening.take)
+        self._parked = ParkedCalls(settings.max_parked, settings.answer_within)
+        seal = seal or Seal(os.urandom(KEY_BYTES))
+        tasks = Tasks(seal, self._parked, settings.task_seconds)
+        rounds = Rounds(seal, settings.answer_within)
+        self._kernel = Kernel(
+            settings=settings,
+            calls=Calls(rounds, self._parked, tasks),
+            tasks=tasks,
+            listening=self._listening,
+            started=self.started,
+        )
+        self._info = server_info(settings.name)
+        self._starting: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._starting = asyncio.create_task(self.bus.start(), name="toolbus gateway start")
+        self._starting.add_done_callback(_log_failure)
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End sessions, streams and parked calls."""
+        self.sessions.close_all()
+        self._parked.close()
+        await self._listening.close()
+        self._views.close()
+        if self._starting is not None and not self._starting.done():
+            self._starting.cancel()
+            with suppress(asyncio.CancelledError, ToolbusError):
+                await self._starting
+
+    async def started(self) -> None:
+        """Wait until the bus has started; `ToolbusError` if it cannot."""
+        if self._starting is not None and not self._starting.done():
+            await asyncio.shield(self._starting)
+
+    async def answer(self, exchange: Exchange, method: str, params: JSONObject | None) -> JSONObject:
+        """The result of a request; notifications about it go to `exchange.channel` before.
+
+        `ProtocolError` is the error to send instead, `RequestCancelled` says that a legacy client has
+        cancelled the request and gets nothing. Cancel the task if the client leaves, or if a modern
+        client cancels: the server is told, and the call ends. `initialize` is not answered here.
+        A `subscriptions/listen` ends only when it is cancelled, or when the gateway closes.
+        """
+        session = exchange.session
+        answers = (MODERN if session is None else LEGACY).get(method)
+        if answers is None:
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", method)
+        request = Request(exchange, method, {} if params is None else params, self._views.of(exchange))
+        try:
+            if session is None:
+                return for_modern(await answers(self._kernel, request), self._info)
+            with session.running(exchange.id):
+                return for_legacy(await answers(self._kernel, request))
+        except ToolbusError as error:
+            raise protocol_error(error) from error
+
+    async def initialize(self, principal: Principal, params: JSONObject | None) -> tuple[Session, JSONObject]:
+        """Open a session for a legacy client; returns it with the result of `initialize`.
+
+        Give it a stream for messages that belong to no request: `session.standalone = channel`. A
+        response of the client goes to `session.answered`; end it with `gateway.sessions.close(session.id)`.
+        """
+        given: JSONObject = {} if params is None else params
+        wanted: JSON = given.get("protocolVersion")
+        if not isinstance(wanted, str):
+            raise ProtocolError(INVALID_PARAMS, "initialize needs a protocolVersion")
+        negotiated = wanted if wanted in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
+        capabilities, info = object_in(given, "capabilities"), object_in(given, "clientInfo")
+        session = self.sessions.open(principal, negotiated, capabilities, info or None)
+        try:
+            client = self._views.open(session)
+            self._listening.open(session, client.offering, client.view)
+            return session, await initialize_result(self._kernel, client.offering, negotiated)
+        except BaseException:
+            self.sessions.close(session.id)
+            raise
+
+    def notified(self, session: Session, method: str, params: JSONObject | None) -> None:
+        """Take a notification of a legacy client: cancelled requests; others need nothing."""
+        session.touch()
+        if method == "notifications/cancelled" and params is not None:
+            number: JSON = params.get("requestId")
+            if isinstance(number, str | int):
+                session.cancel(number)
+
+    def tool_schema(self, principal: Principal, name: str) -> JSONObject | None:
+        """The `inputSchema` of a tool as this principal gets it in the list; None if it does not."""
+        return self._views.of_principal(principal).offering.now.schema(name)
+
+    def view(self, principal: Principal) -> View:
+        """What a principal sees of the bus."""
+        return self._views.of_principal(principal).view
+
+
+def _log_failure(starting: asyncio.Task[None]) -> None:
+    if not starting.cancelled() and (error := starting.exception()) is not None:
+        logger.error("the bus could not be started: %s", error)

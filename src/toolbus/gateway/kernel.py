@@ -1,0 +1,28 @@
+"""The parts of a gateway that its methods use."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from toolbus.core.records import JSONObject
+from toolbus.gateway.calls import Calls
+from toolbus.gateway.listening import Listening
+from toolbus.gateway.request import Request
+from toolbus.gateway.settings import Settings
+from toolbus.gateway.tasks import Tasks
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """What answers requests."""
+
+    settings: Settings
+    calls: Calls
+    tasks: Tasks
+    listening: Listening
+    started: Callable[[], Awaitable[None]]
+    """Waits until the bus has started, so that lists are complete; raises if it cannot."""
+
+
+Method: TypeAlias = Callable[[Kernel, Request], Awaitable[JSONObject]]
+"""Answers the requests of one method."""

@@ -1,0 +1,79 @@
+"""What the gateway is: discovery and handshake, and the requests about the connection itself."""
+
+import asyncio
+from contextlib import suppress
+from functools import cache
+from importlib.metadata import version
+
+from toolbus.core.errors import ToolbusError
+from toolbus.core.records import JSON, JSONObject
+from toolbus.gateway.kernel import Kernel
+from toolbus.gateway.offering import Offering
+from toolbus.gateway.protocol import INVALID_PARAMS, LEVELS, TASKS
+from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.request import Request
+
+MODERN_VERSIONS = ("2026-07-28",)
+INSTRUCTIONS_WITHIN = 3.0
+"""Seconds for servers to be connected, so that their instructions are known."""
+_FIRST_WITH_TASKS = "2025-11-25"
+_CAPABILITIES: dict[str, JSON] = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+}
+
+
+@cache
+def server_info(name: str) -> JSONObject:
+    """Who the gateway is."""
+    return {"name": name, "version": version("toolbus")}
+
+
+async def discover(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `server/discover`."""
+    return {
+        "supportedVersions": list(MODERN_VERSIONS),
+        "capabilities": {**_CAPABILITIES, "extensions": {TASKS: {}}},
+        **await _instructions(kernel, request.client.offering),
+        "ttlMs": round(kernel.settings.ttl * 1000),
+        "cacheScope": "private",
+    }
+
+
+async def initialize_result(kernel: Kernel, offering: Offering, negotiated: str) -> JSONObject:
+    """The result of `initialize`."""
+    tasks: JSONObject = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+    return {
+        "protocolVersion": negotiated,
+        "capabilities": {**_CAPABILITIES, "tasks": tasks}
+        if negotiated >= _FIRST_WITH_TASKS
+        else _CAPABILITIES,
+        "serverInfo": server_info(kernel.settings.name),
+        **await _instructions(kernel, offering),
+    }
+
+
+async def _instructions(kernel: Kernel, offering: Offering) -> JSONObject:
+    with suppress(TimeoutError, ToolbusError, ProtocolError):
+        async with asyncio.timeout(INSTRUCTIONS_WITHIN):
+            await kernel.started()
+    text = offering.now.instructions
+    return {} if text is None else {"instructions": text}
+
+
+async def ping(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `ping`."""
+    return {}
+
+
+async def set_level(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `logging/setLevel`: the lowest level that the session wants."""
+    level = request.text("level")
+    if level not in LEVELS:
+        raise ProtocolError(INVALID_PARAMS, f"unknown log level {level!r}; known: {', '.join(LEVELS)}")
+    assert request.exchange.session is not None, "only legacy clients set a level"
+    request.exchange.session.log_level = level
+    return {}

@@ -1,0 +1,55 @@
+"""Resources: lists, reads and subscriptions."""
+
+from toolbus.core.errors import CallRejected
+from toolbus.core.operation import request_spec
+from toolbus.core.records import JSONObject
+from toolbus.gateway.kernel import Kernel
+from toolbus.gateway.methods.pages import page
+from toolbus.gateway.protocol import RESOURCE_NOT_FOUND
+from toolbus.gateway.request import Request, Target
+from toolbus.gateway.results import is_not_found, resource_not_found
+
+
+async def list_resources(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `resources/list`."""
+    await kernel.started()
+    return page(kernel, request, "resources", request.client.offering.now.resources)
+
+
+async def list_templates(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `resources/templates/list`."""
+    await kernel.started()
+    return page(kernel, request, "resourceTemplates", request.client.offering.now.templates)
+
+
+async def read(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `resources/read`, from the server that has the resource."""
+    uri = request.text("uri")
+    await kernel.started()
+    places = request.client.offering.now.uris.located(uri)
+    for place in places:
+        spec = request_spec("resources/read", place.server, place.uri)
+        try:
+            result = await kernel.calls.run(request, Target(spec, {"uri": place.uri}, uri))
+        except CallRejected as error:
+            if not is_not_found(error) or (len(places) == 1 and error.code != RESOURCE_NOT_FOUND):
+                raise
+        else:
+            return {"ttlMs": 0, "cacheScope": "private", **result} if request.is_modern else result
+    raise resource_not_found(uri, modern=request.is_modern)
+
+
+async def subscribe(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `resources/subscribe`."""
+    await kernel.started()
+    return await kernel.listening.subscribe(request)
+
+
+async def unsubscribe(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `resources/unsubscribe`."""
+    return await kernel.listening.unsubscribe(request)
+
+
+async def listen(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `subscriptions/listen`, when the stream ends."""
+    return await kernel.listening.listen(request)

@@ -1,0 +1,106 @@
+"""Tasks: their state, answers to their questions, their end; and their results for legacy clients."""
+
+from toolbus.core.encoding import as_sent
+from toolbus.core.forwarding import ClientError, Forwarding
+from toolbus.core.operation import request_spec
+from toolbus.core.records import JSON, JSONObject, ToolResult
+from toolbus.gateway.calls import with_public_uris
+from toolbus.gateway.clients import PlainClient, SessionClient
+from toolbus.gateway.kernel import Kernel
+from toolbus.gateway.parked import ParkedCall
+from toolbus.gateway.protocol import (
+    INVALID_PARAMS,
+    MISSING_CAPABILITY,
+    RELATED_TASK,
+    TASKS,
+    is_object,
+    knows_tasks,
+    object_in,
+)
+from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.request import Request
+from toolbus.gateway.tasks import ServerTask, outcome
+
+
+async def get(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `tasks/get`."""
+    _check_declared(request)
+    task = kernel.tasks.find(request)
+    if isinstance(task, ServerTask):
+        sent = await _forwarded(request, "tasks/get", task, {})
+        if is_object(result := sent.get("result")):
+            sent = {**sent, "result": with_public_uris(request, task.server, result)}
+        return {**sent, "taskId": request.params["taskId"]}
+    if not request.is_modern:
+        return kernel.tasks.state(task, modern=False)
+    ended = outcome(task)
+    return kernel.tasks.detailed(task, as_sent(ended) if isinstance(ended, ToolResult) else ended)
+
+
+async def update(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `tasks/update`: the client answers questions of a task."""
+    _check_declared(request)
+    task, responses = kernel.tasks.find(request), request.object("inputResponses")
+    if isinstance(task, ServerTask):
+        return await _forwarded(request, "tasks/update", task, {"inputResponses": responses})
+    task.answer(responses)
+    return {}
+
+
+async def cancel(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `tasks/cancel`."""
+    _check_declared(request)
+    task = kernel.tasks.find(request)
+    if isinstance(task, ServerTask):
+        return await _forwarded(request, "tasks/cancel", task, {})
+    if not request.is_modern and task.done:
+        raise ProtocolError(INVALID_PARAMS, "Cannot cancel task: it has ended")
+    task.cancel()
+    return {} if request.is_modern else kernel.tasks.state(task, modern=False)
+
+
+async def result(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `tasks/result` of a legacy client when the task has ended; it is asked meanwhile."""
+    task = kernel.tasks.find(request)
+    assert isinstance(task, ParkedCall), "legacy clients have no others"
+    session = request.exchange.session
+    assert session is not None, "a legacy client has a session"
+    related: JSONObject = {RELATED_TASK: {"taskId": task.id}}
+    client = SessionClient(session, request.exchange.channel)
+    while not await task.wait():
+        for key, question in tuple(task.questions.items()):
+            params = object_in(question.request, "params")
+            stamped = {**params, "_meta": {**object_in(params, "_meta"), **related}}
+            method: JSON = question.request["method"]
+            try:
+                task.answer({key: await client.ask("", method, stamped)})
+            except ClientError as error:
+                task.refuse(key, error)
+    ended = outcome(task)
+    if isinstance(ended, ProtocolError):
+        raise ended
+    if ended is None:
+        raise ProtocolError(INVALID_PARAMS, "the task was cancelled")
+    sent = as_sent(ended)
+    return {**sent, "_meta": {**object_in(sent, "_meta"), **related}}
+
+
+async def list_tasks(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `tasks/list` of a legacy client."""
+    return {"tasks": [kernel.tasks.state(task, modern=False) for task in kernel.tasks.all_of(request)]}
+
+
+async def _forwarded(request: Request, method: str, task: ServerTask, given: JSONObject) -> JSONObject:
+    exchange = request.exchange
+    result = await request.client.view.calls.forward(
+        request_spec(method, task.server, task.tool),
+        {"taskId": task.id, **given},
+        Forwarding(client=PlainClient(exchange.capabilities), meta=request.forwarded_meta),
+    )
+    return as_sent(result)
+
+
+def _check_declared(request: Request) -> None:
+    if request.is_modern and not knows_tasks(request.exchange.capabilities):
+        needed: JSONObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        raise ProtocolError(MISSING_CAPABILITY, f"{request.method} needs the extension {TASKS}", needed)

@@ -1,0 +1,69 @@
+"""Tools: the catalog of the view, and calls."""
+
+from toolbus.core.encoding import as_sent
+from toolbus.core.errors import ArgumentsError, CallRejected, ToolbusError, ToolNotFound
+from toolbus.core.records import JSON, JSONObject, ToolSpec
+from toolbus.gateway.kernel import Kernel
+from toolbus.gateway.methods.pages import page
+from toolbus.gateway.protocol import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    is_object,
+    modern_capabilities,
+    object_in,
+)
+from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.request import Request, Target
+from toolbus.gateway.results import tool_failure
+
+
+async def list_tools(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `tools/list`."""
+    await kernel.started()
+    now = request.client.offering.now
+    return page(kernel, request, "tools", now.tools if request.is_modern else now.legacy_tools)
+
+
+async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
+    """Answer `tools/call`; what goes wrong on the way is a result that a model can read."""
+    params = request.params
+    name: JSON = params.get("name")
+    arguments: JSON = params.get("arguments")
+    if not isinstance(name, str) or not (arguments is None or is_object(arguments)):
+        raise ProtocolError(INVALID_PARAMS, "tools/call needs a name, and arguments as an object")
+    try:
+        spec = request.client.offering.view.catalog.get(name) or await _found(kernel, request, name)
+        if spec.route != "tools/call":
+            return await _own_tool(request, spec, arguments or {})
+        target = Target(spec, arguments or {}, name)
+        if not request.is_modern and "task" in params:
+            return _started(kernel, request, target)
+        return await kernel.calls.run(request, target)
+    except (CallRejected, ArgumentsError):
+        raise
+    except ToolNotFound as error:
+        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {error}") from error
+    except ToolbusError as error:
+        return tool_failure(str(error))
+
+
+async def _found(kernel: Kernel, request: Request, name: str) -> ToolSpec:
+    """A tool that is not in the catalog yet, or that the policy or the lock holds back."""
+    await kernel.started()
+    return await request.client.view.calls.find_to_call(name)
+
+
+async def _own_tool(request: Request, spec: ToolSpec, arguments: JSONObject) -> JSONObject:
+    """Call a tool of the bus itself: the resources and prompts of servers as tools."""
+    return as_sent(await request.client.view.run(spec, arguments, keep=False))
+
+
+def _started(kernel: Kernel, request: Request, target: Target) -> JSONObject:
+    """Begin a call that a legacy client follows as a task."""
+    if not target.may_be_task:
+        raise ProtocolError(METHOD_NOT_FOUND, f"the tool {target.name!r} cannot be called as a task")
+    assert request.exchange.session is not None, "a legacy client has a session"
+    capabilities = modern_capabilities(request.exchange.session.capabilities)
+    ttl: JSON = object_in(request.params, "task").get("ttl")
+    call = kernel.calls.start_call(request, target, capabilities)
+    return kernel.tasks.started(request, call, ttl if isinstance(ttl, int | float) else None)

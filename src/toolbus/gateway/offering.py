@@ -1,0 +1,207 @@
+"""What a view offers to clients: its lists as JSON, the names in them, and the eras of its servers.
+
+Everything is computed when it is first needed, and again when something has changed.
+"""
+
+from collections.abc import Callable
+from functools import cached_property
+
+from toolbus.bus.view import View
+from toolbus.core.catalog import Catalog
+from toolbus.core.events import Event
+from toolbus.core.records import (
+    JSON,
+    Era,
+    JSONObject,
+    Prompt,
+    PromptArgument,
+    Resource,
+    ResourceTemplate,
+    ToolSpec,
+)
+from toolbus.gateway.naming import Located, Uris, prompt_names
+from toolbus.gateway.protocol import is_object
+from toolbus.gateway.results import with_ui_uri
+
+
+class Snapshot:
+    """What a view offers at one time."""
+
+    def __init__(self, view: View, bus: View, catalog: Catalog, version: int) -> None:
+        self._view = view
+        self._bus = bus
+        self.catalog = catalog
+        self.version = version
+
+    @cached_property
+    def tools(self) -> list[JSONObject]:
+        """The tools, as their servers sent them unless the config changes that."""
+        return [_tool(spec, self.uris) for spec in self.catalog]
+
+    @cached_property
+    def legacy_tools(self) -> list[JSONObject]:
+        """The tools for legacy clients, which know no output but objects."""
+        return [_legacy_tool(tool) for tool in self.tools]
+
+    @cached_property
+    def resources(self) -> list[JSONObject]:
+        """The resources of all servers."""
+        return [_resource(one, self.uris) for one in self._view.resources()]
+
+    @cached_property
+    def templates(self) -> list[JSONObject]:
+        """The resource templates of all servers."""
+        return [_template(one, self.uris) for one in self._view.templates()]
+
+    @cached_property
+    def prompts(self) -> list[JSONObject]:
+        """The prompts of all servers."""
+        return [_prompt(name, one) for name, one in self.prompts_by_name.items()]
+
+    @cached_property
+    def prompts_by_name(self) -> dict[str, Prompt]:
+        """The prompts by the names that clients see."""
+        prompts = self._view.prompts()
+        return dict(zip(prompt_names(prompts, self._bus.config), prompts, strict=True))
+
+    @cached_property
+    def uris(self) -> Uris:
+        """The URIs of the resources."""
+
+        def all_of(view: View) -> tuple[list[Located], list[Located]]:
+            return (
+                [Located(one.server, one.uri) for one in view.resources()],
+                [Located(one.server, one.uri_template) for one in view.templates()],
+            )
+
+        resources, templates = all_of(self._view)
+        # A name must not depend on what a view hides.
+        other_resources, other_templates = all_of(self._bus)
+        servers = list(self._view.config.servers)
+        return Uris(resources, templates, servers, [*other_resources, *other_templates])
+
+    @cached_property
+    def eras(self) -> dict[str, Era | None]:
+        """The era that each server speaks; None if it is not connected."""
+        return {alias: status.era for alias, status in self._view.servers.items()}
+
+    @cached_property
+    def instructions(self) -> str | None:
+        """The instructions of all servers in one text."""
+        known = self._view.instructions
+        if len(known) == 1:
+            return next(iter(known.values()))
+        return "\n\n".join(f"# {alias}\n{text}" for alias, text in known.items()) or None
+
+    def schema(self, name: str) -> JSONObject | None:
+        """The `inputSchema` of a tool; None if it is not in the list."""
+        spec = self.catalog.get(name)
+        return None if spec is None or spec.name != name else spec.input_schema
+
+
+class Offering:
+    """What one view offers, followed while clients use it."""
+
+    def __init__(self, view: View, bus: View, changed: "Callable[[Offering, Event], None]") -> None:
+        """`changed` is called with the events of the view, except those about calls."""
+        self.view = view
+        self._bus = bus
+        self._version = 0
+        self._now: Snapshot | None = None
+        self._changed = changed
+        self._unsubscribe = view.on_event(self._take, calls=False)
+
+    @property
+    def now(self) -> Snapshot:
+        """What it offers now."""
+        catalog, now = self.view.catalog, self._now
+        if now is None or now.catalog is not catalog or now.version != self._version:
+            now = self._now = Snapshot(self.view, self._bus, catalog, self._version)
+        return now
+
+    def _take(self, event: Event) -> None:
+        self._version += 1
+        self._changed(self, event)
+
+    def close(self) -> None:
+        """Follow it no longer."""
+        self._unsubscribe()
+
+
+def _tool(spec: ToolSpec, uris: Uris) -> JSONObject:
+    server = spec.origin.server
+    meta = spec.meta
+    if server in uris.renaming:
+        meta = with_ui_uri(meta, lambda uri: uris.public_link(server, uri))
+    return _without_nothing(
+        {
+            "name": spec.name,
+            "title": spec.title,
+            "description": spec.description or None,
+            "inputSchema": spec.input_schema,
+            "outputSchema": spec.output_schema,
+            "annotations": spec.annotations or None,
+            **spec.extras,
+            "_meta": meta or None,
+        }
+    )
+
+
+def _legacy_tool(tool: JSONObject) -> JSONObject:
+    schema: JSON = tool.get("outputSchema")
+    if schema is None or (is_object(schema) and schema.get("type") == "object"):
+        return tool
+    return {key: value for key, value in tool.items() if key != "outputSchema"}
+
+
+def _resource(one: Resource, uris: Uris) -> JSONObject:
+    return _without_nothing(
+        {
+            "uri": uris.public(one.server, one.uri),
+            "name": one.name,
+            "title": one.title,
+            "description": one.description or None,
+            "mimeType": one.mime_type,
+            "size": one.size,
+            **one.extras,
+        }
+    )
+
+
+def _template(one: ResourceTemplate, uris: Uris) -> JSONObject:
+    return _without_nothing(
+        {
+            "uriTemplate": uris.public(one.server, one.uri_template),
+            "name": one.name,
+            "title": one.title,
+            "description": one.description or None,
+            "mimeType": one.mime_type,
+            **one.extras,
+        }
+    )
+
+
+def _prompt(name: str, one: Prompt) -> JSONObject:
+    return _without_nothing(
+        {
+            "name": name,
+            "title": one.title,
+            "description": one.description or None,
+            "arguments": [_argument(argument) for argument in one.arguments] or None,
+            **one.extras,
+        }
+    )
+
+
+def _argument(one: PromptArgument) -> JSONObject:
+    return _without_nothing(
+        {
+            "name": one.name,
+            "description": one.description or None,
+            "required": one.required,
+        }
+    )
+
+
+def _without_nothing(values: JSONObject) -> JSONObject:
+    return {key: value for key, value in values.items() if value is not None}

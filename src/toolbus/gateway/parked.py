@@ -1,0 +1,233 @@
+"""Calls that go on without a request of the client: they wait for its answers, or are its tasks.
+
+A legacy server asks in the middle of a call and waits on its connection; a modern client answers with
+another request. So the call goes on in a task, and the client gets a sealed name for it.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from toolbus.core.errors import CallRefused
+from toolbus.core.forwarding import ClientError
+from toolbus.core.records import JSON, JSONObject, ToolResult
+from toolbus.gateway.protocol import INTERNAL_ERROR, INVALID_REQUEST, can_ask, is_object
+from toolbus.gateway.reports import Reports
+
+
+@dataclass(slots=True, eq=False)
+class Question:
+    """A request of a server that waits for the client's answer."""
+
+    request: JSONObject
+    """Its method and params."""
+    answered: asyncio.Future[JSONObject]
+
+
+class ParkedCall:
+    """One call in a task of its own; the client that it is made for is asked through it."""
+
+    def __init__(
+        self, store: "ParkedCalls", principal: str, about: str, capabilities: JSONObject, reports: Reports
+    ) -> None:
+        """`about` names the call in messages."""
+        self.id = secrets.token_urlsafe(18)
+        self.principal = principal
+        self.about = about
+        self.reports = reports
+        self.questions: dict[str, Question] = {}
+        """The open questions by key."""
+        self.created = self.updated = datetime.now(UTC)
+        self.message: str | None = None
+        """What it reported last."""
+        self.is_task = False
+        """Whether the client knows it as a task, and asks for it again and again."""
+        self.ttl_ms = 0
+        """For how long it is kept as a task."""
+        self.was_cancelled = False
+        self._capabilities = capabilities
+        self._store = store
+        self._asked = 0
+        self._gave_up = False
+        self._expiry: asyncio.TimerHandle | None = None
+        self._changed = asyncio.Event()
+        self._running: asyncio.Task[ToolResult] | None = None
+
+    def start(self, call: Coroutine[Any, Any, ToolResult]) -> None:
+        """Begin the call."""
+        self._running = asyncio.get_running_loop().create_task(call, name=f"toolbus {self.about}")
+        self._running.add_done_callback(self._ended)
+
+    @property
+    def done(self) -> bool:
+        """Whether the call is over."""
+        return self._running is not None and self._running.done()
+
+    def result(self) -> ToolResult:
+        """Its result, once it is over; raises what the call raised."""
+        assert self._running is not None, "it was started"
+        if self._running.cancelled():
+            raise CallRefused(self.about, "it was cancelled")
+        return self._running.result()
+
+    async def wait(self) -> bool:
+        """Wait until it is over (True) or has open questions (False); if cancelled, so is the call."""
+        try:
+            while not self.done:
+                if self.questions:
+                    return False
+                self._changed.clear()
+                await self._changed.wait()
+        except asyncio.CancelledError:
+            if not self.is_task:
+                self.cancel()
+            raise
+        return True
+
+    def cancel(self) -> None:
+        """End the call, if it is not over."""
+        self.was_cancelled = self.was_cancelled or not self.done
+        if self._running is not None:
+            self._running.cancel()
+
+    def _ended(self, running: asyncio.Task[ToolResult]) -> None:
+        self.updated = datetime.now(UTC)
+        self._stop_waiting()
+        if not running.cancelled():
+            running.exception()  # nobody may come for it
+        if not self.is_task:
+            self._store.drop(self)
+        self._changed.set()
+
+    # As the client of the call
+
+    @property
+    def capabilities(self) -> JSONObject:
+        """What the client declared."""
+        return self._capabilities
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Put a server's request to the client, with its next request; returns the answer."""
+        if not can_ask(self._capabilities, method, params):
+            raise ClientError(INVALID_REQUEST, f"the client does not support {method}")
+        if self._gave_up or not self._store.keep(self):
+            raise ClientError(INTERNAL_ERROR, "the client cannot be asked")
+        self._asked += 1
+        key = f"request-{self._asked}"
+        answered: asyncio.Future[JSONObject] = asyncio.get_running_loop().create_future()
+        self.questions[key] = Question(_modern_request(method, params), answered)
+        self._wait_for_answer()
+        self.updated = datetime.now(UTC)
+        self._changed.set()
+        try:
+            return await answered
+        finally:
+            self.questions.pop(key, None)
+
+    def answer(self, responses: JSONObject) -> None:
+        """Give the client's answers to the open questions; others are ignored."""
+        for key, response in responses.items():
+            question = self.questions.get(key)
+            if question is not None and not question.answered.done() and is_object(response):
+                question.answered.set_result(response)
+                del self.questions[key]
+        if not self.questions:
+            self._stop_waiting()
+        self.updated = datetime.now(UTC)
+
+    def refuse(self, key: str, error: ClientError) -> None:
+        """Answer an open question with an error."""
+        question = self.questions.pop(key, None)
+        if question is not None and not question.answered.done():
+            question.answered.set_exception(error)
+
+    @property
+    def requests(self) -> JSONObject:
+        """The open questions, for the client."""
+        return {key: question.request for key, question in self.questions.items()}
+
+    def progressed(self, progress: float, total: float | None, message: str | None) -> None:
+        """Take the progress of the call."""
+        self.message = message or self.message
+        self.updated = datetime.now(UTC)
+        self.reports.progressed(progress, total, message)
+
+    def _wait_for_answer(self) -> None:
+        self._stop_waiting()
+        self._expiry = asyncio.get_running_loop().call_later(self._store.answer_within, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+
+    def _give_up(self) -> None:
+        """The client did not come back: the server is told, and asks nothing more."""
+        self._gave_up = True
+        for question in self.questions.values():
+            if not question.answered.done():
+                question.answered.set_exception(
+                    ClientError(
+                        INTERNAL_ERROR, f"the client did not answer within {self._store.answer_within:g} s"
+                    )
+                )
+
+
+class ParkedCalls:
+    """The calls that wait for answers, and the tasks of clients."""
+
+    def __init__(self, most: int, answer_within: float, now: Callable[[], float] = time.monotonic) -> None:
+        self.answer_within = answer_within
+        self._most = most
+        self._calls: dict[str, ParkedCall] = {}
+        self._now = now
+
+    def __len__(self) -> int:
+        return len(self._calls)
+
+    def get(self, name: str, principal: str) -> ParkedCall | None:
+        """The call with that id, if it is this principal's."""
+        found = self._calls.get(name)
+        return found if found is not None and found.principal == principal else None
+
+    def of(self, principal: str) -> list[ParkedCall]:
+        """The calls of a principal, in the order of their start."""
+        return [call for call in self._calls.values() if call.principal == principal]
+
+    def keep(self, call: ParkedCall) -> bool:
+        """Keep a call; False if there are too many."""
+        if call.id not in self._calls and len(self._calls) >= self._most:
+            return False
+        self._calls[call.id] = call
+        return True
+
+    def drop(self, call: ParkedCall) -> None:
+        """Keep a call no longer."""
+        self._calls.pop(call.id, None)
+
+    def drop_later(self, call: ParkedCall, seconds: float) -> None:
+        """End a task after that many seconds, if it is still there."""
+
+        def end() -> None:
+            call.cancel()
+            self.drop(call)
+
+        asyncio.get_running_loop().call_later(seconds, end)
+
+    def close(self) -> None:
+        """End all calls."""
+        for call in tuple(self._calls.values()):
+            call.cancel()
+        self._calls.clear()
+
+
+def _modern_request(method: str, params: JSONObject) -> JSONObject:
+    """A legacy server's request, as a modern server would make it."""
+    left: dict[str, JSON] = {
+        key: value for key, value in params.items() if key not in ("elicitationId", "task", "_meta")
+    }
+    return {"method": method, "params": left}

@@ -1,0 +1,168 @@
+"""The rounds of a request that needs input: what a modern client carries from one to the next.
+
+Its `requestState` is sealed: only the same principal can use it, only for the same request, for some time.
+"""
+
+from dataclasses import dataclass, field
+
+from toolbus.core.approval import Approval
+from toolbus.core.elicitation import QUESTION, Pending
+from toolbus.core.errors import CallRejected
+from toolbus.core.records import JSON, JSONObject
+from toolbus.gateway.protocol import ELICITATION, INVALID_PARAMS, is_object, list_in, object_in
+from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.request import Request, Target
+from toolbus.gateway.seal import Seal
+
+_PURPOSE = "requestState"
+APPROVER = "gateway"
+"""What the audit trail calls the one who asked for an approval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Round:
+    """One round: what goes to the server, or to the call that waits for it."""
+
+    responses: JSONObject | None = None
+    state: str | None = None
+    """The server's."""
+    approval: Approval | None = None
+    rounds: int = 0
+    """How often the server has asked so far."""
+    parked: str | None = None
+    """The call that waits."""
+    declined: str | None = None
+    """Why the call is not made."""
+
+
+FIRST = Round()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    digest: str
+    state: str | None = None
+    answered: JSONObject = field(default_factory=dict[str, JSON])
+    rounds: int = 0
+    parked: str | None = None
+    call: str | None = None
+    """The digest of the call that a person is asked to approve."""
+    approved: tuple[str, str] | None = None
+    visits: tuple[str, ...] = ()
+    """The keys of the URLs that a legacy server wants the user to visit."""
+
+
+class Rounds:
+    """Seals and opens the state of requests."""
+
+    def __init__(self, seal: Seal, seconds: float) -> None:
+        """A client can go on for so many seconds."""
+        self._seal = seal
+        self._seconds = seconds
+
+    def opened(self, request: Request, target: Target) -> Round:
+        """The round that a request of a modern client is; `ProtocolError` if its state is not valid."""
+        params = request.params
+        if "requestState" not in params and "inputResponses" not in params:
+            return FIRST
+        given = _responses(request)
+        text: JSON = params.get("requestState")
+        if text is None:
+            return Round(responses=given)
+        state = self._unsealed(request, target, text)
+        declined = [key for key in state.visits if object_in(given, key).get("action") != "accept"]
+        if declined and all(key in given for key in declined):
+            return Round(declined="the user did not visit the URL that the server requires")
+        is_relayed = state.parked is None and state.call is None and not state.visits
+        return Round(
+            responses={**state.answered, **given} if is_relayed else given,
+            state=state.state,
+            approval=_approval(state, given),
+            rounds=state.rounds,
+            parked=state.parked,
+        )
+
+    def _unsealed(self, request: Request, target: Target, text: JSON) -> _State:
+        name = request.exchange.principal.name
+        payload = self._seal.opened(_PURPOSE, name, text) if isinstance(text, str) else None
+        if payload is None or payload["digest"] != target.digest(request.method):
+            raise ProtocolError(INVALID_PARAMS, "Invalid requestState")
+        values = dict(payload)
+        values["visits"] = tuple(payload.get("visits", ()))
+        if payload.get("approved") is not None:
+            values["approved"] = tuple(payload["approved"])
+        return _State(**values)
+
+    def needs_input(self, request: Request, target: Target, pending: Pending) -> JSONObject:
+        """The result of a request whose server needs input, or that a person has to approve."""
+        before = approved_before(pending)
+        approved = None if before is None else (before.call, before.by)
+        return self._input_required(
+            request,
+            target,
+            pending.requests,
+            state=pending.state,
+            answered=dict(pending.answered),
+            rounds=pending.rounds,
+            call=pending.call,
+            approved=approved,
+        )
+
+    def waits(self, request: Request, target: Target, parked: str, requests: JSONObject) -> JSONObject:
+        """The result of a request that waits for answers in a call of ours."""
+        return self._input_required(request, target, requests, parked=parked)
+
+    def visit_first(self, request: Request, target: Target, error: CallRejected) -> JSONObject | None:
+        """The result of a call before which the user has to visit URLs; None if there are none."""
+        data: JSON = error.data
+        asked = filter(is_object, list_in(data, "elicitations") if is_object(data) else [])
+        requests: dict[str, JSON] = {
+            f"visit-{number}": {
+                "method": ELICITATION,
+                "params": {"mode": "url", "message": one.get("message", ""), "url": one.get("url", "")},
+            }
+            for number, one in enumerate(asked, 1)
+        }
+        if not requests:
+            return None
+        return self._input_required(request, target, requests, visits=tuple(requests))
+
+    def _input_required(
+        self, request: Request, target: Target, requests: JSONObject, **state: JSON
+    ) -> JSONObject:
+        payload = {
+            "digest": target.digest(request.method),
+            **{key: value for key, value in state.items() if value not in (None, (), {}, 0)},
+        }
+        sealed = self._seal.seal(_PURPOSE, request.exchange.principal.name, payload, self._seconds)
+        asked: JSONObject = {"inputRequests": dict(requests)} if requests else {}
+        return {"resultType": "input_required", **asked, "requestState": sealed}
+
+
+def _responses(request: Request) -> JSONObject:
+    given: JSON = request.params.get("inputResponses", {})
+    if not is_object(given) or not all(map(is_object, given.values())):
+        raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object of objects")
+    return given
+
+
+def _approval(state: _State, given: JSONObject) -> Approval | None:
+    if state.call is not None:
+        return None if QUESTION not in given else approval(state.call, object_in(given, QUESTION))
+    if state.approved is not None:
+        return Approval(call=state.approved[0], by=state.approved[1])
+    return None
+
+
+def approval(call: str, answer: JSONObject) -> Approval:
+    """What a person answered to the question whether a call is approved."""
+    said: JSON = object_in(answer, "content").get("answer", "no")
+    accepted = answer.get("action") == "accept" and isinstance(said, bool | str)
+    return Approval(call=call, by=APPROVER, answer=said if accepted else False, resumed=True)
+
+
+def approved_before(pending: Pending) -> Approval | None:
+    """The approval of a call that its server suspended after that."""
+    if pending.approved is None:
+        return None
+    return Approval(call=pending.approved, by=pending.approved_by or APPROVER)

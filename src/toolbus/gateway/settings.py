@@ -1,0 +1,25 @@
+"""The limits of a gateway."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How much a gateway keeps for its clients, and for how long."""
+
+    name: str = "toolbus"
+    """What it calls itself to clients."""
+    max_sessions: int = 10_000
+    """Sessions of legacy clients; one more ends the one that was idle the longest."""
+    session_idle: float = 3600.0
+    """Seconds after which a session that is not used ends."""
+    max_parked: int = 1000
+    """Calls that wait for an answer of a modern client, or that clients run as tasks."""
+    answer_within: float = 600.0
+    """Seconds for a client to answer a question of a server."""
+    task_seconds: float = 3600.0
+    """Seconds for which a client can ask for a task, unless it wants fewer."""
+    page: int = 1000
+    """Entries on a page of a list."""
+    ttl: float = 60.0
+    """Seconds for which a modern client may keep a list, unless a server allows fewer."""

@@ -1,0 +1,287 @@
+"""Serve one client over stdin and stdout: JSON-RPC messages, one per line.
+
+The client's first request decides which era the connection speaks. Requests are answered concurrently.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Coroutine
+from queue import SimpleQueue
+from typing import Any, BinaryIO, cast
+
+from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
+from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from toolbus.core.records import JSON, Era, JSONObject, LogLevel
+from toolbus.gateway.exchange import Exchange
+from toolbus.gateway.gateway import Gateway
+from toolbus.gateway.principal import LOCAL
+from toolbus.gateway.protocol import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    LEVELS,
+    is_object,
+    object_in,
+)
+from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.sessions import RequestCancelled, Session
+
+logger = logging.getLogger("toolbus")
+PARSE_ERROR = -32700
+UNSUPPORTED_VERSION = -32022
+_LISTEN = "subscriptions/listen"
+LINGER = 5.0
+"""Seconds for calls in flight to end once the client has closed stdin."""
+
+
+async def serve_stdio(
+    gateway: Gateway, reader: BinaryIO | None = None, writer: BinaryIO | None = None
+) -> None:
+    """Serve the client at stdin and stdout until it closes stdin; or at the given files.
+
+    From the first call on, whatever else this process prints goes to stderr.
+    """
+    lines = _Lines(sys.stdin.buffer if reader is None else reader)
+    output = _Output(_own_stdout() if writer is None else writer)
+    connection = _Connection(gateway, output)
+    try:
+        while (line := await lines.next()) is not None:
+            connection.take(line)
+        await connection.finish()
+    finally:
+        connection.close()
+        await output.close()
+
+
+def _own_stdout() -> BinaryIO:
+    """Stdout for the protocol alone; from now on everything else that is printed goes to stderr."""
+    sys.stdout.flush()
+    own = os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0)
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    sys.stdout = sys.stderr
+    return cast("BinaryIO", own)
+
+
+class _Lines:
+    """The lines of a file, read by a thread: not every stdin can be waited for in a loop."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._loop = asyncio.get_running_loop()
+        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        threading.Thread(target=self._read, name="toolbus stdin", daemon=True).start()
+
+    def _read(self) -> None:
+        try:
+            for line in iter(self._file.readline, b""):
+                self._put(line)
+        except (OSError, ValueError):  # closed meanwhile
+            pass
+        self._put(None)
+
+    def _put(self, line: bytes | None) -> None:
+        try:
+            self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
+        except RuntimeError:  # the loop has ended
+            logger.debug("a line came after the end")
+
+    async def next(self) -> bytes | None:
+        """The next line; None at the end."""
+        return await self._queue.get()
+
+
+class _Output:
+    """Writes messages in a thread, so that nobody waits for a client that does not read."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._queue: SimpleQueue[bytes | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._write, name="toolbus stdout", daemon=True)
+        self._thread.start()
+
+    def send(self, message: JSONObject) -> None:
+        """Send a message to the client."""
+        self._queue.put(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+
+    def _write(self) -> None:
+        try:
+            while (line := self._queue.get()) is not None:
+                left = memoryview(line)
+                while left:
+                    left = left[self._file.write(left) :]
+                self._file.flush()
+        except (OSError, ValueError):  # the client is gone
+            logger.debug("the client does not read any more")
+
+    async def close(self) -> None:
+        """Write what is left, if the client still reads."""
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join, LINGER)
+
+
+class _Connection:
+    """One client."""
+
+    def __init__(self, gateway: Gateway, output: _Output) -> None:
+        self._gateway = gateway
+        self._output = output
+        self._era: Era | None = None
+        self._session: Session | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._tasks: dict[str | int, asyncio.Task[None]] = {}
+        self._listening: list[asyncio.Task[None]] = []
+        """Requests that do not end by themselves."""
+
+    def take(self, line: bytes) -> None:
+        """Take one line of the client; it may hold several messages."""
+        if not line.strip():
+            return
+        try:
+            value: JSON = json.loads(line)
+        except ValueError:
+            self._fail(None, PARSE_ERROR, "Parse error")
+            return
+        for message in cast("list[JSON]", value) if isinstance(value, list) else [value]:
+            if isinstance(message, dict):
+                self._take_message(cast("JSONObject", message))
+            else:
+                self._fail(None, INVALID_REQUEST, "a message must be a JSON object")
+
+    def _take_message(self, message: JSONObject) -> None:
+        method, number, given = message.get("method"), message.get("id"), message.get("params")
+        if not isinstance(method, str):
+            if self._session is None or not self._session.answered(message):
+                logger.debug("a response to no request was ignored")
+            return
+        params = cast("JSONObject", given) if isinstance(given, dict) else None
+        if "id" not in message:
+            self._notified(method, params or {})
+        elif (
+            isinstance(number, bool)
+            or not isinstance(number, str | int)
+            or not isinstance(given, dict | None)
+        ):
+            self._fail(None, INVALID_REQUEST, "a request needs an id and params as an object")
+        elif number in self._tasks:
+            self._fail(number, INVALID_REQUEST, "a request with that id is in progress")
+        else:
+            self._begin(number, method, params)
+
+    def _begin(self, number: str | int, method: str, params: JSONObject | None) -> None:
+        if self._era is None:
+            is_modern = method != "initialize" and PROTOCOL_VERSION_META_KEY in object_in(
+                params or {}, "_meta"
+            )
+            self._era = "modern" if is_modern else "legacy"
+        answer = self._answer_modern if self._era == "modern" else self._answer_legacy
+        task = asyncio.get_running_loop().create_task(self._respond(number, answer(number, method, params)))
+        self._tasks[number] = task
+        if method == _LISTEN:
+            self._listening.append(task)
+        task.add_done_callback(lambda _: self._tasks.pop(number, None))
+        if method == "initialize":
+            self._opening = task
+
+    def _notified(self, method: str, params: JSONObject) -> None:
+        if self._session is not None:
+            self._gateway.notified(self._session, method, params)
+        elif self._era == "modern" and method == "notifications/cancelled":
+            task = self._tasks.get(cast("str", params.get("requestId")))
+            if task is not None:
+                task.cancel()
+
+    async def _respond(self, number: str | int, answer: Coroutine[Any, Any, JSONObject]) -> None:
+        """Send what a request comes to."""
+        try:
+            result = await answer
+        except ProtocolError as error:
+            self._output.send({"jsonrpc": "2.0", "id": number, "error": error.json})
+        except RequestCancelled:
+            logger.debug("request %r was cancelled", number)
+        except Exception:  # a bug of ours must not end the connection
+            logger.exception("request %r failed", number)
+            self._fail(number, INTERNAL_ERROR, "Internal error")
+        else:
+            self._output.send({"jsonrpc": "2.0", "id": number, "result": result})
+
+    def _fail(self, number: str | int | None, code: int, message: str) -> None:
+        self._output.send({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}})
+
+    async def _answer_modern(self, number: str | int, method: str, params: JSONObject | None) -> JSONObject:
+        if method == "initialize":
+            versions = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
+            wanted: JSON = (params or {}).get("protocolVersion")
+            data = {**versions, "requested": wanted} if isinstance(wanted, str) else versions
+            raise ProtocolError(UNSUPPORTED_VERSION, "this connection speaks the modern protocol", data)
+        route = classify_inbound_request({"method": method, "params": params})
+        if isinstance(route, InboundLadderRejection):
+            raise ProtocolError(route.code, route.message, route.data)
+        if not is_object(route.client_capabilities):
+            raise ProtocolError(INVALID_PARAMS, "the capabilities of the client must be an object")
+        meta = object_in(params or {}, "_meta")
+        exchange = Exchange(
+            principal=LOCAL,
+            era="modern",
+            version=route.protocol_version,
+            capabilities=route.client_capabilities,
+            id=number,
+            channel=self._output,
+            info=route.client_info,
+            meta=meta,
+            log_level=_level(meta.get(LOG_LEVEL_META_KEY)),
+        )
+        return await self._gateway.answer(exchange, method, params)
+
+    async def _answer_legacy(self, number: str | int, method: str, params: JSONObject | None) -> JSONObject:
+        if method == "initialize":
+            if self._session is not None:
+                raise ProtocolError(INVALID_REQUEST, "the connection is initialized already")
+            self._session, result = await self._gateway.initialize(LOCAL, params)
+            self._session.standalone = self._output
+            return result
+        meta = object_in(params or {}, "_meta")
+        if PROTOCOL_VERSION_META_KEY in meta:
+            raise ProtocolError(INVALID_REQUEST, "this connection speaks the legacy protocol")
+        if self._opening is not None and not self._opening.done():
+            await asyncio.shield(self._opening)
+        if self._session is None:
+            if method == "ping":
+                return {}
+            raise ProtocolError(INVALID_REQUEST, "the connection is not initialized")
+        exchange = Exchange(
+            principal=LOCAL,
+            era="legacy",
+            version=self._session.version,
+            capabilities=self._session.capabilities,
+            id=number,
+            channel=self._output,
+            info=self._session.info,
+            meta=meta,
+            log_level=self._session.log_level,
+            session=self._session,
+        )
+        return await self._gateway.answer(exchange, method, params)
+
+    async def finish(self) -> None:
+        """Give the calls in flight a moment to end."""
+        for task in self._listening:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks.values()), timeout=LINGER)
+
+    def close(self) -> None:
+        """End what is left."""
+        for task in tuple(self._tasks.values()):
+            task.cancel()
+        if self._session is not None:
+            self._gateway.sessions.close(self._session.id)
+
+
+def _level(given: JSON) -> LogLevel | None:
+    return given if given in LEVELS else None
