@@ -45,7 +45,7 @@ async def test_a_trace_goes_through_a_gateway(collected: Collected) -> None:
     behind = collected.one("tools/call add", SpanKind.SERVER)
     assert served.parent is not None
     assert f"{served.parent.trace_id:032x}-{served.parent.span_id:016x}" == CLIENT[3:-3]
-    assert (client.parent, behind.parent) == (served.context, client.context)
+    assert (collected.parent(client), collected.parent(behind)) == (served, client)
     assert served.links == ()  # the headers have the same context
     assert attributes(served) == {
         "mcp.method.name": "tools/call",
