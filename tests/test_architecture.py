@@ -38,7 +38,7 @@ ALLOWED: dict[str, set[str]] = {
     "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state"},
     **{part: {"core", "bus"} for part in PUBLIC},
     "adapters": FACE,
-    # tokens: the fetcher of the sign-in; keys: private files
+    # Tokens: the fetcher of the sign-in; keys: private files.
     "gateway": FACE | {"connect", "state", "telemetry"},
     "agent": FACE | {"adapters"},  # its tools are those of the adapter for pydantic-ai
     "testing": FACE | {"adapters"},

@@ -130,10 +130,8 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    for name in (
-        *("Timeouts", "Limits", "Sandbox", "Telemetry", *_SERVE),
-        *(kind.__name__ for kind in AUTH_TYPES.values()),
-    ):
+    plain = ("Timeouts", "Limits", "Sandbox", "Telemetry", *_SERVE)
+    for name in (*plain, *(kind.__name__ for kind in AUTH_TYPES.values())):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
     rotate = defined["Audit"]["properties"]["rotate"]
