@@ -4,9 +4,11 @@ import asyncio
 import signal
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from toolbus.bus.toolbus import Toolbus
+from toolbus.bus.view import View
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
@@ -16,7 +18,7 @@ from toolbus.core.interactions import Interactions
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.only_client import OnlyClient
-from toolbus.gateway.principal import LOCAL
+from toolbus.gateway.principal import LOCAL, Principal
 from toolbus.gateway.settings import Settings as Limits
 from toolbus.gateway.stdio import serve_stdio
 
@@ -35,11 +37,15 @@ async def serve(screen: Screen, config: BusConfig, *, over_stdio: bool, began: i
     log, client = ServeLog(screen), OnlyClient()
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
     bus = Toolbus(config, on_event=log.on_event, interactions=interactions)
-    views = Views(bus, serve)
+    views, local = Views(bus, serve), replace(LOCAL, view=serve.default_view)
+
+    def view_of(principal: Principal) -> View:
+        return views.view_of(local if principal == LOCAL else principal)
+
     limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
     with stop_signals() as stop:
         try:
-            async with Gateway(bus, limits, view_of=views.view_of) as gateway:
+            async with Gateway(bus, limits, view_of=view_of) as gateway:
                 client.sessions = gateway.sessions
                 following = _follow_config(bus, config, stamps_at_start(config, began), log)
                 if over_stdio:

@@ -41,22 +41,36 @@ LINGER = 5.0
 
 
 async def serve_stdio(
-    gateway: Gateway, reader: BinaryIO | None = None, writer: BinaryIO | None = None
+    gateway: Gateway,
+    reader: BinaryIO | None = None,
+    writer: BinaryIO | None = None,
+    *,
+    stop: asyncio.Event | None = None,
+    drain: float = LINGER,
 ) -> None:
     """Serve the client at stdin and stdout until it closes stdin; or at the given files.
 
-    From the first call on, whatever else this process prints goes to stderr.
+    From the first call on, whatever else this process prints goes to stderr. Once `stop` is set, it reads
+    nothing more, and gives the calls in flight `drain` seconds to end.
     """
-    lines = _Lines(sys.stdin.buffer if reader is None else reader)
+    lines = _Lines(_own_stdin() if reader is None else reader)
     output = _Output(_own_stdout() if writer is None else writer)
     connection = _Connection(gateway, output)
+    stopping = None if stop is None else asyncio.create_task(lines.end_at(stop))
     try:
         while (line := await lines.next()) is not None:
             connection.take(line)
-        await connection.finish()
+        await connection.finish(drain if stop is not None and stop.is_set() else LINGER)
     finally:
+        if stopping is not None:
+            stopping.cancel()
         connection.close()
         await output.close()
+
+
+def _own_stdin() -> BinaryIO:
+    """Stdin as a file of our own: Python aborts at its end while a thread still reads from `sys.stdin`."""
+    return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
 
 
 def _own_stdout() -> BinaryIO:
@@ -94,6 +108,11 @@ class _Lines:
     async def next(self) -> bytes | None:
         """The next line; None at the end."""
         return await self._queue.get()
+
+    async def end_at(self, stop: asyncio.Event) -> None:
+        """End when that is set, although the file has not ended."""
+        await stop.wait()
+        self._queue.put_nowait(None)
 
 
 class _Output:
@@ -268,12 +287,12 @@ class _Connection:
         )
         return await self._gateway.answer(exchange, method, params)
 
-    async def finish(self) -> None:
-        """Give the calls in flight a moment to end."""
+    async def finish(self, seconds: float) -> None:
+        """Give the calls in flight some time to end."""
         for task in self._listening:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(tuple(self._tasks.values()), timeout=LINGER)
+            await asyncio.wait(tuple(self._tasks.values()), timeout=seconds)
 
     def close(self) -> None:
         """End what is left."""
