@@ -15,7 +15,7 @@ from tests.cli.running import TOOLBUS, Fifo, environment, living_at, scripted, t
 from tests.cli.terminal import terminal
 
 SECONDS = 50
-HELLO = {
+HELLO: dict[str, Any] = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"elicitation": {}},
     "clientInfo": {"name": "editor", "version": "1"},
@@ -261,7 +261,7 @@ def test_on_a_terminal_it_says_what_it_is_for(folder: Path) -> None:
     ],
 )
 def test_a_mistake_is_one_line(line: str, message: str, folder: Path) -> None:
-    serve = {"views": {"few": {}}, "default_view": "few"}
+    serve: dict[str, Any] = {"views": {"few": {}}, "default_view": "few"}
     write_config(folder, {"post": {"command": "python"}}, serve=serve)
 
     _is_one_line(toolbus(*shlex.split(line), folder=folder), message)

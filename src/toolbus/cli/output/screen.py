@@ -106,7 +106,7 @@ class Screen:
         self.as_json = settings.json
         self._spinner: Spinner | None = None
         if settings.verbose:
-            _enable_logging(logging.DEBUG if settings.verbose > 1 else logging.INFO)
+            enable_logging(logging.DEBUG if settings.verbose > 1 else logging.INFO)
 
     @property
     def width(self) -> int | None:
@@ -208,7 +208,7 @@ class Screen:
                 line.show()
 
 
-def _enable_logging(level: int) -> None:
+def enable_logging(level: int) -> None:
     """Log to stderr; at DEBUG, include the SDK and the HTTP client."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S"))
