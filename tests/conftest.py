@@ -18,7 +18,7 @@ from tests import warm
 from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus.bus import servers
+from toolbus.bus import links
 from toolbus.connect.transports.guarded import guard
 
 SERVERS = Path(__file__).parent / "servers"
@@ -90,7 +90,7 @@ def _reaped() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses i
 @pytest.fixture(scope="session", autouse=True)
 def _patient() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
     """On a busy machine a server may not show a sign of life for long; nor does a warm one's stand-in."""
-    servers.INACTIVE_AFTER = 30.0
+    links.INACTIVE_AFTER = 30.0
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from toolbus.bus.connection import McpConnection, connect_mcp
     from toolbus.bus.context import ContextProvider
+    from toolbus.bus.session_view import SessionView
     from toolbus.bus.tasks import TaskHandle
     from toolbus.bus.tool import Tool
     from toolbus.bus.toolbus import Toolbus
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         ToolbusError,
         ToolFailed,
         ToolNotFound,
+        TooManySessions,
     )
     from toolbus.core.events import LoginNeeded
     from toolbus.core.interactions import Interactions, Sampled, Sampling
@@ -100,6 +102,7 @@ _HOMES = {
         "TokenStoreError",
         "ToolFailed",
         "ToolNotFound",
+        "TooManySessions",
         "ToolbusError",
     ],
     "core.approval": ["ApprovalRequest"],
@@ -122,6 +125,7 @@ _HOMES = {
         "ToolSpec",
     ],
     "bus.tool": ["Tool"],
+    "bus.session_view": ["SessionView"],
     "bus.view": ["View"],
     "lock.drift": ["Held"],
     "state.tokens.store": ["TokenStore"],
@@ -172,12 +176,14 @@ __all__ = [
     "ServerError",
     "ServerNotFound",
     "ServerStatus",
+    "SessionView",
     "ShaperFailed",
     "SignInFailed",
     "TaskHandle",
     "Text",
     "TokenStore",
     "TokenStoreError",
+    "TooManySessions",
     "Tool",
     "ToolFailed",
     "ToolNotFound",

@@ -267,6 +267,13 @@ The new file is trusted, unless it contains servers from a file in the project t
 JSON: `{"target", "written", "trusted", "sources": [{"editor", "path"}], "servers", "secrets": [{"server",
 "key", "name"}], "notes"}`
 """,
+    "key": """\
+A key is one line on stdout, such as `tb_...`; everything else goes to stderr. Which views there are says
+[serve](configuration.md#serve) in the config.
+
+JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `list` `{"keys": [...]}` with
+`last_used`, to the hour, instead of `key`, `revoke` `{"revoked"}`. Times are in seconds since 1970.
+""",
     "config": """\
 Values from references, and values under names such as `token`, are shown as `***`.
 
@@ -297,6 +304,7 @@ EXAMPLES = {
         "toolbus --config policy.yaml policy notes_add text=tea",
     ],
 }
+SUBCOMMANDS = {"key": ("add", "list", "revoke")}
 OF_INN = ("resume", "resources", "read", "prompts", "prompt")
 """The commands whose examples have a server of their own."""
 
@@ -312,6 +320,8 @@ def page() -> str:
         for command in _commands(folder):
             parts.append(f"## toolbus {command}\n")
             parts.append(f"```text\n{_printed(f'toolbus {command} --help', folder)}```\n")
+            for inner in SUBCOMMANDS.get(command, ()):
+                parts.append(f"```text\n{_printed(f'toolbus {command} {inner} --help', folder)}```\n")
             parts += [NOTES[command]] if command in NOTES else []
             of_inn = command in OF_INN
             config = "inn.json" if of_inn else "toolbus.yaml"

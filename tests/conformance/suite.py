@@ -13,7 +13,7 @@ import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tests import warm
 from tests.interop.servers import INTEROP
@@ -43,7 +43,7 @@ class Verdict:
     """What the client printed, if it failed."""
 
 
-def suite(*arguments: str) -> tuple[int, str]:
+def suite(*arguments: str, patience: float = PATIENCE) -> tuple[int, str]:
     """Run the suite; its exit code, and all that it printed."""
     process = subprocess.Popen(
         [*PROGRAM, *arguments],
@@ -55,7 +55,7 @@ def suite(*arguments: str) -> tuple[int, str]:
     )
     with process:
         try:
-            said, _ = process.communicate(timeout=PATIENCE)
+            said, _ = process.communicate(timeout=patience)
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)  # with the client, which the suite runs in a shell
             raise
@@ -63,9 +63,9 @@ def suite(*arguments: str) -> tuple[int, str]:
 
 
 @cache
-def scenarios() -> list[tuple[str, str]]:
-    """Version and name of every scenario."""
-    code, said = suite("list", "--client")
+def scenarios(side: Literal["client", "server"] = "client") -> list[tuple[str, str]]:
+    """Version and name of every scenario for clients, or for servers."""
+    code, said = suite("list", f"--{side}")
     found = [
         (version, name)
         for name, versions in re.findall(r"^ *- (\S+) \[(\S+)\]$", said, re.MULTILINE)

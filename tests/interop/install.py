@@ -1,6 +1,6 @@
 """Install what others wrote for the tests below `.interop/`, all pinned.
 
-MCP servers, the conformance suite, an authorization server, and a browser to sign in with.
+MCP servers and clients, the conformance suite, an authorization server, and a browser to sign in with.
 
 Safe to run again: what is there already is left alone. Uses the standard library only,
 because `make` may run it with any Python. What to start is in `servers.py`, beside this file.
@@ -21,6 +21,8 @@ PYPI = {
     "time": ["mcp-server-time==2026.10.19", "mcp==2.3.0"],
     "git": ["mcp-server-git==2026.10.19", "mcp==2.3.0"],
     "sqlite": ["mcp-server-sqlite==2025.4.25", "mcp[cli]==1.30.0"],
+    # Version 1 of the SDK, for a server and a client of our own on it.
+    "legacy": ["mcp==1.30.0"],
 }
 NPM = {
     "node": [
@@ -30,6 +32,13 @@ NPM = {
     ],
     # The suite needs Node 22; npm carries that too, so the machine's own may be older.
     "conformance": ["@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3"],
+    # Clients of the gateway: both versions of the TypeScript SDK, and the Inspector, which needs Node 22.
+    "clients": [
+        "@modelcontextprotocol/sdk@1.32.2",
+        "@modelcontextprotocol/client@2.4.0",
+        "@modelcontextprotocol/inspector@2.12.0",
+        "node@22.23.3",
+    ],
     # An authorization server, and a browser to sign in with (for x64; elsewhere the machine's is used).
     "oauth": [
         "oidc-provider@9.13.3",

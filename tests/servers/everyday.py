@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import mcp_types as types
 import uvicorn
@@ -22,6 +22,7 @@ from starlette.types import ASGIApp
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
+Parser = Literal["auto", "h11", "httptools"]
 WAV = b"RIFF$\x00\x00\x00WAVEfmt "
 
 
@@ -199,9 +200,9 @@ def serve_http(server: MCPServer, kind: str, port_file: str, port: int = 0) -> N
     serve_app(server.sse_app() if kind == "sse" else server.streamable_http_app(), port_file, port)
 
 
-def serve_app(app: Any, port_file: str, port: int = 0) -> None:
+def serve_app(app: Any, port_file: str, port: int = 0, parser: Parser = "auto") -> None:
     """As `serve_http`, for an ASGI application."""
-    run_app(app, listening_socket(port), port_file)
+    run_app(app, listening_socket(port), port_file, parser)
 
 
 def listening_socket(port: int = 0) -> socket.socket:
@@ -215,12 +216,12 @@ def listening_socket(port: int = 0) -> socket.socket:
     return listening
 
 
-def run_app(app: ASGIApp, listening: socket.socket, port_file: str) -> None:
+def run_app(app: ASGIApp, listening: socket.socket, port_file: str, parser: Parser = "auto") -> None:
     """Serve on a socket that listens already, and write its port to a file."""
     partial = Path(port_file + ".partial")
     partial.write_text(str(listening.getsockname()[1]))
     partial.rename(port_file)
-    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(app, log_level="error", timeout_graceful_shutdown=1, http=parser)
     uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -1,19 +1,25 @@
-"""The engine of a bus itself, whose links its users share."""
+"""The engine of a bus itself, whose links its users and sessions share."""
 
-from toolbus.bus.engine import Access, Engine, Extensions
+import asyncio
+
+from toolbus.bus.engine import Access, Extensions
+from toolbus.bus.lending_engine import LendingEngine
 from toolbus.bus.lifecycle import Lifecycle
 from toolbus.bus.lock import Approvals
 from toolbus.bus.policing import Policing
-from toolbus.bus.user_access import SharedParts
+from toolbus.bus.session_engine import SessionEngine
+from toolbus.bus.sessions import Sessions
+from toolbus.bus.shared_parts import SharedParts
 from toolbus.bus.user_engine import UserEngine
 from toolbus.bus.users import Users
 from toolbus.config import BusConfig
-from toolbus.core.events import Emit, Event, InputAnswered, InputAsked, Logged, StateChanged
+from toolbus.core.events import StateChanged
+from toolbus.core.interactions import Interactions
 from toolbus.core.records import OWN
 
 
-class BusEngine(Engine):
-    """The engine of a bus: starts and stops, and has the engines of its users."""
+class BusEngine(LendingEngine):
+    """The engine of a bus: starts and stops, and has the engines of its users and sessions."""
 
     def __init__(self, config: BusConfig, extensions: Extensions) -> None:
         """`LockError` if there is a lockfile that cannot be used."""
@@ -21,10 +27,9 @@ class BusEngine(Engine):
         super().__init__(config, extensions, Approvals(config), policing=policing)
         policing.warn = lambda message: self.catalog.warn(OWN, None, message)
         policing.changed = self._enforce_everywhere
-        self._extensions = extensions
-        self._owners: dict[int, Emit] = {}
-        """Where the events of a user's call go, by the id of the call."""
         self.users = Users(self._new_user)
+        self.sessions = Sessions(self._new_session)
+        """Those without a user."""
         self.lifecycle = Lifecycle(
             config,
             self.servers,
@@ -33,34 +38,50 @@ class BusEngine(Engine):
             policing,
             self.hub,
             extensions.get_secret,
-            self.users,
+            self,
         )
-        self._shared = SharedParts(lifecycle=self.lifecycle, servers=self.servers, lock=self.lock)
+        self.shared = SharedParts(
+            extensions=extensions, lifecycle=self.lifecycle, servers=self.servers, lock=self.lock
+        )
+        self._owners = self.shared.owners
         if self.lock.approvals.file is not None:
             self.catalog.rebuild()
 
     def _enforce_everywhere(self) -> None:
         self.enforce()
         self.users.enforce()
+        self.sessions.enforce()
 
     @property
     def access(self) -> Access:
         """The way to the loop of the bus."""
         return self.lifecycle
 
+    def owner_of_sessions(self, user: str) -> LendingEngine:
+        """The engine whose links the sessions of a user borrow; that of the bus if the name is empty."""
+        return self.users[user] if user else self
+
     def _new_user(self, name: str) -> UserEngine:
-        return UserEngine(name, self._extensions, self, self._shared, self._owners, self.users.use)
+        return UserEngine(name, self.shared, self, self.users.use)
+
+    def _new_session(self, name: str, interactions: Interactions | None) -> SessionEngine:
+        return SessionEngine(name, self.shared, self, lambda: None, interactions)
 
     def catalog_changed(self) -> None:
         super().catalog_changed()
         self.users.outdate()
+        self.sessions.outdate()
 
-    def emit_of_link(self, event: Event) -> None:
-        is_of_call = isinstance(event, Logged | InputAsked | InputAnswered)
-        owner = self._owners.get(event.id or 0) if is_of_call else None
-        if owner is not None:
-            owner(event)
-            return
-        super().emit_of_link(event)
-        if isinstance(event, StateChanged):
-            self.users.emit_shared(event)
+    def emit_shared(self, event: StateChanged) -> None:
+        super().emit_shared(event)
+        self.users.emit_shared(event)
+
+    # Those who follow the lifecycle
+
+    async def follow(self) -> None:
+        """Let all users and sessions use the current servers and the config."""
+        await asyncio.gather(self.users.follow(), self.sessions.follow())
+
+    async def close(self) -> None:
+        """Close the links of all users and sessions, and end their events."""
+        await asyncio.gather(self.users.close(), self.sessions.close())

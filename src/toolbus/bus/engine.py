@@ -14,7 +14,6 @@ from toolbus.bus.scope import Scope
 from toolbus.bus.servers import Servers
 from toolbus.bus.targets import Targets, listed_target
 from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
-from toolbus.call.result_store import ResultStore
 from toolbus.config import BusConfig, GetSecret
 from toolbus.config.policy import PolicyRule
 from toolbus.core.errors import CallRefused, LoginRequired, ToolNotFound
@@ -95,17 +94,27 @@ class Engine:
         *,
         policing: Policing,
         user: str = "",
-        store: ResultStore | None = None,
+        base: "Engine | None" = None,
         observers: Sequence[Observer] = (),
     ) -> None:
-        """`observers` come before those of the extensions."""
+        """`observers` come before those of the extensions.
+
+        `base` is the engine whose servers this one borrows, all or most.
+        """
         self.user = user
+        self._base = base
         self._logins: set[str] = set()
         """The servers for which it was reported that the user has to sign in."""
         self.hub = Hub(config.limits.backlog)
-        self.lock = BusLock(approvals, lambda: self.servers.inventories, self.hub.emit, self._reports)
+        self.lock = BusLock(
+            approvals,
+            lambda: self.servers.inventories,
+            self.hub.emit,
+            self._reports,
+            None if base is None else base.lock,
+        )
         self.policing = policing
-        self.offer = Offer(policing, lambda: self.lock.inventories, warns=not user)
+        self.offer = Offer(policing, lambda: self.lock.inventories, warns=base is None)
         self.catalog = LiveCatalog(
             config,
             extensions.shapers,
@@ -113,12 +122,19 @@ class Engine:
             self.hub,
             self._reports,
             self.offer,
+            None if base is None else base.catalog,
+            self._is_like_base,
         )
         self.definitions = Definitions(self.catalog, lambda: self.lock.inventories)
         self.targets = Targets(self.catalog, self.definitions)
         asking = Asking(extensions.interactions, policing.answers)
         self.guard = PolicyGuard(policing, self.targets, asking)
-        self.results = Results(self.catalog.warn, self.catalog.offer_kept_results, store=store, user=user)
+        self.results = Results(
+            self.catalog.warn,
+            self.catalog.offer_kept_results,
+            store=None if base is None else base.results.store,
+            user=user,
+        )
         self.servers = Servers(
             config,
             self.catalog_changed,
@@ -127,20 +143,28 @@ class Engine:
             self._admit,
             self.lock,
         )
+        self.path = self._new_path(extensions, observers)
+        self.enforce()
+
+    def _new_path(self, extensions: Extensions, observers: Sequence[Observer]) -> CallPath:
         routes = {
             **ServerRoutes(self.servers.requests, lambda: self.lock.inventories, self.offer.listed).table,
             **self.servers.routes,
             "toolbus/read_result": self.results.read,
         }
-        self.path = CallPath(
+        return CallPath(
             routes,
             repairing=self.servers.repairing,
             observers=[*observers, EventObserver(self.hub), *extensions.observers],
             hooks=extensions.hooks,
             guards=extensions.guards,
             warn=self.catalog.warn,
+            base=self._base_path,
         )
-        self.enforce()
+
+    def _base_path(self) -> CallPath | None:
+        """The path of the base, if the catalog is its own."""
+        return self._base.path if self._base is not None and self.catalog.is_base else None
 
     # The policy
 
@@ -196,6 +220,14 @@ class Engine:
         """Emit that the user of this engine has to sign in."""
         self.hub.emit(event)
 
+    def _is_like_base(self) -> bool:
+        """Whether the servers offer exactly what those of the base do, so that the catalog is the same."""
+        base = self._base
+        if base is None or base.lock.approvals is not self.lock.approvals:
+            return False
+        own, others = self.servers.inventories, base.servers.inventories
+        return list(own) == list(others) and all(own[alias] is others[alias] for alias in own)
+
     def _reports(self, server: str) -> bool:
         """Whether problems of a server are reported here; the bus reports those of shared servers."""
         return server not in self.servers.borrowed
@@ -206,7 +238,8 @@ class Engine:
     async def connect_likely(self, name: str, scope: Scope) -> None:
         """Connect to the disconnected servers of a view that may have a tool of that name."""
         shaping, inventories = self.catalog.shaping, self.lock.inventories
-        unlisted = (alias for alias in scope.visible(self.servers.down) if not inventories[alias].tools)
+        down = (alias for alias in self.servers.down if scope.has_server(alias))
+        unlisted = (alias for alias in down if not inventories[alias].tools)
         likely = [self.servers[alias] for alias in unlisted if shaping.may_have(alias, name)]
         await asyncio.gather(*(link.open() for link in likely))
 
@@ -216,7 +249,7 @@ class Engine:
             return refused
         # The tools of a locked server are known, connected or not.
         locked = self.lock.approvals.reviewers
-        down = [alias for alias in scope.visible(self.servers.down) if alias not in locked]
+        down = [alias for alias in self.servers.down if scope.has_server(alias) and alias not in locked]
         likely = [alias for alias in down if self.catalog.shaping.may_have(alias, name)]
         for alias in likely:
             if (needed := self.servers.login_required(alias)) is not None:

@@ -46,9 +46,16 @@ class LiveCatalog:
         hub: Hub,
         reports: Callable[[str], bool],
         policy: "CatalogPolicy",
+        base: "LiveCatalog | None" = None,
+        is_like_base: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`reports` tells whether problems with the tools of a server are reported here."""
+        """`reports` tells whether problems with the tools of a server are reported here.
+
+        With a `base`, as long as everything `is_like_base`, the catalog is that one: it is not built twice.
+        """
         self._policy = policy
+        self._base = base
+        self._is_like_base = is_like_base
         self._reports = reports
         self._own_shapers = tuple(shapers)
         self._inventories = inventories
@@ -59,8 +66,12 @@ class LiveCatalog:
         """Whether `read_result` is in the catalog."""
         self.failed: ShaperFailed | None = None
         """Why the last rebuild failed."""
-        self.shaping = Shaping(config, self._own_shapers)
+        self._config = config
+        self._has_own_shaping = base is None
+        self.shaping = Shaping(config, self._own_shapers) if base is None else base.shaping
         self._now = Catalog(own=self.shaping.own)
+        self._tools: Sequence[ToolSpec] = ()
+        """All tools, denied or not."""
         self.removed = Catalog()
         """The tools that the policy denies, by the names that they would have."""
         self.version = 0
@@ -82,7 +93,24 @@ class LiveCatalog:
 
     def use(self, config: BusConfig) -> None:
         """Use another config from the next rebuild on."""
-        self.shaping = Shaping(config, self._own_shapers)
+        self._config = config
+        self._shape_by(self._same_base)
+
+    @property
+    def is_base(self) -> bool:
+        """Whether it is the catalog of the base."""
+        return not self._has_own_shaping
+
+    @property
+    def _same_base(self) -> "LiveCatalog | None":
+        """The base, if the catalog would be the same."""
+        base = self._base
+        is_same = base is not None and base.offers_kept_results is self.offers_kept_results
+        return base if is_same and self._is_like_base() else None
+
+    def _shape_by(self, base: "LiveCatalog | None") -> None:
+        self._has_own_shaping = base is None
+        self.shaping = Shaping(self._config, self._own_shapers) if base is None else base.shaping
 
     def outdate(self) -> None:
         """Rebuild the catalog when it is next needed; now if somebody follows it."""
@@ -91,6 +119,8 @@ class LiveCatalog:
             self._update()
 
     def _update(self) -> None:
+        if self._base is not None:
+            _ = self._base.now  # brings it up to date, if need be: not while others wait for this one
         with self._updating:  # it may be needed in several threads
             if self._is_outdated:
                 self._is_outdated = False  # first: the next change may come meanwhile
@@ -104,6 +134,13 @@ class LiveCatalog:
     def rebuild(self) -> None:
         """Rebuild the catalog, and emit what changed."""
         self.version += 1
+        if (base := self._same_base) is not None:
+            self._shape_by(base)
+            self.failed = base.failed
+            self._replace(base.now, base.removed, base._tools)
+            return
+        if not self._has_own_shaping:
+            self._shape_by(None)
         inventories = self._inventories()
         own = [*([READ_RESULT] if self.offers_kept_results else []), *self.shaping.own]
         try:
@@ -120,15 +157,26 @@ class LiveCatalog:
             logger.error("%s", failed)
             self._hub.emit(Warned(server=OWN, message=str(failed)))
             return
-        before, self._now, self.failed = self._now, fresh, None
-        self.removed = Catalog(removed)
+        self.failed = None
+        self._replace(fresh, Catalog(removed), tools, self.shaping.warnings(inventories, fresh.specs))
+
+    def _replace(
+        self,
+        fresh: Catalog,
+        removed: Catalog,
+        tools: Sequence[ToolSpec],
+        warnings: Iterable[tuple[str, str | None, str]] = (),
+    ) -> None:
+        before, self._now = self._now, fresh
+        self.removed, self._tools = removed, tools
         self.version += 1  # again: another thread may have looked meanwhile
-        self._warn_new(self.shaping.warnings(inventories, fresh.specs))
+        self._warn_new(warnings)
         self._warn_new((OWN, None, message) for message in self._policy.warnings(tools))
-        if difference := fresh.changes_since(before):
+        if before is not fresh and (difference := fresh.changes_since(before)):
             self.registrations.sync(fresh.specs)
-            added, removed, changed = difference.added, difference.removed, difference.changed
-            self._hub.emit(CatalogChanged(added=added, removed=removed, changed=changed))
+            self._hub.emit(
+                CatalogChanged(added=difference.added, removed=difference.removed, changed=difference.changed)
+            )
 
     def _warn_new(self, warnings: Iterable[tuple[str, str | None, str]]) -> None:
         """Emit the warnings that are new; of one server, up to a limit."""

@@ -90,8 +90,13 @@ class BusLock:
         listed: Callable[[], Mapping[str, Inventory]],
         emit: Emit,
         reports: Callable[[str], bool],
+        base: "BusLock | None" = None,
     ) -> None:
-        """`reports` tells whether what is held of a server is reported here."""
+        """`reports` tells whether what is held of a server is reported here.
+
+        `base` is the lock of whose servers these are, or most of them: what it has reviewed is not again.
+        """
+        self._base = base
         self._reports = reports
         self._listed = listed
         self._emit = emit
@@ -104,6 +109,10 @@ class BusLock:
     def use(self, approvals: Approvals) -> None:
         """Use another lockfile from now on."""
         self.approvals = approvals
+        self._reviews = {}
+
+    def outdate(self) -> None:
+        """A server offers something else now."""
         self._reviews = {}
 
     def report_launches(self) -> None:
@@ -177,10 +186,17 @@ class BusLock:
     def _review(self, alias: str, listed: Inventory) -> Review:
         known, review = self._reviews.get(alias, (None, None))
         if review is None or known is not listed:
-            review = self.approvals.reviewers[alias].review(listed)
+            review = self._review_of_base(alias, listed) or self.approvals.reviewers[alias].review(listed)
             self._reviews[alias] = listed, review
             self._report(alias, review.held)
         return review
+
+    def _review_of_base(self, alias: str, listed: Inventory) -> Review | None:
+        base = self._base
+        if base is None or base.approvals is not self.approvals:
+            return None
+        known, review = base._reviews.get(alias, (None, None))
+        return review if known is listed else None
 
     def _report(self, key: str, held: tuple[Held, ...]) -> None:
         """Emit what was not held before; in mode `warn`, only warn of it."""

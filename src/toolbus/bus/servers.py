@@ -3,17 +3,18 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from toolbus.bus.links import close_links, is_down, open_links, probe, status_of
 from toolbus.bus.lock import BusLock
 from toolbus.bus.sdk_import import import_stages
 from toolbus.call import ServerRequests
 from toolbus.config import BusConfig
 from toolbus.connect.auth.identity import Identity
-from toolbus.core.errors import LoginRequired, ServerDown, ServerNotFound, ToolbusError, problem_of
+from toolbus.core.errors import LoginRequired, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.events import Emit
 from toolbus.core.interactions import Interactions, with_roots
 from toolbus.core.operation import Admit, Operation, Route
@@ -26,10 +27,8 @@ if TYPE_CHECKING:  # a bus can show its servers without these, which come with t
     from toolbus.discover import Discovery
 
 logger = logging.getLogger("toolbus")
+_NOTHING = Inventory()
 
-INACTIVE_AFTER = 1.0
-"""Seconds without activity after which a start no longer waits for a server."""
-POLL_INTERVAL = 0.1
 SPAWN_FIRST = 0.05
 """Seconds in which processes may start undisturbed, before the import of the SDK takes the CPU."""
 
@@ -72,7 +71,7 @@ class Servers:
         self.on_demand: frozenset[str] = frozenset()
         """The servers that are not lazy, but nobody connects to when they are installed."""
         self.links: dict[str, Link] = {}
-        self.requests: dict[str, ServerRequests] = {}
+        self.requests: dict[str, ServerRequests] = Requests(self)
         self.repairing: set[str] = set()
         """The servers whose arguments are checked and repaired."""
         self._early: dict[str, EarlyStart] = {}
@@ -81,11 +80,23 @@ class Servers:
         """Links that are not installed yet."""
         self._outdated_roots: list[Server] = []
         """Servers that have yet to be notified of the new roots."""
+        self.unbuilt: frozenset[str] = frozenset()
+        """The servers whose links are built when they are first needed."""
+        self.build_one: Callable[[str], object] = self.check
+        """Builds and installs an unbuilt one."""
+        self.base: Servers | None = None
+        """Whose inventories count as long as an own link has listed nothing else."""
+        self._compared: dict[str, tuple[Inventory, Inventory, bool]] = {}
+        """What an own link and that of the base listed last, and whether it is the same."""
 
     def __getitem__(self, alias: str) -> "Link":
         """The link of that alias; `ServerNotFound` suggests similar ones."""
-        self.check(alias)
+        self._need(self.check(alias))
         return self.links[alias]
+
+    def _need(self, alias: str) -> None:
+        if alias in self.unbuilt:
+            self.build_one(alias)
 
     def check(self, alias: str, allowed: Collection[str] | None = None) -> str:
         """The alias; `ServerNotFound` suggests similar ones if no allowed server has it."""
@@ -126,28 +137,40 @@ class Servers:
 
     async def connect(self, alias: str) -> None:
         """Connect to a server now."""
-        await self.by_alias[self.check(alias)].requests.connect()
+        self._need(self.check(alias))
+        await self.by_alias[alias].requests.connect()
 
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers; for a disconnected one, what it offered last."""
-        none = Inventory()
-        return {
-            alias: self.by_alias[alias].discovery.inventory if alias in self.by_alias else none
-            for alias in self._aliases
-        }
+        return {alias: self._inventory(alias) for alias in self._aliases}
+
+    def _inventory(self, alias: str) -> Inventory:
+        server = self.by_alias.get(alias)
+        listed = _NOTHING if server is None else server.discovery.inventory
+        if self.base is None or alias in self.borrowed:
+            return listed
+        shared = self.base._inventory(alias)
+        if listed == _NOTHING:
+            return shared
+        known = self._compared.get(alias)
+        if known is None or known[0] is not listed or known[1] is not shared:
+            # The same object if it is the same, so that nothing is made of it twice.
+            known = self._compared[alias] = listed, shared, listed == shared
+        return shared if known[2] else listed
 
     @property
-    def down(self) -> "dict[str, Link]":
-        """The links that are not ready."""
-        return {alias: link for alias, link in self.links.items() if link.state != "ready"}
+    def down(self) -> list[str]:
+        """The servers that are not ready."""
+        links = self.links
+        return [alias for alias in self._aliases if alias in self.unbuilt or is_down(links.get(alias))]
 
     def why_down(self, likely: Sequence[str]) -> str | None:
         """Why the first of the likely servers is not ready; a single server is always likely."""
-        down = self.down
+        down = {alias: self.links[alias] for alias in self.down if alias in self.links}
         known = self._lock.approvals.reviewers
         alone = [alias for alias in down if len(self.links) == 1 and alias not in known]
-        alias = next(iter(likely or alone), None)
+        alias = next((alias for alias in likely or alone if alias in down), None)
         if alias is None:
             return None
         error = down[alias].error
@@ -158,7 +181,7 @@ class Servers:
     def status(self, tools: Mapping[str, int]) -> dict[str, ServerStatus]:
         """The current state of each server; `tools` has the number of its tools in the catalog."""
         return {
-            alias: _status(self.links[alias], tools.get(alias, 0))
+            alias: status_of(self.links[alias], tools.get(alias, 0))
             if alias in self.links
             else ServerStatus(state="idle", since=self._since)
             for alias in self._aliases
@@ -288,14 +311,36 @@ class Servers:
         """Whether there are subscriptions to resources, not counting those of others to shared servers."""
         return any(server.discovery.subscriptions.has(self._emit) for server in self.by_alias.values())
 
+    async def unsubscribe(self) -> None:
+        """Drop the subscriptions to borrowed servers; at the server, too, if it can be reached."""
+        shared = [self.by_alias[alias] for alias in self.borrowed]
+        await asyncio.gather(*map(self._drop_subscriptions, shared))
+
+    async def _drop_subscriptions(self, server: Server) -> None:
+        subscriptions, link = server.discovery.subscriptions, server.link
+        if subscriptions.has(self._emit):
+            try:
+                await subscriptions.drop(link.session, link.config.timeouts.close, self._emit)
+            except ToolbusError as error:  # it has ended for us all the same
+                logger.debug("%s", error)
+            subscriptions.forget(self._emit)
+
     async def health(self, aliases: Collection[str] | None) -> dict[str, Health]:
         """Probe the links of all servers, or of some."""
         links = {alias: link for alias, link in self.links.items() if aliases is None or alias in aliases}
-        answers = await asyncio.gather(*map(_probe, links.values()))
-        return dict(zip(links, answers, strict=True))
+        answers = await asyncio.gather(*map(probe, links.values()))
+        found = dict(zip(links, answers, strict=True))
+        idle = Health(ok=True)  # it is not needed, and nothing is wrong
+        return {
+            alias: found.get(alias, idle)
+            for alias in self._aliases
+            if alias in found or (alias in self.unbuilt and (aliases is None or alias in aliases))
+        }
 
     async def wait_ready(self, aliases: Collection[str] | None, timeout: float) -> None:
         """Wait until these are ready or have failed, at most that long; by default all that are not idle."""
+        for alias in self.unbuilt & set(aliases or ()):
+            self.build_one(alias)
         links = [
             link
             for alias, link in self.links.items()
@@ -306,55 +351,15 @@ class Servers:
                 await asyncio.gather(*(link.wait_ready() for link in links))
 
 
-def _status(link: "Link", tools: int) -> ServerStatus:
-    return ServerStatus(
-        state=link.state,
-        era=link.era,
-        protocol=link.protocol,
-        tools=tools,
-        restarts=link.restarts,
-        error=str(link.error) if link.error else None,
-        since=link.since,
-    )
+class Requests(dict[str, ServerRequests]):
+    """The requests to each server; an unbuilt one is built when it is looked up."""
 
+    def __init__(self, servers: Servers) -> None:
+        super().__init__()
+        self._servers = servers
 
-async def open_links(links: "Iterable[Link]") -> None:
-    """Connect all that are not lazy, concurrently; raises the error of a required one that fails.
-
-    Does not wait for an inactive server once others can be used.
-    """
-    eager = [link for link in links if not link.config.lazy]
-    opening = {asyncio.create_task(link.open()) for link in eager}
-    try:
-        while opening and not _can_return(eager):
-            _, opening = await asyncio.wait(opening, timeout=POLL_INTERVAL)
-    finally:
-        for waiting in opening:
-            waiting.cancel()
-    for link in eager:
-        if link.config.required and link.state != "ready":
-            raise link.error or ServerDown(link.config.alias, link.state, None)
-
-
-async def close_links(links: "Iterable[Link]") -> None:
-    """Disconnect all, concurrently."""
-    await asyncio.gather(*(link.close() for link in links))
-
-
-def _can_return(links: "Sequence[Link]") -> bool:
-    """Whether a start may return: some are ready and the others inactive."""
-    waiting = [link for link in links if link.state in ("idle", "connecting")]
-    return any(link.state == "ready" for link in links) and all(
-        link.inactive > INACTIVE_AFTER and not link.config.required for link in waiting
-    )
-
-
-async def _probe(link: "Link") -> Health:
-    if link.state == "idle":
-        return Health(ok=True)  # it is not needed, and nothing is wrong
-    began = time.perf_counter()
-    try:
-        await link.session.probe()
-    except ToolbusError as error:
-        return Health(ok=False, error=str(error))
-    return Health(ok=True, latency_ms=(time.perf_counter() - began) * 1000)
+    def __missing__(self, alias: str) -> ServerRequests:
+        if alias not in self._servers.unbuilt:
+            raise KeyError(alias)
+        self._servers.build_one(alias)
+        return self[alias]

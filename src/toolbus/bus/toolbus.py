@@ -8,11 +8,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from toolbus.bus.bus_engine import BusEngine
 from toolbus.bus.engine import Extensions
 from toolbus.bus.scope import Scope
+from toolbus.bus.session_view import SessionView
 from toolbus.bus.view import View
 from toolbus.call import Hook
 from toolbus.config import BusConfig, GetSecret, bus_config, load_server
@@ -75,17 +76,44 @@ class Toolbus(View):
     ) -> None:
         await self.stop()
 
-    def as_user(self, user: str) -> View:
+    @overload
+    def as_user(self, user: str) -> View: ...
+
+    @overload
+    def as_user(
+        self, user: str, *, session: str, interactions: Interactions | None = None
+    ) -> SessionView: ...
+
+    def as_user(
+        self, user: str, *, session: str | None = None, interactions: Interactions | None = None
+    ) -> View:
         """The bus for one of several users: the same API, with the secrets and logins of this user.
 
         Connects to nothing until it is used; a server for which nothing differs is shared with the bus.
         What one user lists, calls, keeps and subscribes to is invisible to the others.
+
+        With a `session`, it also has its own connections to servers with `per_session`, made when they are
+        first needed, and its own `interactions` for their requests; end it with `end_session()`. A session
+        may be without a user (empty).
         """
-        if not isinstance(user, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
-            raise TypeError(f"the name of a user must be a string, not {type(user).__name__}")
-        if not user.strip():
-            raise ValueError("the name of a user must not be empty; without a user, use the bus itself")
-        return View(self._bus.users[user], Scope(caller=Caller(user=user)))
+        _check_name(user, "user", may_be_empty=session is not None)
+        if session is None:
+            if interactions is not None:
+                raise TypeError("interactions are for a session; pass those of all users to Toolbus(...)")
+            return View(self._bus.users[user], Scope(caller=Caller(user=user)))
+        _check_name(session, "session")
+        owner = self._bus.owner_of_sessions(user)
+        engine = owner.sessions.open(session, interactions)
+        return SessionView(engine, owner, Scope(caller=Caller(user=user, session=session)))
+
+    @property
+    def max_sessions(self) -> int:
+        """How many sessions may have their own connections at a time; `TooManySessions` for the next one."""
+        return self._bus.shared.session_limit.most
+
+    @max_sessions.setter
+    def max_sessions(self, most: int) -> None:
+        self._bus.shared.session_limit.most = most
 
     @property
     def lock(self) -> Lockfile | None:
@@ -140,3 +168,11 @@ class Toolbus(View):
         new = bus_config(config)
         lifecycle = self._bus.lifecycle
         await lifecycle.run(lifecycle.apply(lambda _: new.servers, new))
+
+
+def _check_name(name: object, what: str, *, may_be_empty: bool = False) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a {what} must be a string, not {type(name).__name__}")
+    if not name.strip() and not (may_be_empty and not name):
+        hint = "; without a user, use the bus itself" if what == "user" else ""
+        raise ValueError(f"the name of a {what} must not be empty{hint}")

@@ -8,14 +8,14 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar
 
-from toolbus.bus.lifecycle import Lifecycle
+from toolbus.bus.lifecycle import Followers
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import BusLock
 from toolbus.bus.servers import Server, Servers
+from toolbus.bus.shared_parts import SharedParts
 from toolbus.bus.user_secrets import differ, may_differ
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.errors import BusClosed
@@ -31,15 +31,6 @@ COMPARE_EVERY = 900.0
 """Seconds after which the credentials of a user are compared again."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SharedParts:
-    """The parts of the bus that its users share."""
-
-    lifecycle: Lifecycle
-    servers: Servers
-    lock: BusLock
-
-
 class UserAccess:
     """Gives one user the servers of a bus, and runs work on its loop."""
 
@@ -52,8 +43,9 @@ class UserAccess:
         lock: BusLock,
         emit: Emit,
         used: Callable[[], None],
+        sessions: Followers,
     ) -> None:
-        """`used` is called whenever the user needs the servers."""
+        """`used` is called whenever the user needs the servers; the sessions borrow them."""
         self._user = user
         self._bus = bus
         self._servers = servers
@@ -61,6 +53,7 @@ class UserAccess:
         self._lock = lock
         self._emit = emit
         self._used = used
+        self._sessions = sessions
         self._own: dict[str, tuple[ServerConfig, bool]] = {}
         """Whether the credentials for a server differ, by alias, with the config for which that was found."""
         self._is_complete = False
@@ -139,6 +132,7 @@ class UserAccess:
         gone = self._place()
         self._catalog.use(self.config)
         self._catalog.outdate()
+        await self._sessions.follow()
         await self._servers.close_servers(gone)
         await self._servers.notify_roots_changed()
 
@@ -147,6 +141,7 @@ class UserAccess:
         self._own = {}
         gone = self._place()
         self._catalog.outdate()
+        await self._sessions.follow()
         await self._servers.close_servers(gone)
 
     async def _install(self) -> None:
@@ -173,6 +168,7 @@ class UserAccess:
             self._compare_at = clock() + COMPARE_EVERY
             gone = self._place()
             self._catalog.outdate()
+            await self._sessions.follow()
             await self._servers.close_servers(gone)
 
     def _place(self) -> dict[str, Server]:

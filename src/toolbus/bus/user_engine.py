@@ -3,78 +3,44 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from toolbus.bus.engine import Access, Engine, Extensions
-from toolbus.bus.user_access import SharedParts, UserAccess
-from toolbus.core.events import Emit, LoginNeeded
-from toolbus.core.interactions import for_user
-from toolbus.core.operation import Failure, Operation
-from toolbus.core.records import ToolResult
+from toolbus.bus.engine import Access, Engine
+from toolbus.bus.lending_engine import LendingEngine
+from toolbus.bus.session_engine import SessionEngine
+from toolbus.bus.sessions import Sessions
+from toolbus.bus.shared_parts import SharedParts
+from toolbus.bus.user_access import UserAccess
+from toolbus.bus.user_calls import UserCalls
+from toolbus.core.events import LoginNeeded, StateChanged
+from toolbus.core.interactions import Interactions, for_user
 
 
-class UserCalls:
-    """Observes the calls of one user, whose events reach no one else."""
-
-    def __init__(self, owners: dict[int, Emit], used: Callable[[], None]) -> None:
-        """`owners` has the calls of all users, by id."""
-        self._owners = owners
-        self._used = used
-        self.emit: Emit = lambda event: None
-        self.in_flight = 0
-
-    def start(self, operation: Operation, /) -> "_UserCall":
-        """Register a call; its links may be shared."""
-        self._used()
-        self.in_flight += 1
-        self._owners[operation.id] = self.emit
-        return _UserCall(self, operation.id)
-
-    def end(self, call: int) -> None:
-        """Forget a call."""
-        self.in_flight -= 1
-        self._owners.pop(call, None)
-
-
-class _UserCall:
-    def __init__(self, calls: UserCalls, id_: int) -> None:
-        self._calls = calls
-        self._id = id_
-
-    def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        pass
-
-    def end(self, result: ToolResult | None, failure: Failure | None) -> None:
-        self._calls.end(self._id)
-
-
-class UserEngine(Engine):
+class UserEngine(LendingEngine):
     """The engine of one user."""
 
     def __init__(
-        self,
-        user: str,
-        extensions: Extensions,
-        bus: Engine,
-        shared: SharedParts,
-        owners: dict[int, Emit],
-        used: "Callable[[UserEngine], None]",
+        self, user: str, shared: SharedParts, bus: Engine, used: "Callable[[UserEngine], None]"
     ) -> None:
         """`bus` is the engine of the bus itself; `used` is called whenever the user needs the servers."""
         config = shared.lifecycle.config
-        calls = UserCalls(owners, lambda: used(self))
+        calls = UserCalls(shared.owners, lambda: used(self))
         super().__init__(
             config,
-            replace(extensions, interactions=for_user(extensions.interactions, user)),
+            replace(shared.extensions, interactions=for_user(shared.extensions.interactions, user)),
             shared.lock.approvals,
             policing=bus.policing,
             user=user,
-            store=bus.results.store,
+            base=bus,
             observers=[calls],
         )
         calls.emit = self.hub.emit
         self._calls = calls
         self._bus_hub = bus.hub
+        self._shared = shared
+        self._owners = shared.owners
+        self.sessions = Sessions(self._new_session)
+        self._used = lambda: used(self)
         self._access = UserAccess(
-            user, shared, self.servers, self.catalog, self.lock, self.hub.emit, lambda: used(self)
+            user, shared, self.servers, self.catalog, self.lock, self.hub.emit, self._used, self.sessions
         )
         self.catalog.outdate()
         if shared.lifecycle.closed:
@@ -85,15 +51,19 @@ class UserEngine(Engine):
         """The way to the loop of the bus."""
         return self._access
 
+    def _new_session(self, name: str, interactions: Interactions | None) -> SessionEngine:
+        return SessionEngine(name, self._shared, self, self._used, interactions)
+
     @property
     def in_use(self) -> bool:
-        """Whether it must be kept: somebody waits for a call, or for events."""
+        """Whether it must be kept: somebody waits for a call, or for events, or has a session."""
         return bool(
             self._calls.in_flight
             or self._access.busy
             or self.hub.has_listeners
             or self.catalog.registrations.active
             or self.servers.has_subscriptions
+            or len(self.sessions)
         )
 
     @property
@@ -102,7 +72,19 @@ class UserEngine(Engine):
         return len(self.servers.borrowed) < len(self.servers.by_alias)
 
     def catalog_changed(self) -> None:
+        self.lock.outdate()
+        self.outdate()
+
+    def outdate(self) -> None:
+        """A server offers something else now, an own or a shared one."""
         self.catalog.outdate()
+        self.sessions.outdate()
+
+    def emit_borrowed(self, event: StateChanged) -> None:
+        """Emit that a shared server changed its state."""
+        if event.server in self.servers.borrowed:
+            self.hub.emit(event)
+            self.emit_shared(event)
 
     def emit_login(self, event: LoginNeeded) -> None:
         super().emit_login(event)
@@ -117,7 +99,8 @@ class UserEngine(Engine):
         await self._access.release()
 
     async def close(self) -> None:
-        """Close the user's own links for good, and end the events."""
+        """Close the user's own links for good, and end the events and the sessions."""
         self.catalog.registrations.sync(())
+        await self.sessions.close()
         await self.servers.close()
         self.hub.end()

@@ -69,18 +69,18 @@ class Users:
     def outdate(self) -> None:
         """A shared server offers something else now."""
         for engine in self._all:
-            engine.catalog.outdate()
+            engine.outdate()
 
     def enforce(self) -> None:
         """The bus has another policy or audit trail now."""
         for engine in self._all:
             engine.enforce()
+            engine.sessions.enforce()
 
     def emit_shared(self, event: StateChanged) -> None:
         """Emit that a shared server changed its state."""
         for engine in self._all:
-            if event.server in engine.servers.borrowed:
-                engine.hub.emit(event)
+            engine.emit_borrowed(event)
 
     async def follow(self) -> None:
         """Let all users use the current servers and the config of the bus."""

@@ -45,9 +45,14 @@ class CallPath:
         hooks: Sequence[Hook] = (),
         guards: Sequence[Guard] = (),
         warn: Warn | None = None,
+        base: "Callable[[], CallPath | None]" = lambda: None,
     ) -> None:
-        """`repairing` are the servers whose arguments are checked and repaired; `warn` if they cannot be."""
+        """`repairing` are the servers whose arguments are checked and repaired; `warn` if they cannot be.
+
+        `base` returns the path of another engine with the same catalog, whose checks are used.
+        """
         self._warn = warn
+        self._base = base
         self._routes = routes
         self._repairing = repairing
         self._observers = observers
@@ -228,8 +233,12 @@ class CallPath:
         key = origin.server, origin.tool, of_server  # not the origin itself, whose hash is slow
         known, check = self._checks.get(key, (None, None))
         if check is None or known is not schema:
-            warn = None if self._warn is None else partial(self._warn, origin.server, origin.tool)
-            check = ArgumentCheck(schema, warn)
+            base = self._base()
+            if base is not None:
+                check = base._check_of(schema, origin, of_server=of_server)
+            else:
+                warn = None if self._warn is None else partial(self._warn, origin.server, origin.tool)
+                check = ArgumentCheck(schema, warn)
             self._checks[key] = schema, check
         return check
 

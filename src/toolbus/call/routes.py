@@ -3,6 +3,7 @@
 import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from typing import Protocol
 
 from toolbus.call.tasks import TaskPoller, TaskRequests
@@ -79,8 +80,9 @@ class ServerRoutes:
 
     def _server(self, operation: Operation) -> ServerRequests:
         alias, allowed = operation.server, operation.servers
-        if alias in self._servers and (allowed is None or alias in allowed):
-            return self._servers[alias]
+        if allowed is None or alias in allowed:
+            with suppress(KeyError):  # not by `in`: a link may be built when it is looked up
+                return self._servers[alias]
         if operation.spec.origin.server == OWN:  # the name comes from a model
             raise ServerNotFound(
                 alias, [known for known in self._servers if allowed is None or known in allowed]

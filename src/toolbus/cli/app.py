@@ -15,6 +15,7 @@ import typer
 from toolbus.cli.approval_commands import add_approval_commands, trust
 from toolbus.cli.edit_commands import add_edit_commands
 from toolbus.cli.gateway_commands import add_gateway_commands
+from toolbus.cli.key_commands import add_key_commands
 from toolbus.cli.login_commands import add_login_commands
 from toolbus.cli.options import Settings, with_settings
 from toolbus.cli.parameters import (
@@ -308,6 +309,7 @@ def import_(
 add_edit_commands(app)
 add_login_commands(app)
 add_approval_commands(app)
+add_key_commands(app)
 
 
 @app.command()

@@ -147,6 +147,8 @@ class ServerConfig(ConfigModel):
     """Whether to connect only when a tool of the server is first called."""
     idle_timeout: float | None = Field(default=None, gt=0)
     """Seconds without a call after which the connection is closed until the next one."""
+    per_session: bool = False
+    """Whether each session of the gateway gets its own connection."""
     era: Literal["auto", "modern", "legacy"] = "auto"
     """Which protocol era to use."""
     lock: Annotated[LockMode | None, _Off] = None

@@ -18,6 +18,7 @@
         ├── SecretMissing      a `${NAME}` in its config has no value
         ├── ConnectFailed      connecting failed in the given `phase`
         │   └── AuthRequired   the server responded with 401 or 403, or somebody has to sign in
+        ├── TooManySessions    a session needs its own connection, and as many as may already have one
         ├── ServerDown         the server is not connected
         ├── CallTimeout        no response in time (also a TimeoutError)
         ├── CallRejected       the server responded with a protocol error instead of a result
@@ -299,6 +300,18 @@ class ServerDown(ServerError):
         self.state = state
         self.reason = reason
         super().__init__(server, f"not connected ({state})" + (f": {reason}" if reason else ""))
+
+
+class TooManySessions(ServerError):
+    """A session needs a connection of its own to the server, and as many sessions as may already have one."""
+
+    def __init__(self, server: str, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            server,
+            f"each session has its own connections, and the limit of {limit:,} such sessions is reached; "
+            "end one, or raise max_sessions",
+        )
 
 
 class CallTimeout(ServerError, TimeoutError):

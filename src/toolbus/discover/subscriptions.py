@@ -95,6 +95,22 @@ class Subscriptions:
             else:
                 await self._stop_listening()
 
+    async def drop(self, session: Session, timeout: float, emit: Emit) -> None:
+        """Remove all subscriptions of this subscriber; those that nobody else has end at the server."""
+        async with self._lock:
+            before = self.uris
+            self.forget(emit)
+            gone = sorted(before - self.uris)
+            if not gone:
+                return
+            if session.era == "legacy":
+                for uri in gone:
+                    await requests.unsubscribe(session, uri, timeout)
+            elif self._subscribers:
+                await self._listen_to(session, self.uris, gone[0], timeout)
+            else:
+                await self._stop_listening()
+
     async def run(self, session: Session) -> None:
         """Renew the subscriptions for a session and keep them; each renewed resource counts as changed."""
         known = sorted(self.uris)

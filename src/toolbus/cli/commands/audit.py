@@ -20,8 +20,8 @@ from toolbus.core.errors import AuditFailed
 from toolbus.core.records import JSON
 from toolbus.shape.render import human_size
 
-_AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _HASH = re.compile(r"[0-9a-f]{64}")
 _STYLES = {"allow": "green", "ok": "green", "accept": "green", "started": "dim", "removed": "dim"}
 
@@ -73,8 +73,8 @@ def since_time(text: str | None) -> str | None:
     """The time of `2h`, `2026-11-16` or `2026-11-16 15:04`, as the trail has it; `Usage` if it is none."""
     if text is None:
         return None
-    if (ago := _AGO.fullmatch(text.strip())) is not None:
-        then = datetime.now(UTC) - timedelta(**{_UNITS[ago[2]]: float(ago[1])})
+    if (ago := AGO.fullmatch(text.strip())) is not None:
+        then = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: float(ago[1])})
     else:
         try:
             then = datetime.fromisoformat(text.strip()).astimezone(UTC)

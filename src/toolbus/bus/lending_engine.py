@@ -1,0 +1,27 @@
+"""An engine whose links others borrow: that of a bus, and that of a user with sessions."""
+
+from toolbus.bus.engine import Engine
+from toolbus.bus.sessions import Sessions
+from toolbus.core.events import Emit, Event, InputAnswered, InputAsked, Logged, StateChanged
+
+
+class LendingEngine(Engine):
+    """An engine with sessions, which borrow its links."""
+
+    sessions: Sessions
+    _owners: dict[int, Emit]
+    """Where the events of a call go, by the id of the call."""
+
+    def emit_of_link(self, event: Event) -> None:
+        is_of_call = isinstance(event, Logged | InputAsked | InputAnswered)
+        owner = self._owners.get(event.id or 0) if is_of_call else None
+        if owner is not None:
+            owner(event)
+            return
+        super().emit_of_link(event)
+        if isinstance(event, StateChanged):
+            self.emit_shared(event)
+
+    def emit_shared(self, event: StateChanged) -> None:
+        """Emit that a server changed its state to those who borrow it."""
+        self.sessions.emit_shared(event)

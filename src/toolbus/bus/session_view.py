@@ -1,0 +1,25 @@
+"""The view of a session, which ends it."""
+
+from toolbus.bus.lending_engine import LendingEngine
+from toolbus.bus.scope import Scope
+from toolbus.bus.session_engine import SessionEngine
+from toolbus.bus.view import View
+from toolbus.core.errors import BusClosed
+
+
+class SessionView(View):
+    """A bus for one session."""
+
+    def __init__(self, session: SessionEngine, owner: LendingEngine, scope: Scope) -> None:
+        """`owner` is the engine of its user, or of the bus."""
+        super().__init__(session, scope)
+        self._session = session
+        self._owner = owner
+
+    async def end_session(self) -> None:
+        """End the session: disconnect from its own servers. Any number of times, from anywhere."""
+        try:
+            loop = self._owner.access.loop
+        except BusClosed:  # so has every session ended
+            return
+        await loop.run(self._owner.sessions.end(self._session))

@@ -1,0 +1,44 @@
+"""What the users and the sessions of a bus share."""
+
+from dataclasses import dataclass, field
+
+from toolbus.bus.engine import Extensions
+from toolbus.bus.lifecycle import Lifecycle
+from toolbus.bus.lock import BusLock
+from toolbus.bus.servers import Servers
+from toolbus.core.errors import TooManySessions
+from toolbus.core.events import Emit
+
+MAX_SESSIONS = 100
+"""How many sessions may have links of their own, unless the program sets another limit."""
+
+
+class SessionLimit:
+    """Counts the sessions with links of their own: each of them may be a process for each server."""
+
+    def __init__(self) -> None:
+        self.most = MAX_SESSIONS
+        self._counted: set[object] = set()
+
+    def count(self, session: object, server: str) -> None:
+        """Count a session that needs its own link to a server; `TooManySessions` if it is one too many."""
+        if session not in self._counted and len(self._counted) >= self.most:
+            raise TooManySessions(server, self.most)
+        self._counted.add(session)
+
+    def release(self, session: object) -> None:
+        """The session has no links of its own any more."""
+        self._counted.discard(session)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedParts:
+    """The parts of a bus that its users and sessions share."""
+
+    extensions: Extensions
+    lifecycle: Lifecycle
+    servers: Servers
+    lock: BusLock
+    owners: dict[int, Emit] = field(default_factory=dict[int, Emit])
+    """Where the events of a call go, by the id of the call; those of the bus itself are not here."""
+    session_limit: SessionLimit = field(default_factory=SessionLimit)

@@ -1,0 +1,156 @@
+"""`toolbus key add`, `list` and `revoke`: the keys that let clients into the gateway."""
+
+import re
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+from rich.text import Text
+
+from toolbus.cli.commands.audit import AGO, UNITS
+from toolbus.cli.errors import Usage
+from toolbus.cli.options import Settings
+from toolbus.cli.output.screen import Screen, short_path, visible
+from toolbus.cli.session import load_untrusted_config
+from toolbus.config import BusConfig
+from toolbus.config.location import near_miss
+from toolbus.config.serve import Serve
+from toolbus.core.errors import ToolbusError
+from toolbus.core.records import JSON
+from toolbus.gateway.access.stored_keys import StoredKey, StoredKeys
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+
+
+class KeysUnusable(ToolbusError):
+    """The stored keys cannot be read or written."""
+
+
+def add(settings: Settings, name: str, views: Sequence[str], user: str, expires: str | None) -> int:
+    """Make a key and print it."""
+    screen, config = Screen(settings), load_untrusted_config(settings)  # nothing in it is run
+    serve = config.serve or Serve()
+    if not _NAME.fullmatch(name):
+        raise Usage("a name has letters, digits and ._@+-, at most 64; such as ann or ci-bot")
+    if user and not user.strip():
+        raise Usage("--user: expected the name of a user")
+    _check_views(serve, views)
+    until = _expiry(expires)
+    with _explained():
+        key, made = _stored(config).add(name, views=views, user=user, expires=until)
+    if screen.as_json:
+        screen.json({"key": key, **_facts(made, serve)})
+    else:
+        print(key)
+    screen.note("this key is not shown again; clients send it as 'Authorization: Bearer KEY'")
+    if not serve.auth.keys:
+        screen.note(f"keys are not used yet; add 'serve: {{auth: {{keys: true}}}}' to {_file(config)}")
+    return 0
+
+
+def list_keys(settings: Settings) -> int:
+    """Print what is known of each key."""
+    screen, config = Screen(settings), load_untrusted_config(settings)
+    serve = config.serve or Serve()
+    with _explained():
+        stored = _stored(config)
+        keys, used = stored.all(), stored.used()
+    if screen.as_json:
+        screen.json({"keys": [{**_facts(key, serve), "last_used": used.get(key.digest)} for key in keys]})
+    elif keys:
+        header = ("name", "view", "user", "created", "expires", "last used")
+        rows = [_row(key, serve, used.get(key.digest)) for key in keys]
+        screen.rows([[Text(name, style="dim") for name in header], *rows], indent=0, max_lines=None)
+    else:
+        screen.note(f"there are no keys for {_file(config)}; make one with 'toolbus key add NAME'")
+    return 0
+
+
+def revoke(settings: Settings, name: str) -> int:
+    """Delete a key; `Usage` if there is none of that name."""
+    screen, config = Screen(settings), load_untrusted_config(settings)
+    with _explained():
+        stored = _stored(config)
+        if not stored.revoke(name):
+            known = [key.name for key in stored.all()]
+            raise Usage(f"no key is named {name!r}{near_miss(name, known) or '; see toolbus key list'}")
+    if screen.as_json:
+        screen.json({"revoked": name})
+    else:
+        screen.print(Text(visible(f"revoked {name}")))
+    return 0
+
+
+def _stored(config: BusConfig) -> StoredKeys:
+    assert config.file is not None, "commands read a file"
+    return StoredKeys(config.file)
+
+
+def _file(config: BusConfig) -> str:
+    return short_path(config.file or "")
+
+
+@contextmanager
+def _explained() -> Generator[None]:
+    """A file that cannot be used is an error with the next step."""
+    try:
+        yield
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        step = getattr(error, "remedy", "") or "check the permissions of your state folder"
+        problem = error.strerror or str(error) or type(error).__name__
+        raise KeysUnusable(f"keys cannot be used: {place}{problem}; {step}") from error
+    except ValueError as error:
+        raise KeysUnusable(f"keys cannot be used: {error}") from error
+
+
+def _check_views(serve: Serve, views: Sequence[str]) -> None:
+    known = list(serve.views) or [serve.default_view]
+    for view in views:
+        if serve.view(view) is None:
+            hint = near_miss(view, known) or f"; views: {', '.join(known)}"
+            raise Usage(f"--view: the config has no view named {view!r}{hint}")
+
+
+def _expiry(text: str | None) -> float | None:
+    """The time of `12h`, `30d` or `2027-01-31`, as seconds since the epoch; `Usage` if it is none."""
+    if text is None:
+        return None
+    try:
+        if (span := AGO.fullmatch(text.strip())) is not None:
+            then = datetime.now(UTC) + timedelta(**{UNITS[span[2]]: float(span[1])})
+        else:
+            then = datetime.fromisoformat(text.strip()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise Usage("--expires: not a time; write such as 12h, 30d or 2027-01-31") from None
+    if then.timestamp() <= time.time():
+        raise Usage("--expires: is in the past; write such as 12h, 30d or 2027-01-31")
+    return then.timestamp()
+
+
+def _facts(key: StoredKey, serve: Serve) -> dict[str, JSON]:
+    return {
+        "name": key.name,
+        "views": list(key.views or (serve.default_view,)),
+        "user": key.user,
+        "created": key.created,
+        "expires": key.expires,
+    }
+
+
+def _row(key: StoredKey, serve: Serve, used: float | None) -> list[Text]:
+    is_over = key.expires is not None and key.expires <= time.time()
+    expires = "never" if key.expires is None else "expired" if is_over else _day(key.expires)
+    return [
+        Text(visible(key.name), style="bold"),
+        Text(visible(", ".join(key.views or (serve.default_view,)))),
+        Text(visible(key.user) or "-"),
+        Text(_day(key.created)),
+        Text(expires, style="yellow" if is_over else ""),
+        Text("never" if used is None else _day(used)),
+    ]
+
+
+def _day(when: float) -> str:
+    return datetime.fromtimestamp(when).astimezone().strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,114 @@
+"""The gateway as a process, `toolbus serve`, and the servers that stand behind it."""
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests import warm
+from tests.cli.running import environment
+from tests.conftest import STARTING
+from tests.interop.servers import INTEROP
+
+HERE = Path(__file__).parent
+URL = re.compile(r"https?://[\w.:\[\]-]+/\S*\w")
+LEGACY_PYTHON = INTEROP / "legacy" / "bin" / "python"
+ENDING = 30.0
+"""Seconds that a process may take to end on a busy machine."""
+
+Config = dict[str, Any]
+
+
+@contextmanager
+def web_everything(folder: Path, script: str = "everything.py") -> Generator[str]:
+    """A server of this folder over HTTP, in a process of its own; gives its URL."""
+    port_file = folder / f"{script}.port"
+    process = subprocess.Popen([warm.python(), str(HERE / script), "http", str(port_file)])
+    try:
+        _wait_until(port_file.exists, process, script)
+        yield f"http://127.0.0.1:{port_file.read_text()}/mcp"
+    finally:
+        _end(process)
+        port_file.unlink(missing_ok=True)
+
+
+@contextmanager
+def behind(kind: str, folder: Path) -> Generator[Config]:
+    """The entry of a config for the everything server: `modern-http`, `legacy-stdio`, ..., `sdk1-stdio`."""
+    era, _, transport = kind.partition("-")
+    if era == "sdk1":
+        yield {"command": str(LEGACY_PYTHON), "args": [str(HERE / "legacy_everything.py"), "stdio"]}
+    elif transport == "stdio":
+        yield {"command": warm.python(), "args": [str(HERE / "everything.py"), "stdio"], "era": era}
+    else:
+        with web_everything(folder) as url:
+            yield {"url": url, "era": era}
+
+
+def written_config(folder: Path, servers: Mapping[str, Config]) -> Path:
+    """A config file with these servers, whose tools keep their names."""
+    file = folder / "toolbus.yaml"
+    file.write_text(json.dumps({"servers": {name: {**one, "prefix": ""} for name, one in servers.items()}}))
+    return file
+
+
+def stdio_command(config: Path) -> list[str]:
+    """What an editor starts; with a home of its own, which a client does not pass on."""
+    home = environment(config.parent, TOOLBUS_TRUST="1")
+    shown = [f"{name}={value}" for name, value in home.items() if name != "PATH"]
+    return [
+        "/usr/bin/env",
+        *shown,
+        str(warm.folder() / "toolbus"),
+        "serve",
+        "--stdio",
+        "--config",
+        str(config),
+    ]
+
+
+@contextmanager
+def gateway(config: Path) -> Generator[str]:
+    """The gateway over HTTP on a free port; gives its URL."""
+    log = config.with_suffix(".log")
+    words = ["serve", "--http", "127.0.0.1:0", "--config", str(config)]
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [str(warm.folder() / "toolbus"), *words],
+            env=environment(config.parent, TOOLBUS_TRUST="1"),
+            cwd=config.parent,
+            stdin=subprocess.DEVNULL,
+            stdout=stderr,
+            stderr=stderr,
+        )
+    try:
+        _wait_until(lambda: URL.search(log.read_text()) is not None, process, "toolbus serve", log)
+        found = URL.search(log.read_text())
+        assert found
+        yield found[0]
+    finally:
+        _end(process)
+
+
+def _wait_until(ready: Any, process: subprocess.Popen[bytes], name: str, log: Path | None = None) -> None:
+    deadline = time.monotonic() + STARTING
+    while not ready():
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+        said = log.read_text() if log else ""
+        assert process.poll() is None, f"{name} ended at once: {said}"
+        assert time.monotonic() < deadline, f"{name} did not start: {said}"
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(ENDING)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(ENDING)
+        raise

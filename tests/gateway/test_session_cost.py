@@ -1,0 +1,49 @@
+"""Many sessions that share their links cost next to nothing."""
+
+import gc
+import tracemalloc
+from typing import Any
+
+import pytest
+
+from tests.servers.everyday import everyday
+from toolbus import Toolbus
+
+pytestmark = pytest.mark.anyio
+SESSIONS = 1_000
+MOST = 20_000
+"""Bytes for a session."""
+SERVERS = 20
+
+
+def _servers(**more: Any) -> dict[str, Any]:
+    return {f"day{number}": {"server": everyday(), **more} for number in range(SERVERS)}
+
+
+@pytest.mark.parametrize("per_session", [False, True])
+async def test_a_thousand_idle_sessions(per_session: bool) -> None:
+    """A session that has called nothing of its own takes less than 20 KB."""
+    async with Toolbus({"servers": _servers(per_session=per_session)}) as bus:
+        warm = bus.as_user("", session="warm")
+        await _use(warm)
+        gc.collect()
+        tracemalloc.start()
+        try:
+            before, _ = tracemalloc.get_traced_memory()
+            views = [bus.as_user("", session=f"s{number}") for number in range(SESSIONS)]
+            for view in views:
+                await _use(view)
+            gc.collect()
+            after, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert len({id(view.catalog) for view in views}) == 1
+        assert (after - before) / SESSIONS < MOST
+        for view in views:
+            await view.end_session()
+
+
+async def _use(view: Any) -> None:
+    assert len(view.catalog.names) > SERVERS
+    assert len(view.resources()) == SERVERS
+    assert view.prompts()

@@ -1,0 +1,161 @@
+"""What happens on a session's own connections reaches that session, and what it shares reaches all."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.lock.place import Place
+from tests.lock.test_mutations import MUTATIONS, mutated
+from tests.users.counting_bus import bus_of, counting, text_of
+from tests.users.personal_bus import event_of, heard
+from toolbus import (
+    Answer,
+    CallRefused,
+    Elicitation,
+    Interactions,
+    LinkLost,
+    LoginNeeded,
+    LoginRequired,
+    Toolbus,
+)
+from toolbus.bus.view import View
+from toolbus.events import CallEnded, CatalogChanged, Logged, ResourceUpdated, StateChanged, ToolHeld
+
+pytestmark = pytest.mark.anyio
+
+
+def answering(name: str, asked: list[str]) -> Interactions:
+    """A person who says that name, and remembers to have been asked."""
+
+    async def elicit(question: Elicitation) -> Answer:
+        asked.append(question.user)
+        return question.accept({"name": name})
+
+    return Interactions(elicit=elicit)
+
+
+async def test_states_of_own_connections_reach_their_session_alone() -> None:
+    async with Toolbus({"servers": {"me": counting(), "all": counting(per_session=False)}}) as bus:
+        one, two = bus.as_user("", session="one"), bus.as_user("ann", session="two")
+        views: list[View] = [one, two, bus, bus.as_user("ann")]
+        found = [heard(view, StateChanged) for view in views]
+        await text_of(one, "count")
+        assert [event.state for event in found[0]] == ["connecting", "ready"]
+        assert found[1:] == [[], [], []]
+        with pytest.raises(LinkLost):
+            await bus.call("all/crash")
+        assert (await two.call("all/count")).text == "1"
+        states = [[event.state for event in events if event.server == "all"] for events in found]
+        assert states == [["retrying", "ready"]] * 4
+
+
+async def test_states_of_a_users_link_reach_the_sessions_of_that_user() -> None:
+    own = counting(per_session=False, env={"WHO": "${user:-bus}"})
+    async with bus_of(own) as bus:
+        one, other = bus.as_user("ann", session="one"), bus.as_user("bob", session="one")
+        await text_of(one, "count")
+        found = [heard(view, StateChanged) for view in (one, other, bus.as_user("ann"), bus)]
+        with pytest.raises(LinkLost):
+            await text_of(bus.as_user("ann"), "crash")
+        assert await text_of(one, "count") == "1"
+        assert [[event.state for event in events] for events in found] == [
+            ["retrying", "ready"],
+            [],
+            ["retrying", "ready"],
+            [],
+        ]
+
+
+@pytest.mark.parametrize("per_session", [True, False])
+@pytest.mark.parametrize("user", ["", "ann"])
+@pytest.mark.parametrize("who", ["bus", "${user:-bus}"])
+async def test_calls_and_their_logs_reach_their_session_alone(per_session: bool, user: str, who: str) -> None:
+    async with bus_of(counting(per_session=per_session, env={"WHO": who})) as bus:
+        one, two = bus.as_user(user, session="one"), bus.as_user(user, session="two")
+        found = [heard(view, Logged, CallEnded) for view in (one, two, bus, bus.as_user("ann"))]
+        assert await text_of(one, "log", text="hello") == "hello"
+        [logged, ended] = found[0]
+        assert (logged.data, ended.tool, ended.reason) == ("hello", "log", None)
+        assert found[1:] == [[], [], []]
+
+
+async def test_a_tool_that_appears_in_one_session_is_seen_by_that_session_alone() -> None:
+    async with bus_of(counting()) as bus:
+        one, two = bus.as_user("", session="one"), bus.as_user("", session="two")
+        await text_of(two, "count")
+        changes = heard(bus, CatalogChanged)
+        await event_of(one, CatalogChanged, text_of(one, "grow", name="extra"), added=("me_extra",))
+        assert await text_of(one, "extra") == "extra"
+        assert "me_extra" not in two.catalog
+        assert two.catalog is bus.catalog
+        assert changes == []
+        await one.end_session()
+        assert "me_extra" not in bus.as_user("", session="one").catalog
+
+
+async def test_each_session_answers_the_questions_of_its_own_servers() -> None:
+    asked: list[str] = []
+    async with bus_of(counting(), interactions=answering("program", asked)) as bus:
+        one = bus.as_user("ann", session="one", interactions=answering("Ann", asked))
+        two = bus.as_user("bob", session="two", interactions=answering("Bob", asked))
+        names = await asyncio.gather(*(text_of(view, "ask") for view in (one, two, bus)))
+        assert names == ["Ann", "Bob", "program"]
+        assert sorted(asked) == ["", "ann", "bob"]
+        assert await text_of(bus.as_user("cid", session="one"), "ask") == "program"
+        with pytest.raises(ValueError, match="other interactions"):
+            bus.as_user("ann", session="one", interactions=Interactions())
+        with pytest.raises(TypeError, match="are for a session"):
+            bus.as_user("ann", interactions=Interactions())  # pyright: ignore[reportCallIssue]
+
+
+async def test_a_subscription_of_a_session_ends_with_it() -> None:
+    async with bus_of(counting(per_session=False)) as bus:
+        one, two = bus.as_user("", session="one"), bus.as_user("", session="two")
+        found = [heard(view, ResourceUpdated) for view in (one, two, bus)]
+        for _ in range(2):
+            await one.subscribe("me", "count://now")
+        await event_of(one, ResourceUpdated, text_of(two, "touch"))
+        assert [len(events) for events in found] == [1, 0, 0]
+        await two.subscribe("me", "count://now")
+        await one.end_session()
+        await event_of(two, ResourceUpdated, text_of(bus, "touch"))
+        assert [len(events) for events in found] == [1, 1, 0]
+        await two.end_session()
+        assert await text_of(bus, "subscribed") == "", "the server knows it, too"
+
+
+async def test_the_bus_hears_that_somebody_has_to_sign_in(personal_port: int) -> None:
+    url = f"http://127.0.0.1:{personal_port}/mcp"
+    entry = {"url": url, "auth": "oauth", "per_session": True, "lazy": True}
+    async with bus_of(entry) as bus:
+        one = bus.as_user("ann", session="one")
+        found = [heard(view, LoginNeeded) for view in (one, bus.as_user("ann"), bus, bus.as_user("bob"))]
+        with pytest.raises(LoginRequired):
+            await one.connect("me")
+        assert [[(event.server, event.user) for event in events] for events in found] == [
+            [("me", "ann")],
+            [("me", "ann")],
+            [("me", "ann")],
+            [],
+        ]
+
+
+async def test_a_lock_holds_what_differs_for_one_session(tmp_path: Path) -> None:
+    place = Place(tmp_path, entry={"per_session": True, "lazy": True})
+    place.approve()
+    async with Toolbus(place.config) as bus:
+        one, two = bus.as_user("", session="one"), bus.as_user("", session="two")
+        names = ["files_read", "files_stat", "files_write"]
+        assert one.catalog is two.catalog is bus.catalog
+        assert sorted(one.catalog.names) == names
+        assert (await one.call("files_stat")).text == "ran stat"
+        await one.end_session()
+        place.offer(mutated(MUTATIONS["description"]))
+        held = [heard(view, ToolHeld) for view in (two, bus)]
+        with pytest.raises(CallRefused):
+            await two.call("files_read", {"path": "x", "mode": "text"})
+        assert [sorted(view.catalog.names) for view in (two, bus)] == [names[1:], names]
+        assert [list(view.held) for view in (two, bus)] == [["files/read"], []]
+        assert [[event.tool for event in events] for events in held] == [["read"], []]
+        assert place.calls == ["stat"]
