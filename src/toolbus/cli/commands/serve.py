@@ -36,7 +36,7 @@ def run(settings: Settings, options: ServeOptions) -> int:
     config = config.model_copy(update={"serve": _serve_settings(config, options)})
     screen = Screen(settings)
     if not settings.verbose:
-        enable_logging(logging.WARNING)  # such as refused requests
+        enable_logging(logging.WARNING, "gateway")  # such as refused requests
     with screen.spinner("starting"):  # the imports take a while
         from toolbus.cli.serving import serve
 
