@@ -124,6 +124,9 @@ class ServeView(ConfigModel):
     """The user whose logins and secrets are used for clients that have no user of their own."""
 
 
+_EVERYTHING = ServeView()
+
+
 class Serve(ConfigModel):
     """How `toolbus serve` listens, whom it lets in, and what they get."""
 
@@ -192,7 +195,7 @@ class Serve(ConfigModel):
 
     def view(self, name: str) -> ServeView | None:
         """The view of that name; without any in the config, the default one shows everything."""
-        return ServeView() if not self.views and name == self.default_view else self.views.get(name)
+        return _EVERYTHING if not self.views and name == self.default_view else self.views.get(name)
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Every text that may contain references, with the name of its key."""

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
@@ -9,13 +10,14 @@ from mcp_types import INVALID_REQUEST, PARSE_ERROR, PROTOCOL_VERSION_META_KEY
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
+from toolbus.config.serve import Serve
 from toolbus.gateway.access.admission import Access, Refusal
+from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.in_flight import InFlight
 from toolbus.gateway.http.legacy import LegacyFront
 from toolbus.gateway.http.limits import Limits, Refusals
-from toolbus.gateway.http.loopback import LoopbackAccess
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.request import (
     ClientGone,
@@ -30,30 +32,39 @@ from toolbus.gateway.http.request import (
     failure,
     is_json,
 )
-from toolbus.gateway.metrics import Metrics
+from toolbus.gateway.metrics import OTHER, Metrics
+from toolbus.gateway.principal import Principal
 
 logger = logging.getLogger("toolbus")
 
-MCP = "/mcp"
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
-_KINDS = {401: "unauthenticated", 403: "forbidden", 429: "throttled"}
+_KINDS = {401: "unauthenticated", 403: "forbidden", 404: "not_found", 421: "misdirected", 429: "throttled"}
 _RETRY: Headers = ((b"retry-after", b"1"),)
 
 
 class App:
     """The ASGI application of a gateway; `serve_http` runs it."""
 
-    def __init__(self, gateway: Gateway, access: Access | None = None, limits: Limits | None = None) -> None:
-        """Without `access`, only clients on this machine are admitted, as its own user."""
+    def __init__(
+        self,
+        gateway: Gateway,
+        access: Access | None = None,
+        limits: Limits | None = None,
+        *,
+        path: str = "/mcp",
+    ) -> None:
+        """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in."""
         self.gateway = gateway
+        self._path = path
+        self._below = f"{path}/"
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.refusals = Refusals(self.metrics)
         self.is_draining = False
         self.connections: Callable[[], int] = lambda: 0
         """How many connections are open; set by whoever serves the application."""
-        self._access: Access = access or LoopbackAccess()
+        self._access: Access = access or AccessControl(Serve())
         self._in_flight = InFlight(self.limits, self.metrics)
         self._modern = ModernFront(gateway, self.metrics, self.limits, self.refusals)
         self._legacy = LegacyFront(gateway, self.metrics, self.limits, self._in_flight)
@@ -69,7 +80,7 @@ class App:
         path = http.facts.path
         try:
             with Watch(http.connection):
-                if path == MCP or path.startswith(f"{MCP}/"):
+                if path == self._path or path.startswith(self._below):
                     await self._mcp(http)
                 elif (page := self._page(path)) is None:
                     await http.respond(404)
@@ -128,9 +139,13 @@ class App:
         return await http.respond(204 if http.cors else 403)
 
     async def _refuse(self, http: HttpRequest, refusal: Refusal) -> None:
-        kind = _KINDS.get(refusal.status, "refused")
-        self.refusals.note(kind, http.facts.address, f"{kind} ({refusal.status})")
+        """Send a refusal, which whoever decided it has logged."""
+        self.metrics.refused[_KINDS.get(refusal.status, OTHER)] += 1
         await http.refuse(refusal)
+
+    async def _admitted(self, http: HttpRequest) -> Principal | Refusal:
+        """Who asks for a page beside the MCP endpoint; whoever may use that may read it."""
+        return await self._access.admit(replace(http.facts, path=self._path))
 
     async def _post(self, http: HttpRequest, *, is_modern: bool) -> None:
         has_json, has_events = accepted(http.headers.get("accept", ""))
@@ -185,12 +200,12 @@ class App:
     async def _ready(self, http: HttpRequest) -> None:
         """Anyone learns whether; why, only who is admitted."""
         is_ready, details = readiness(self.gateway.bus, draining=self.is_draining)
-        admitted = await self._access.admit(http.facts)
+        admitted = await self._admitted(http)
         shown = {"ready": is_ready} if isinstance(admitted, Refusal) else details
         await http.respond_json(200 if is_ready else 503, shown)
 
     async def _metrics_page(self, http: HttpRequest) -> None:
-        admitted = await self._access.admit(http.facts)
+        admitted = await self._admitted(http)
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
         gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}

@@ -254,7 +254,7 @@ class ResponseStream:
                     await wake.wait()
             except TimeoutError:
                 await http.write(KEEPALIVE)
-                if self._listens and not await http.is_still_admitted():
+                if self._listens and not http.is_still_admitted:
                     return http.connection.abort()
 
 

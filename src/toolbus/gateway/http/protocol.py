@@ -11,6 +11,7 @@ import urllib.parse
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from ipaddress import ip_address, ip_network
 from typing import Any, NoReturn, cast
 
 import httptools
@@ -40,7 +41,8 @@ class Hub:
     """The ASGI application."""
     limits: Limits
     refusals: Refusals
-    trusted_proxies: frozenset[str] = frozenset()
+    trusted_proxies: tuple[str, ...] = ()
+    """Addresses and networks."""
     state: ServerState = field(default_factory=ServerState)
     addresses: Counter[str] = field(default_factory=Counter[str])
     """Open connections by address."""
@@ -90,11 +92,11 @@ class LimitedProtocol(HttpToolsProtocol):
         self._expect("head", limits.head_seconds)
         if len(self.connections) > limits.connections:
             self._refuse(_Refused(503, "connections", "too many connections"))
-        elif (
-            hub.addresses[self._address] > limits.connections_per_address
-            and self._address not in hub.trusted_proxies
-        ):
+        elif hub.addresses[self._address] > limits.connections_per_address and not self._is_proxy():
             self._refuse(_Refused(503, "connections", "too many connections of one address"))
+
+    def _is_proxy(self) -> bool:
+        return any(ip_address(self._address) in ip_network(one) for one in self._hub.trusted_proxies)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

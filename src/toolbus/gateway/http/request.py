@@ -101,10 +101,10 @@ class HttpRequest:
         self.cors: Headers = ()
         self.connection: LimitedProtocol = scope[CONNECTION]
 
-    async def is_still_admitted(self) -> bool:
-        """Whether whoever sent it would be admitted again: a key may be revoked while a stream is open."""
-        admitted = await self._access.admit(self.facts)
-        return isinstance(admitted, Principal) and admitted.name == self.principal.name
+    @property
+    def is_still_admitted(self) -> bool:
+        """Whether whoever sent it would be let in again: a key may be revoked while a stream is open."""
+        return self._access.is_current(self.principal)
 
     async def body(self) -> bytes:
         """The whole body; `ClientGone` if the client leaves before."""

@@ -85,7 +85,7 @@ class HttpServer:
             server_header=False,
         )
         config.load()
-        self._hub = Hub(config, app, app.limits, app.refusals, frozenset(trusted_proxies))
+        self._hub = Hub(config, app, app.limits, app.refusals, tuple(trusted_proxies))
         self._server: asyncio.Server | None = None
         self._ticking: asyncio.Task[None] | None = None
         app.connections = lambda: len(self._hub.state.connections)

@@ -172,7 +172,7 @@ class SessionStreams:
                 break
             elif not await _woken(reader.wake):
                 await http.write(KEEPALIVE)
-                if stream.key == _STANDALONE and not await http.is_still_admitted():
+                if stream.key == _STANDALONE and not http.is_still_admitted:
                     return http.connection.abort()
         return await http.end_stream()
 
