@@ -113,22 +113,31 @@ def test_it_reports_where_it_listens_and_serves_there(folder: Path) -> None:
         names = gateway.tools()
         called = gateway.post("tools/call", name="post_send", arguments={"to": "Ann"})
         ready = gateway.get("/readyz")
-        health = gateway.get("/healthz")
+        health, metrics = gateway.get("/healthz"), gateway.get("/metrics")
         gateway.process.send_signal(signal.SIGTERM)
         code = gateway.process.wait(SECONDS)
 
     port = urlsplit(gateway.url).port
-    facts: dict[str, Any] = {"url": f"http://127.0.0.1:{port}/mcp", "servers": 1, "of": 2, "tools": 1, "held": 0, "auth": []}
+    facts: dict[str, Any] = {
+        "url": f"http://127.0.0.1:{port}/mcp",
+        "servers": 1,
+        "of": 2,
+        "tools": 1,
+        "held": 0,
+        "auth": [],
+    }
     assert gateway.serving == {"event": "Serving", **facts}
     assert names == ["post_send"]
     assert called[1]["result"]["content"] == [{"type": "text", "text": '{"to": "Ann"}'}]
-    assert (ready[0], health[0]) == (200, 200)
+    assert (ready[0], health[0], metrics[0]) == (200, 200, 200)
+    assert json.loads(ready[1])["servers"]["attic"]["state"] == "failed"
+    assert b"toolbus_" in metrics[1]
     assert code == 0
     assert living_at(folder.parent) == set()
 
 
 def test_a_person_reads_it_in_one_line(folder: Path) -> None:
-    write_config(folder, {"post": scripted(folder, "post", tools=[{"name": "send"}])})
+    write_config(folder, {"post": scripted(folder, "post", tools=[{"name": "send"}])}, serve={"path": "/x/y"})
 
     with subprocess.Popen(
         [TOOLBUS, "serve", "--http", "127.0.0.1:0"],
@@ -146,6 +155,7 @@ def test_a_person_reads_it_in_one_line(folder: Path) -> None:
 
     url, _, facts = line.removeprefix("serving ").partition(": ")
     assert url.startswith("http://127.0.0.1:")
+    assert url.endswith("/x/y")
     assert facts == "1 server, 1 tool; open to everyone on this machine\n"
     assert (process.returncode, out, err) == (0, "", "")
 

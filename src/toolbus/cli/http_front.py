@@ -49,7 +49,7 @@ class HttpFront:
             requests=serve.max_in_flight,
             drain_seconds=serve.drain,
         )
-        app = App(gateway, self._access, limits)
+        app = App(gateway, self._access, limits, path=serve.path)
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
         try:
             await server.start(self._socket, self._tls)
