@@ -156,7 +156,7 @@ class Engine:
         return CallPath(
             routes,
             repairing=self.servers.repairing,
-            observers=[policing.telemetry, *observers, EventObserver(self.hub), *extensions.observers],
+            observers=[self.policing.telemetry, *observers, EventObserver(self.hub), *extensions.observers],
             hooks=extensions.hooks,
             guards=extensions.guards,
             warn=self.catalog.warn,
