@@ -4,19 +4,23 @@ import asyncio
 import signal
 from collections.abc import Coroutine, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from toolbus.bus.toolbus import Toolbus
+from toolbus.bus.view import View
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
+from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config import BusConfig
+from toolbus.config.serve import Serve
 from toolbus.core.errors import ToolbusError
 from toolbus.core.interactions import Interactions
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.only_client import OnlyClient
-from toolbus.gateway.principal import LOCAL
+from toolbus.gateway.principal import LOCAL, Principal
 from toolbus.gateway.settings import Settings as Limits
 from toolbus.gateway.stdio import serve_stdio
 
@@ -33,18 +37,27 @@ async def serve(screen: Screen, config: BusConfig, *, over_stdio: bool, began: i
     serve = config.serve
     assert serve is not None, "the caller sets it"
     log, client = ServeLog(screen), OnlyClient()
+    front = None if over_stdio else HttpFront(config, log)  # before anything starts: it may be impossible
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
     bus = Toolbus(config, on_event=log.on_event, interactions=interactions)
-    views = Views(bus, serve)
+    views, local = Views(bus, serve), replace(LOCAL, view=serve.default_view)
+
+    def view_of(principal: Principal) -> View:
+        return views.view_of(local if principal == LOCAL else principal)
+
     limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
+    seal = None if front is None else front.seal
     with stop_signals() as stop:
         try:
-            async with Gateway(bus, limits, view_of=views.view_of, budget_of=views.budget_of) as gateway:
+            async with Gateway(bus, limits, view_of=view_of, budget_of=views.budget_of, seal=seal) as gateway:
                 client.sessions = gateway.sessions
                 following = _follow_config(bus, config, stamps_at_start(config, began), log)
-                if over_stdio:
-                    front = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
-                    await _until_first(front, _announce(gateway, log, config, None), following)
+                if front is None:
+                    serving = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
+                else:
+                    serving = front.serve(gateway, stop.event)
+                url = None if front is None else front.url
+                await _until_first(serving, _announce(gateway, log, serve, url), following)
         except asyncio.CancelledError:
             if not stop.is_forced:
                 raise
@@ -108,11 +121,10 @@ async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any,
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _announce(gateway: Gateway, log: ServeLog, config: BusConfig, url: str | None) -> None:
+async def _announce(gateway: Gateway, log: ServeLog, serve: Serve, url: str | None) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
-    assert config.serve is not None, "the caller sets it"
     await gateway.started()
-    log.serving(gateway.view(LOCAL), config.serve, url)
+    log.serving(gateway.view(LOCAL), serve, url)
 
 
 async def _follow_config(bus: Toolbus, config: BusConfig, seen: Stamps, log: ServeLog) -> None:

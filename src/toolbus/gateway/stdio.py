@@ -50,20 +50,25 @@ async def serve_stdio(
 ) -> None:
     """Serve the client at stdin and stdout, or at the given files, until it closes stdin, or until `stop`.
 
-    Calls in flight then have `drain` seconds to end. From the beginning, whatever else this process prints
-    goes to stderr.
+    When it is told to stop, calls in flight have `drain` seconds to end. From the beginning, whatever else
+    this process prints goes to stderr.
     """
-    lines = _Lines(sys.stdin.buffer if reader is None else reader)
+    lines = _Lines(_own_stdin() if reader is None else reader)
     output = _Output(_own_stdout() if writer is None else writer)
     connection = _Connection(gateway, output)
     try:
         while (line := await lines.next(stop)) is not None:
             connection.take(line)
-        await connection.finish(drain)
+        await connection.finish(drain if stop is not None and stop.is_set() else LINGER)
     finally:
         lines.close()
         connection.close()
         await output.close()
+
+
+def _own_stdin() -> BinaryIO:
+    """Stdin as a file of our own: Python aborts at its end while a thread still reads from `sys.stdin`."""
+    return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
 
 
 def _own_stdout() -> BinaryIO:
@@ -286,12 +291,12 @@ class _Connection:
         )
         return await self._gateway.answer(exchange, method, params)
 
-    async def finish(self, drain: float) -> None:
-        """Give the calls in flight a moment to end."""
+    async def finish(self, seconds: float) -> None:
+        """Give the calls in flight some time to end."""
         for task in self._listening:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(tuple(self._tasks.values()), timeout=drain)
+            await asyncio.wait(tuple(self._tasks.values()), timeout=seconds)
 
     def close(self) -> None:
         """End what is left."""
