@@ -47,11 +47,13 @@ class Answer(BaseModel):
 
 
 class Announcing(Server[Any, Any]):
-    """Declares that its lists can change, over every transport."""
+    """Declares that its lists can change and its resources be watched, over every transport."""
 
     def create_initialization_options(self, *given: Any, **named: Any) -> Any:
         changes = NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
-        return super().create_initialization_options(changes, *given[1:], **named)
+        options = super().create_initialization_options(changes, *given[1:], **named)
+        options.capabilities.resources.subscribe = True  # the SDK never does
+        return options
 
 
 class LegacyEverything:
