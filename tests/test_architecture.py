@@ -70,7 +70,7 @@ FOREIGN: dict[str, set[str]] = {
     "mcp": SDK_PARTS,
     "mcp_types": SDK_PARTS,
     "httpx2": SDK_PARTS,
-    "httptools": {"connect"},
+    "httptools": {"connect", "gateway"},
     "typer": {"cli"},
     "rich": {"cli"},
     "pydantic_ai": {"agent", "adapters", "testing"},

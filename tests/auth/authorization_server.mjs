@@ -58,7 +58,7 @@ const provider = new Provider(issuer, {
         scope: settings.scopes.join(' '),
         audience: resource,
         accessTokenTTL: lifetime(),
-        accessTokenFormat: 'jwt',
+        accessTokenFormat: faults.format ?? 'jwt',
         jwt: { sign: { alg: 'RS256' } },
       }),
     },

@@ -41,7 +41,7 @@ class AuthorizationServer:
         `metadata` is laid over its metadata (None removes a key), `padding` makes it that much longer, and
         `redirect` sends whoever asks for it elsewhere. `iss` replaces the one in redirects (None removes it).
         With `status` the token endpoint answers every request so, with `answer` as the body. New tokens live
-        for `lifetime` seconds.
+        for `lifetime` seconds, and are no JWTs with `format="opaque"`.
         """
         self._ask(json.dumps(faults).encode())
 

@@ -22,6 +22,8 @@ from toolbus.gateway.access.stored_keys import StoredKey, StoredKeys
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 
+_SEE_LIST = "; see 'toolbus key list'"
+
 
 class KeysUnusable(ToolbusError):
     """The stored keys cannot be read or written."""
@@ -74,7 +76,7 @@ def revoke(settings: Settings, name: str) -> int:
         stored = _stored(config)
         if not stored.revoke(name):
             known = [key.name for key in stored.all()]
-            raise Usage(f"no key is named {name!r}{near_miss(name, known) or '; see toolbus key list'}")
+            raise Usage(f"no key is named {name!r}{near_miss(name, known) or _SEE_LIST}")
     if screen.as_json:
         screen.json({"revoked": name})
     else:

@@ -4,6 +4,7 @@ A web page can have its own name point to this machine, and then send requests t
 `Host` must be a name of the gateway, and the `Origin`, if there is one, a page that may use it.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -12,12 +13,15 @@ from urllib.parse import urlsplit
 
 from toolbus.config.auth import is_loopback
 from toolbus.config.serve import Serve
+from toolbus.core.fast_init import with_fast_init
 from toolbus.gateway.access.admission import RequestFacts
 
+_AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE)
 _EXPOSED = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after"
 _PREFLIGHT_SECONDS = "600"
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """The client of a request, seen past trusted proxies."""
@@ -108,6 +112,8 @@ class Hosts:
         return headers
 
     def _is_proxy(self, address: str) -> bool:
+        if not self._proxies:
+            return False
         try:
             found = ip_address(address)
         except ValueError:
@@ -132,16 +138,18 @@ def _last(headers: Mapping[str, str], name: str) -> str:
 
 
 def _host_of(authority: str) -> str:
-    if authority.startswith("["):
-        return authority[1:].partition("]")[0]
-    return authority.partition(":")[0] if authority.count(":") == 1 else authority
+    """The host of `host:port`; empty if it is not that."""
+    found = _AUTHORITY.fullmatch(authority)
+    return "" if found is None else (found[1] or found[2])
 
 
 @lru_cache(maxsize=1024)
 def _plain(text: str) -> str:
     """An address without a port, zone or IPv6 in front of IPv4; empty if it is not one."""
     try:
-        found = ip_address(_host_of(text.strip()).partition("%")[0])
+        text = text.strip()
+        is_bare = text.count(":") > 1 and not text.startswith("[")
+        found = ip_address((text if is_bare else _host_of(text)).partition("%")[0])
     except ValueError:
         return ""
     return str((found.ipv4_mapped if isinstance(found, IPv6Address) else None) or found)

@@ -66,6 +66,11 @@ class Keys:
         name = principal.removeprefix(_NAME)
         return any(key.name == name for key in self._keys.values())
 
+    async def recorded(self) -> None:
+        """Wait until the use of keys is written."""
+        if self._writing is not None:
+            await self._writing
+
     def _look(self) -> None:
         now = self._clock()
         if now - self._looked < LOOK_SECONDS:

@@ -1,0 +1,1 @@
+"""The gateway over HTTP: streamable HTTP of both eras, health and metrics."""

@@ -1,0 +1,255 @@
+"""The HTTP front as an ASGI application: paths, who is admitted, and which era a message belongs to."""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeAlias, cast
+
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, PROTOCOL_VERSION_META_KEY
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
+from pydantic_core import from_json
+
+from toolbus.config.serve import Serve
+from toolbus.gateway.access.admission import Access, Refusal
+from toolbus.gateway.access.control import AccessControl
+from toolbus.gateway.gateway import Gateway
+from toolbus.gateway.health import readiness
+from toolbus.gateway.http.in_flight import InFlight
+from toolbus.gateway.http.legacy import LegacyFront
+from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.modern import ModernFront
+from toolbus.gateway.http.request import (
+    ClientGone,
+    Headers,
+    HttpRequest,
+    Receive,
+    Scope,
+    Send,
+    Watch,
+    accepted,
+    encoded_headers,
+    failure,
+    is_json,
+)
+from toolbus.gateway.metrics import OTHER, Metrics
+from toolbus.gateway.principal import Principal
+
+logger = logging.getLogger("toolbus")
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
+_KINDS = {401: "unauthenticated", 403: "forbidden", 404: "not_found", 421: "misdirected", 429: "throttled"}
+_RETRY: Headers = ((b"retry-after", b"1"),)
+
+
+class App:
+    """The ASGI application of a gateway; `serve_http` runs it."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        access: Access | None = None,
+        limits: Limits | None = None,
+        *,
+        path: str = "/mcp",
+    ) -> None:
+        """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in."""
+        self.gateway = gateway
+        self._path = path
+        self._below = f"{path}/"
+        self.limits = limits or Limits()
+        self.metrics = Metrics()
+        self.refusals = Refusals(self.metrics)
+        self.is_draining = False
+        self.connections: Callable[[], int] = lambda: 0
+        """How many connections are open; set by whoever serves the application."""
+        self._access: Access = access or AccessControl(Serve())
+        self._in_flight = InFlight(self.limits, self.metrics)
+        self._modern = ModernFront(gateway, self.metrics, self.limits, self.refusals)
+        self._legacy = LegacyFront(gateway, self.metrics, self.limits, self._in_flight)
+        self._pages: dict[str, Page] = {
+            "/healthz": self._health,
+            "/readyz": self._ready,
+            "/metrics": self._metrics_page,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        http = HttpRequest(scope, receive, send, self._access)
+        path = http.facts.path
+        try:
+            with Watch(http.connection):
+                if path == self._path or path.startswith(self._below):
+                    await self._mcp(http)
+                elif (page := self._page(path)) is None:
+                    await http.respond(404)
+                elif http.facts.method not in ("GET", "HEAD"):
+                    await http.respond(405, headers=((b"allow", b"GET, HEAD"),))
+                else:
+                    await page(http)
+        except ClientGone:
+            pass
+        except Exception:  # the edge of a task: nothing of it goes to the client
+            logger.exception("could not serve a request")
+            http.connection.abort()
+
+    async def idle(self) -> None:
+        """Wait until no request is in flight."""
+        await self._in_flight.wait_for_none()
+
+    def tick(self) -> None:
+        """Call it every second."""
+        self._modern.tick()
+
+    def drain(self) -> None:
+        """Take no more requests; those in flight go on, streams without end are ended."""
+        self.is_draining = True
+        self._modern.end_streams()
+        self._legacy.end_streams()
+
+    # MCP
+
+    async def _mcp(self, http: HttpRequest) -> None:
+        facts, method = http.facts, http.facts.method
+        if "origin" in http.headers:
+            http.cors = encoded_headers(self._access.cors(facts))
+            if method == "OPTIONS":
+                return await self._preflight(http)
+        admitted = await self._access.admit(facts)
+        if isinstance(admitted, Refusal):
+            return await self._refuse(http, admitted)
+        http.principal = admitted
+        version = http.headers.get(MCP_PROTOCOL_VERSION_HEADER)
+        is_modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
+        if method == "POST":
+            return await self._post(http, is_modern=is_modern)
+        if is_modern:
+            return await http.respond(405, headers=((b"allow", b"POST"),))
+        if method == "GET":
+            return await self._legacy.listen(http)
+        if method == "DELETE":
+            return await self._legacy.delete(http)
+        return await http.respond(405, headers=((b"allow", b"GET, POST, DELETE"),))
+
+    async def _preflight(self, http: HttpRequest) -> None:
+        refusal = self._access.check(http.facts)
+        if refusal is not None:
+            return await self._refuse(http, refusal)
+        return await http.respond(204 if http.cors else 403)
+
+    async def _refuse(self, http: HttpRequest, refusal: Refusal) -> None:
+        """Send a refusal, which whoever decided it has logged."""
+        self.metrics.refused[_KINDS.get(refusal.status, OTHER)] += 1
+        await http.refuse(refusal)
+
+    async def _admitted(self, http: HttpRequest) -> Principal | Refusal:
+        """Who asks for a page beside the MCP endpoint; whoever may use that may read it."""
+        return await self._access.admit(replace(http.facts, path=self._path))
+
+    async def _post(self, http: HttpRequest, *, is_modern: bool) -> None:
+        has_json, has_events = accepted(http.headers.get("accept", ""))
+        if not (has_json and has_events):
+            return await http.respond(406)
+        if not is_json(http.headers.get("content-type", "")):
+            return await http.respond(415)
+        principal = http.principal.name
+        status = self._in_flight.take(principal)
+        if status:
+            self.refusals.note("in_flight", http.facts.address, f"too many requests in flight ({status})")
+            return await http.respond(status, headers=_RETRY)
+        try:
+            await self._message(http, is_modern=is_modern)
+        finally:
+            self._in_flight.release(principal)
+        return None
+
+    async def _message(self, http: HttpRequest, *, is_modern: bool) -> None:
+        body = await http.body()
+        try:
+            message = from_json(body, allow_inf_nan=False)
+        except ValueError:
+            return await http.respond_json(
+                400, failure(None, {"code": PARSE_ERROR, "message": "Parse error"})
+            )
+        kind = _kind_of(message)
+        is_modern = is_modern or _has_envelope(message)
+        if kind is None or (kind == "response" and is_modern):
+            error = {"code": INVALID_REQUEST, "message": "the body must be one JSON-RPC message"}
+            return await http.respond_json(400, failure(None, error))
+        if kind == "request" and self.is_draining:
+            return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
+        if not is_modern and kind == "request" and message["method"] == "initialize":
+            return await self._legacy.initialize(http, message["id"], message.get("params"))
+        if not is_modern:
+            return await self._legacy.serve(http, message)
+        if kind == "notification":
+            return await self._modern.notified(http)
+        return await self._modern.serve(http, message)
+
+    # Other pages
+
+    def _page(self, path: str) -> Page | None:
+        if path == WELL_KNOWN or path.startswith(f"{WELL_KNOWN}/"):
+            return self._metadata
+        return self._pages.get(path)
+
+    async def _health(self, http: HttpRequest) -> None:
+        await http.respond_json(200, {"status": "ok"})
+
+    async def _ready(self, http: HttpRequest) -> None:
+        """Anyone learns whether; why, only who is admitted."""
+        is_ready, details = readiness(self.gateway.bus, draining=self.is_draining)
+        admitted = await self._admitted(http)
+        shown = {"ready": is_ready} if isinstance(admitted, Refusal) else details
+        await http.respond_json(200 if is_ready else 503, shown)
+
+    async def _metrics_page(self, http: HttpRequest) -> None:
+        admitted = await self._admitted(http)
+        if isinstance(admitted, Refusal):
+            return await self._refuse(http, admitted)
+        gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
+        text = self.metrics.text(self.gateway.bus.servers, gauges)
+        kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+        return await http.respond(200, text.encode(), (kind,))
+
+    async def _metadata(self, http: HttpRequest) -> None:
+        refusal = self._access.check(http.facts)
+        if refusal is not None:
+            return await self._refuse(http, refusal)
+        metadata = self._access.metadata(http.facts)
+        if "origin" in http.headers:
+            http.cors = encoded_headers(self._access.cors(http.facts))
+        if metadata is None:
+            return await http.respond(404)
+        return await http.respond_json(200, metadata)
+
+
+def _kind_of(message: object) -> str | None:
+    """What a JSON-RPC message is; None if it is not one."""
+    if not isinstance(message, dict):
+        return None
+    fields = cast("dict[str, Any]", message)
+    if fields.get("jsonrpc") != "2.0":
+        return None
+    has_id = "id" in fields
+    if has_id and type(fields["id"]) not in (str, int):
+        return None
+    method = fields.get("method")
+    if isinstance(method, str):
+        params = fields.get("params")
+        if params is not None and not isinstance(params, dict):
+            return None
+        return "request" if has_id else "notification"
+    return "response" if has_id and ("result" in fields or "error" in fields) else None
+
+
+def _has_envelope(message: Mapping[str, Any]) -> bool:
+    """Whether a message says which modern version it is of."""
+    if not isinstance(message, dict):
+        return False
+    params = message.get("params")
+    if not isinstance(params, dict):
+        return False
+    meta = cast("dict[str, Any]", params).get("_meta")
+    return isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta

@@ -1,0 +1,262 @@
+"""The modern era over HTTP: each POST is one request that says all about itself.
+
+The response is JSON, unless something has to be sent before it; closing the connection cancels the request.
+"""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Mapping
+from typing import Any, cast, get_args
+
+from mcp.shared.inbound import (
+    ERROR_CODE_HTTP_STATUS,
+    InboundLadderRejection,
+    InboundModernRoute,
+    classify_inbound_request,
+    decode_header_value,
+    find_duplicated_routing_header,
+    find_invalid_x_mcp_header,
+    unsupported_protocol_version_rejection,
+    validate_mcp_param_headers,
+    x_mcp_header_map,
+)
+from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, LOG_LEVEL_META_KEY
+
+from toolbus.core.records import JSONObject, LogLevel
+from toolbus.gateway.exchange import Exchange
+from toolbus.gateway.gateway import Gateway
+from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.outcome import CANCELLED, ENDED, Outcome, answered
+from toolbus.gateway.http.request import HttpRequest, encoded, event, failure
+from toolbus.gateway.http.streams import KEEPALIVE, woken
+from toolbus.gateway.metrics import Metrics
+
+LISTEN = "subscriptions/listen"
+_LEVELS = frozenset(get_args(LogLevel))
+_TASK_METHODS = frozenset(("tasks/get", "tasks/update", "tasks/cancel"))
+_MOST_KNOWN = 10_000
+
+
+class ModernFront:
+    """Serves the requests of modern clients."""
+
+    def __init__(self, gateway: Gateway, metrics: Metrics, limits: Limits, refusals: Refusals) -> None:
+        self._gateway = gateway
+        self._metrics = metrics
+        self._limits = limits
+        self._refusals = refusals
+        self._mirrored: dict[str, tuple[JSONObject, bool]] = {}
+        """By tool: its schema, and whether it wants arguments mirrored in headers."""
+        self._open: dict[ResponseStream, float] = {}
+        """The requests in flight and when they began, the oldest first."""
+        self._listening: set[asyncio.Task[Outcome]] = set()
+        """Streams that end only with the client or with us."""
+
+    async def notified(self, http: HttpRequest) -> None:
+        """Take a notification. The era has none for servers over HTTP, but clients send some."""
+        version = http.headers.get("mcp-protocol-version", "")
+        unsupported = unsupported_protocol_version_rejection(version)
+        if unsupported is None:
+            await http.respond(202)
+        else:
+            await _reject(http, None, unsupported)
+
+    async def serve(self, http: HttpRequest, message: Mapping[str, Any]) -> None:
+        """Answer a request."""
+        request_id: str | int = message["id"]
+        method: str = message["method"]
+        route = self._classified(http, message)
+        if isinstance(route, InboundLadderRejection):
+            self._metrics.ended(method, 0.0, "rejected")
+            return await _reject(http, request_id, route)
+        params: dict[str, Any] = message["params"]
+        meta: dict[str, Any] = params["_meta"]
+        stream = ResponseStream(http, self._limits, self._refusals, listens=method == LISTEN)
+        exchange = Exchange(
+            principal=http.principal,
+            era="modern",
+            version=route.protocol_version,
+            capabilities=route.client_capabilities,
+            id=request_id,
+            channel=stream,
+            info=route.client_info,
+            meta=meta,
+            log_level=meta.get(LOG_LEVEL_META_KEY),
+        )
+        started = self._open[stream] = time.perf_counter()
+        outcome = CANCELLED
+        try:
+            answer = answered(self._gateway, exchange, method, params)
+            outcome = await (answer if method != LISTEN else self._listen(answer))
+            await stream.finish(outcome)
+        finally:
+            stream.close()
+            del self._open[stream]
+            self._metrics.ended(method, time.perf_counter() - started, outcome.error)
+        return None
+
+    async def _listen(self, answer: Coroutine[Any, Any, Outcome]) -> Outcome:
+        task = asyncio.create_task(answer)
+        self._listening.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            current = asyncio.current_task()
+            if current is not None and current.cancelling():
+                raise
+            return ENDED
+        finally:
+            self._listening.discard(task)
+
+    def tick(self) -> None:
+        """Begin the event streams of requests that take long, so that a proxy does not give them up."""
+        before = time.perf_counter() - self._limits.keepalive_seconds
+        for stream, started in self._open.items():
+            if started > before:
+                break
+            stream.begin()
+
+    def end_streams(self) -> None:
+        """End the streams that would never end."""
+        for task in self._listening:
+            task.cancel()
+
+    def _classified(
+        self, http: HttpRequest, message: Mapping[str, Any]
+    ) -> InboundModernRoute | InboundLadderRejection:
+        headers = http.headers
+        if http.repeated and (name := find_duplicated_routing_header(http.repeated)) is not None:
+            return InboundLadderRejection(HEADER_MISMATCH, f"{name} header appears more than once")
+        route = classify_inbound_request(message, headers=headers)
+        if isinstance(route, InboundLadderRejection):
+            return route
+        if not isinstance(route.client_capabilities, dict):
+            return InboundLadderRejection(INVALID_PARAMS, "the client capabilities must be an object")
+        if not isinstance(route.client_info, dict | None):
+            return InboundLadderRejection(INVALID_PARAMS, "the client info must be an object")
+        method, params = message["method"], message["params"]
+        level = params["_meta"].get(LOG_LEVEL_META_KEY)
+        if level is not None and level not in _LEVELS:
+            return InboundLadderRejection(INVALID_PARAMS, "the log level is not one of the protocol")
+        if method == "tools/call":
+            return self._mirroring_rejection(http, params) or route
+        name = headers.get("mcp-name")
+        if name is not None and method in _TASK_METHODS and decode_header_value(name) != params.get("taskId"):
+            return InboundLadderRejection(HEADER_MISMATCH, "mcp-name header does not match the task")
+        return route
+
+    def _mirroring_rejection(
+        self, http: HttpRequest, params: Mapping[str, Any]
+    ) -> InboundLadderRejection | None:
+        """Why the `Mcp-Param-*` headers of a tool call do not fit its arguments; None if they do."""
+        name, arguments = params.get("name"), params.get("arguments")
+        if not isinstance(name, str) or not isinstance(arguments, dict | None):
+            return None
+        schema = self._gateway.tool_schema(http.principal, name)
+        if schema is None:
+            return None
+        known = self._mirrored.get(name)
+        if known is None or known[0] is not schema:
+            # Reading a schema takes longer than all the rest, and hardly any has such headers.
+            mirrors = find_invalid_x_mcp_header(schema) is None and bool(x_mcp_header_map(schema))
+            if len(self._mirrored) >= _MOST_KNOWN:
+                self._mirrored.clear()
+            known = self._mirrored[name] = schema, mirrors
+        if not known[1]:
+            return None
+        return validate_mcp_param_headers(schema, cast("dict[str, Any]", arguments or {}), http.headers)
+
+
+class ResponseStream:
+    """The channel of one request.
+
+    The response becomes an event stream when a message is sent before it, or if it takes long.
+    """
+
+    __slots__ = (
+        "_bytes",
+        "_has_ended",
+        "_http",
+        "_limits",
+        "_listens",
+        "_refusals",
+        "_waiting",
+        "_wake",
+        "_writer",
+    )
+
+    def __init__(self, http: HttpRequest, limits: Limits, refusals: Refusals, *, listens: bool) -> None:
+        self._http = http
+        self._limits = limits
+        self._refusals = refusals
+        self._listens = listens
+        self._waiting: list[bytes] = []
+        self._bytes = 0
+        self._has_ended = False
+        self._writer: asyncio.Task[None] | None = None
+        self._wake: asyncio.Event | None = None
+
+    def send(self, message: JSONObject) -> None:
+        """Send a message before the response."""
+        if self._has_ended:
+            return
+        data = event(encoded(message))
+        self._bytes += len(data)
+        if self._bytes > self._limits.backlog_bytes:
+            self._refusals.note("slow_reader", self._http.facts.address, "it reads a stream too slowly")
+            self._has_ended = True
+            self._http.connection.abort()
+            return
+        self._waiting.append(data)
+        if self._wake is None:
+            self.begin()
+        else:
+            self._wake.set()
+
+    async def finish(self, outcome: Outcome) -> None:
+        """Send the response."""
+        if self._writer is None:
+            return await self._http.respond_json(outcome.status, outcome.message)
+        assert self._wake is not None
+        if not self._has_ended:
+            if outcome.message is not None:
+                self._waiting.append(event(encoded(outcome.message)))
+            self._has_ended = True
+            self._wake.set()
+        await self._writer
+        return None
+
+    def close(self) -> None:
+        """Send nothing more."""
+        self._has_ended = True
+        if self._writer is not None:
+            self._writer.cancel()
+
+    def begin(self) -> None:
+        """Begin the event stream, if there is none yet."""
+        if self._writer is None and not self._has_ended:
+            self._wake = asyncio.Event()
+            self._writer = asyncio.create_task(self._write(self._wake))
+
+    async def _write(self, wake: asyncio.Event) -> None:
+        http = self._http
+        await http.start_stream()
+        while True:
+            wake.clear()
+            if self._waiting:
+                data, self._waiting, self._bytes = b"".join(self._waiting), [], 0
+                await http.write(data)
+                continue
+            if self._has_ended:
+                return await http.end_stream()
+            if not await woken(wake, self._limits.keepalive_seconds):
+                await http.write(KEEPALIVE)
+                if self._listens and not http.is_still_admitted:
+                    return http.connection.abort()
+
+
+async def _reject(http: HttpRequest, request_id: str | int | None, rejection: InboundLadderRejection) -> None:
+    error: dict[str, Any] = {"code": rejection.code, "message": rejection.message}
+    if rejection.data is not None:
+        error["data"] = rejection.data
+    await http.respond_json(ERROR_CODE_HTTP_STATUS.get(rejection.code, 400), failure(request_id, error))

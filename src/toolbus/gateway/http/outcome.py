@@ -1,0 +1,57 @@
+"""What became of a request: the message for the client, and how it is counted."""
+
+import logging
+from typing import NamedTuple
+
+from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
+from mcp_types import INTERNAL_ERROR
+
+from toolbus.core.records import JSONObject
+from toolbus.gateway.exchange import Exchange
+from toolbus.gateway.gateway import Gateway
+from toolbus.gateway.http.request import failure, response
+from toolbus.gateway.metrics import error_kind
+from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.sessions import RequestCancelled
+
+logger = logging.getLogger("toolbus")
+
+REQUEST_CANCELLED = -32800
+"""The error of a legacy request that its client cancelled: its stream ends only with a response."""
+
+
+class Outcome(NamedTuple):
+    """The end of a request."""
+
+    message: JSONObject | None
+    """The JSON-RPC response; None if there is none."""
+    status: int = 200
+    """The HTTP status, for a modern client that gets the response as JSON."""
+    error: str | None = None
+    """The kind of the error, if it is one."""
+
+
+CANCELLED = Outcome(None, error="cancelled")
+"""The client has left."""
+ENDED = Outcome(None)
+"""A stream that we end."""
+
+
+async def answered(gateway: Gateway, exchange: Exchange, method: str, params: JSONObject | None) -> Outcome:
+    """Have the gateway answer a request."""
+    request_id = exchange.id
+    try:
+        result = await gateway.answer(exchange, method, params)
+    except ProtocolError as error:
+        status = ERROR_CODE_HTTP_STATUS.get(error.code, 200)
+        return Outcome(failure(request_id, error.json), status, error_kind(error.code))
+    except RequestCancelled:
+        cancelled = {"code": REQUEST_CANCELLED, "message": "Request cancelled"}
+        return Outcome(failure(request_id, cancelled), error="cancelled")
+    except Exception:  # the edge of a task: a client gets an answer to each request
+        logger.exception("could not answer %s", method if method.isprintable() else "a request")
+        return Outcome(
+            failure(request_id, {"code": INTERNAL_ERROR, "message": "Internal error"}), error="internal_error"
+        )
+    is_error = method == "tools/call" and result.get("isError") is True
+    return Outcome(response(request_id, result), error="tool_error" if is_error else None)

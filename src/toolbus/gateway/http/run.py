@@ -1,0 +1,202 @@
+"""Run the HTTP front on the loop of the bus: listen, serve, and end without losing calls."""
+
+import asyncio
+import errno
+import logging
+import signal
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from email.utils import formatdate
+from typing import cast
+
+import uvicorn
+
+from toolbus.core.errors import ToolbusError
+from toolbus.gateway.gateway import Gateway
+from toolbus.gateway.http.app import App
+from toolbus.gateway.http.protocol import Hub, LimitedProtocol
+
+logger = logging.getLogger("toolbus")
+
+_TICK = 1.0
+_EXPIRE_EVERY = 30
+"""Ticks between two looks for idle sessions."""
+_ENDING = 5.0
+"""Seconds for tasks to end once their connections are closed."""
+_BACKLOG = 1024
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class CannotListen(ToolbusError):
+    """The gateway cannot listen at an address."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        self.host = host
+        self.port = port
+        reason = "the address is in use" if error.errno == errno.EADDRINUSE else error.strerror or str(error)
+        super().__init__(f"cannot listen on {host}:{port}: {reason}")
+
+
+def tls_context(certificate: str, key: str | None = None) -> ssl.SSLContext:
+    """The TLS settings of a server with this certificate; `key` is the file of its key, if it is another."""
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificate, key)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that is bound, but does not listen yet; port 0 takes a free one."""
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        # The protocol is explicit, because asyncio sets TCP_NODELAY only on such sockets.
+        sock = socket.socket(family, kind, socket.IPPROTO_TCP)
+        try:
+            if socket.has_ipv6 and family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            sock.bind(address)
+        except OSError:
+            sock.close()
+            raise
+    except OSError as error:
+        raise CannotListen(host, port, error) from error
+    return sock
+
+
+class HttpServer:
+    """Serves an app on a socket, from `start` to `close`."""
+
+    def __init__(self, app: App, *, trusted_proxies: Iterable[str] = ()) -> None:
+        self._app = app
+        config = uvicorn.Config(
+            app,
+            http=LimitedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+        )
+        config.load()
+        self._hub = Hub(config, app, app.limits, app.refusals, tuple(trusted_proxies))
+        self._server: asyncio.Server | None = None
+        self._ticking: asyncio.Task[None] | None = None
+        app.connections = lambda: len(self._hub.state.connections)
+
+    async def start(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
+        """Accept connections."""
+        self._set_date()
+        self._server = await asyncio.get_running_loop().create_server(
+            lambda: LimitedProtocol(self._hub), sock=sock, ssl=tls, backlog=_BACKLOG
+        )
+        self._ticking = asyncio.create_task(self._tick())
+
+    async def drain(self, seconds: float) -> None:
+        """Stop accepting connections and requests; wait for those in flight, at most that long."""
+        assert self._server is not None, "the server has not been started"
+        self._server.close()
+        self._app.drain()
+        try:
+            async with asyncio.timeout(seconds):
+                # Connections stay open for what clients answer to questions in the middle of a request.
+                await self._app.idle()
+        except TimeoutError:
+            logger.warning("%d requests did not end within %g s", self._app.metrics.in_flight, seconds)
+
+    async def close(self) -> None:
+        """Close all connections; what is still running is cancelled."""
+        if self._server is not None:
+            self._server.close()
+        if self._ticking is not None:
+            self._ticking.cancel()
+        connections = cast("set[LimitedProtocol]", self._hub.state.connections)
+        for connection in tuple(connections):
+            connection.close()
+        tasks = self._hub.state.tasks
+        if tasks:
+            await asyncio.wait(tuple(tasks), timeout=_ENDING)
+        for connection in tuple(connections):
+            connection.abort()
+        for task in tuple(tasks):
+            task.cancel()
+        await asyncio.sleep(0)  # lets the loop close the sockets
+
+    async def _tick(self) -> None:
+        loop, ticks = asyncio.get_running_loop(), 0
+        while True:
+            await asyncio.sleep(_TICK)
+            ticks += 1
+            self._set_date()
+            self._app.tick()
+            now = loop.time()
+            for connection in cast("list[LimitedProtocol]", list(self._hub.state.connections)):
+                connection.sweep(now)
+            if ticks % _EXPIRE_EVERY == 0:
+                self._app.gateway.sessions.end_idle()
+
+    def _set_date(self) -> None:
+        self._hub.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+
+
+async def serve_http(
+    gateway: Gateway,
+    app: App,
+    host: str,
+    port: int,
+    *,
+    tls: ssl.SSLContext | None = None,
+    trusted_proxies: Iterable[str] = (),
+    drain: float | None = None,
+    on_bound: Callable[[int], None] | None = None,
+) -> None:
+    """Serve until SIGTERM or SIGINT, or until it is cancelled; on a signal, running requests may end.
+
+    `on_bound` gets the port once connections are accepted. A second signal ends it at once.
+    """
+    assert app.gateway is gateway, "the app belongs to another gateway"
+    sock = listening_socket(host, port)
+    server = HttpServer(app, trusted_proxies=trusted_proxies)
+    seconds = app.limits.drain_seconds if drain is None else drain
+    try:
+        await server.start(sock, tls)
+        with _signals() as arrived:
+            if on_bound is not None:
+                on_bound(sock.getsockname()[1])
+            await arrived.acquire()
+            draining = asyncio.create_task(server.drain(seconds))
+            again = asyncio.create_task(arrived.acquire())
+            await asyncio.wait((draining, again), return_when=asyncio.FIRST_COMPLETED)
+            draining.cancel()
+            again.cancel()
+    finally:
+        await server.close()
+        sock.close()
+
+
+@contextmanager
+def _signals() -> Generator[asyncio.Semaphore]:
+    """Counts the signals that ask to stop; none outside of the main thread, where there are no handlers."""
+    arrived = asyncio.Semaphore(0)
+    if threading.current_thread() is not threading.main_thread():
+        yield arrived
+        return
+    loop = asyncio.get_running_loop()
+    previous = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def take(number: int, frame: object) -> None:
+        loop.call_soon_threadsafe(arrived.release)
+
+    for number in _SIGNALS:
+        signal.signal(number, take)
+    try:
+        yield arrived
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,185 @@
+"""The event streams of legacy sessions: what was sent can be read again after a lost connection."""
+
+import asyncio
+from collections import deque
+from typing import Final
+
+from toolbus.core.records import JSONObject
+from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event
+
+KEEPALIVE: Final = b": keepalive\r\n\r\n"
+RETRY_MS: Final = 1000
+"""How long a client should wait before it connects again."""
+MOST_ENDED: Final = 100
+"""The ended streams that a session keeps."""
+_STANDALONE = 0
+
+
+class EventStream:
+    """The messages for a request, or of the session itself; one connection at a time reads it."""
+
+    def __init__(self, streams: "SessionStreams", key: int) -> None:
+        self._streams = streams
+        self.key = key
+        self.events: deque[tuple[int, bytes]] = deque()
+        """What can be read, by its number."""
+        self.last = 0
+        """The number of the last event."""
+        self.read = 0
+        """The number up to which events were written to a connection."""
+        self.dropped = 0
+        """The number up to which events cannot be read any more."""
+        self.has_ended = False
+        self.reader: Reader | None = None
+        self.began = asyncio.Event()
+
+    def send(self, message: JSONObject) -> None:
+        """Append a message; dropped if the stream has ended."""
+        if self.has_ended:
+            return
+        self.last += 1
+        data = event(encoded(message), self.id_of(self.last))
+        self.events.append((self.last, data))
+        self._streams.grow(len(data))
+        self.wake()
+
+    def end(self, message: JSONObject | None = None) -> None:
+        """End it, with the response to its request."""
+        if message is not None:
+            self.send(message)
+        self.has_ended = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Have its reader look again."""
+        self.began.set()
+        if self.reader is not None:
+            self.reader.wake.set()
+
+    def id_of(self, number: int) -> str:
+        """The id of an event, unique in the session."""
+        return f"{self.key}-{number}"
+
+    def after(self, number: int) -> bytes:
+        """The events that follow."""
+        return b"".join([data for one, data in self.events if one > number])
+
+
+class Reader:
+    """A connection that gets the events of a stream; another one may replace it."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self.is_replaced = False
+
+
+class SessionStreams:
+    """The streams of one session, within bounds: first goes what was delivered, the oldest first."""
+
+    def __init__(self, limits: Limits, *, primes: bool) -> None:
+        """`primes`: the client understands the empty event that opens a stream."""
+        self._limits = limits
+        self._primes = primes
+        self._streams: dict[int, EventStream] = {}
+        self._last_key = _STANDALONE
+        self._bytes = 0
+        self.standalone = EventStream(self, _STANDALONE)
+        self._streams[_STANDALONE] = self.standalone
+
+    def open(self) -> EventStream:
+        """A stream for a request."""
+        self._last_key += 1
+        stream = self._streams[self._last_key] = EventStream(self, self._last_key)
+        return stream
+
+    def discard(self, stream: EventStream) -> None:
+        """Forget a stream."""
+        if self._streams.pop(stream.key, None) is not None:
+            self._bytes -= sum(len(data) for _, data in stream.events)
+            stream.events.clear()
+
+    def keep_for_replay(self, stream: EventStream) -> None:
+        """Keep an ended stream for a while."""
+        ended = [one for one in self._streams.values() if one.has_ended]
+        for one in ended[:-MOST_ENDED]:
+            self.discard(one)
+        asyncio.get_running_loop().call_later(self._limits.replay_seconds, self.discard, stream)
+
+    def find(self, event_id: str) -> tuple[EventStream, int] | None:
+        """The stream with that event, and its number; None if it cannot be resumed there."""
+        key, _, number = event_id.partition("-")
+        if not (key.isdecimal() and number.isdecimal() and len(event_id) < 40):
+            return None
+        stream = self._streams.get(int(key))
+        if stream is None or not stream.dropped <= int(number) <= stream.last:
+            return None
+        return stream, int(number)
+
+    def close(self) -> None:
+        """End all streams."""
+        for stream in self._streams.values():
+            stream.end()
+
+    def grow(self, size: int) -> None:
+        """Count what was appended to a stream, and drop what is too much."""
+        self._bytes += size
+        if self._bytes > self._limits.replay_bytes:
+            self._drop(self._limits.replay_bytes, only_read=True)
+        if self._bytes > self._limits.backlog_bytes:
+            self._drop(self._limits.backlog_bytes, only_read=False)
+
+    def _drop(self, most: int, *, only_read: bool) -> None:
+        for stream in self._streams.values():
+            events = stream.events
+            while self._bytes > most and events and (not only_read or events[0][0] <= stream.read):
+                stream.dropped, data = events.popleft()
+                self._bytes -= len(data)
+
+    async def read(self, http: HttpRequest, stream: EventStream, after: int | None, headers: Headers) -> None:
+        """Write the events of a stream to the client, from after `after` or from its opening, until it ends.
+
+        Returns earlier if another connection reads it now.
+        """
+        if stream.reader is not None:
+            stream.reader.is_replaced = True
+            stream.reader.wake.set()
+        reader = stream.reader = Reader()
+        number = stream.read if after is None else after
+        try:
+            await http.start_stream(headers)
+            if after is None and self._primes:
+                await http.write(
+                    f"id: {stream.id_of(number)}\r\nretry: {RETRY_MS}\r\ndata: \r\n\r\n".encode()
+                )
+            await self._copy(http, stream, reader, number)
+        finally:
+            if stream.reader is reader:
+                stream.reader = None
+
+    async def _copy(self, http: HttpRequest, stream: EventStream, reader: Reader, number: int) -> None:
+        while not reader.is_replaced:
+            reader.wake.clear()
+            if number < stream.dropped:  # it reads too slowly, or began too early
+                return http.connection.abort()
+            if number < stream.last:
+                data, number = stream.after(number), stream.last
+                stream.read = max(stream.read, number)
+                await http.write(data)
+            elif stream.has_ended:
+                break
+            elif not await woken(reader.wake, self._limits.keepalive_seconds):
+                await http.write(KEEPALIVE)
+                if stream.key == _STANDALONE and not http.is_still_admitted:
+                    break
+        return await http.end_stream()
+
+
+async def woken(wake: asyncio.Event, seconds: float) -> bool:
+    """Wait for the event, at most that long; whether it came."""
+    try:
+        async with asyncio.timeout(seconds):
+            await wake.wait()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,160 @@
+"""What the gateway counts, in the text format of Prometheus."""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import get_args
+
+from toolbus.core.records import ServerStatus, State
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+METHODS = frozenset(
+    (
+        "completion/complete",
+        "initialize",
+        "logging/setLevel",
+        "ping",
+        "prompts/get",
+        "prompts/list",
+        "resources/list",
+        "resources/read",
+        "resources/subscribe",
+        "resources/templates/list",
+        "resources/unsubscribe",
+        "server/discover",
+        "subscriptions/listen",
+        "tasks/cancel",
+        "tasks/get",
+        "tasks/list",
+        "tasks/result",
+        "tasks/update",
+        "tools/call",
+        "tools/list",
+    )
+)
+"""The methods that are counted by their names; a client could make up any number of others."""
+OTHER = "other"
+_KINDS = {
+    -32700: "parse_error",
+    -32600: "invalid_request",
+    -32601: "method_not_found",
+    -32602: "invalid_params",
+    -32603: "internal_error",
+    -32002: "resource_not_found",
+    -32020: "header_mismatch",
+    -32021: "missing_capability",
+    -32022: "unsupported_version",
+    -32042: "url_elicitation_required",
+    -32800: "cancelled",
+}
+_STATES: tuple[State, ...] = get_args(State)
+
+
+class Metrics:
+    """Counters of one gateway. Those of requests are by method, and never by what a client made up."""
+
+    def __init__(self) -> None:
+        self.requests: Counter[str] = Counter()
+        self.errors: Counter[tuple[str, str]] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.in_flight = 0
+        self._durations: dict[str, list[int]] = {}
+        self._seconds: dict[str, float] = {}
+
+    def ended(self, method: str, seconds: float, error: str | None = None) -> None:
+        """Count a request that was answered; `error` is the kind of its error."""
+        if method not in METHODS:
+            method = OTHER
+        self.requests[method] += 1
+        if error is not None:
+            self.errors[method, error] += 1
+        counts = self._durations.get(method)
+        if counts is None:
+            counts = self._durations[method] = [0] * (len(BUCKETS) + 1)
+            self._seconds[method] = 0.0
+        counts[bisect_left(BUCKETS, seconds)] += 1
+        self._seconds[method] += seconds
+
+    def text(self, servers: Mapping[str, ServerStatus], gauges: Mapping[str, int]) -> str:
+        """All of it, with the states of the servers and what is open now."""
+        lines = [
+            *_series("requests_total", "counter", "Requests that were answered.", self._by_method()),
+            *_series(
+                "errors_total",
+                "counter",
+                "Requests that were answered with an error.",
+                (({"method": method, "kind": kind}, n) for (method, kind), n in sorted(self.errors.items())),
+            ),
+            *self._histogram(),
+            *_series(
+                "refused_total",
+                "counter",
+                "HTTP requests and connections that were refused.",
+                (({"kind": kind}, n) for kind, n in sorted(self.refused.items())),
+            ),
+        ]
+        gauges = {"requests_in_flight": self.in_flight, **gauges}
+        for name, value in gauges.items():
+            lines.extend(_series(name, "gauge", name.replace("_", " ").capitalize() + ".", (({}, value),)))
+        lines.extend(_server_lines(servers))
+        return "\n".join(lines) + "\n"
+
+    def _by_method(self) -> Iterator[tuple[dict[str, str], int]]:
+        for method, count in sorted(self.requests.items()):
+            yield {"method": method}, count
+
+    def _histogram(self) -> Iterator[str]:
+        name = "toolbus_gateway_request_duration_seconds"
+        yield f"# HELP {name} The time to answer a request."
+        yield f"# TYPE {name} histogram"
+        for method, counts in sorted(self._durations.items()):
+            total = 0
+            for bound, count in zip((*BUCKETS, "+Inf"), counts, strict=True):
+                total += count
+                yield f"{name}_bucket{_labels({'method': method, 'le': str(bound)})} {total}"
+            yield f"{name}_sum{_labels({'method': method})} {self._seconds[method]:.6f}"
+            yield f"{name}_count{_labels({'method': method})} {total}"
+
+
+def error_kind(code: int) -> str:
+    """How errors with this JSON-RPC code are counted."""
+    return _KINDS.get(code, OTHER)
+
+
+def _server_lines(servers: Mapping[str, ServerStatus]) -> Iterator[str]:
+    yield from _series(
+        "server_state",
+        "gauge",
+        "1 for the state that a server is in.",
+        (
+            ({"server": alias, "state": state}, int(status.state == state))
+            for alias, status in servers.items()
+            for state in _STATES
+        ),
+    )
+    restarts = (({"server": alias}, status.restarts) for alias, status in servers.items())
+    yield from _series(
+        "server_restarts_total", "counter", "How often a server was connected again.", restarts
+    )
+    tools = (({"server": alias}, status.tools) for alias, status in servers.items())
+    yield from _series("server_tools", "gauge", "The tools of a server in the catalog.", tools)
+
+
+def _series(
+    name: str, kind: str, meaning: str, values: Iterable[tuple[Mapping[str, str], int]]
+) -> Iterator[str]:
+    name = f"toolbus_gateway_{name}"
+    yield f"# HELP {name} {meaning}"
+    yield f"# TYPE {name} {kind}"
+    for labels, value in values:
+        yield f"{name}{_labels(labels)} {value}"
+
+
+def _labels(labels: Mapping[str, str]) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items()) + "}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

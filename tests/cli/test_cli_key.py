@@ -1,0 +1,109 @@
+"""`toolbus key`: a key is shown once, and never again."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import Done, toolbus
+
+pytestmark = pytest.mark.timeout(180)
+
+VIEWS: dict[str, Any] = {"auth": {"keys": True}, "views": {"default": {}, "research": {"servers": ["a"]}}}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "home" / "work"
+    folder.mkdir(parents=True)
+    write(folder, serve=VIEWS)
+    return folder
+
+
+def write(folder: Path, **settings: Any) -> None:
+    config = {"servers": {"a": {"command": "never-started"}}, **settings}
+    (folder / "toolbus.yaml").write_text(json.dumps(config))
+
+
+def run(folder: Path, *words: str) -> Done:
+    return toolbus("key", *words, folder=folder)
+
+
+def test_a_key_is_made_listed_and_revoked(folder: Path) -> None:
+    made = run(folder, "add", "ann", "--view", "research", "--user", "ann@example.com", "--expires", "30d")
+    key = made.stdout.strip()
+    assert (made.returncode, made.stdout.count("\n"), key[:3], len(key)) == (0, 1, "tb_", 46)
+    assert "not shown again" in made.stderr
+    run(folder, "add", "bot")
+    listed = run(folder, "list")
+    rows = [line.split() for line in listed.stdout.splitlines()]
+    assert [row[:3] for row in rows] == [
+        ["name", "view", "user"],
+        ["ann", "research", "ann@example.com"],
+        ["bot", "default", "-"],
+    ]
+    [ann, bot] = json.loads(run(folder, "list", "--json").stdout)["keys"]
+    assert 29 < (ann["expires"] - time.time()) / 86400 < 31
+    assert (ann["views"], ann["user"], ann["last_used"]) == (["research"], "ann@example.com", None)
+    assert (bot["views"], bot["expires"]) == (["default"], None)
+    assert run(folder, "revoke", "ann").stdout == "revoked ann\n"
+    assert [one["name"] for one in json.loads(run(folder, "list", "--json").stdout)["keys"]] == ["bot"]
+    # Nothing of it is left but what the terminal showed.
+    files = [file.read_text() for file in folder.parent.rglob("*") if file.is_file()]
+    assert not any(key in text for text in files)
+    assert key not in listed.stdout
+
+
+def test_with_json_the_key_is_in_the_document(folder: Path) -> None:
+    made = json.loads(run(folder, "add", "ann", "--view", "research", "--view", "default", "--json").stdout)
+    assert made["key"].startswith("tb_")
+    assert (made["name"], made["views"], made["user"], made["expires"]) == (
+        "ann",
+        ["research", "default"],
+        "",
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["add", "ann", "--view", "reserch"], "--view: the config has no view named 'reserch'; did you mean"),
+        (["add", "a b"], "a name has letters, digits and ._@+-"),
+        (["add", "ann", "--expires", "soon"], "--expires: not a time; write such as 12h, 30d"),
+        (["add", "ann", "--expires", "2020-01-01"], "--expires: is in the past"),
+        (["add", "ann", "--user", " "], "--user: expected the name of a user"),
+        (["revoke", "ann"], "no key is named 'ann'; see 'toolbus key list'"),
+    ],
+)
+def test_wrong_usage_is_explained(folder: Path, words: list[str], message: str) -> None:
+    done = run(folder, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"toolbus: {message}")
+
+
+def test_a_name_is_used_once(folder: Path) -> None:
+    run(folder, "add", "ann")
+    again = run(folder, "add", "ann")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr == ("toolbus: there is a key named 'ann'; choose another name, or revoke it first\n")
+
+
+def test_keys_that_nothing_uses_are_noted(folder: Path) -> None:
+    write(folder)
+    made = run(folder, "add", "ann")
+    assert made.stdout.startswith("tb_")
+    assert "keys are not used yet; add 'serve: {auth: {keys: true}}' to toolbus.yaml" in made.stderr
+    run(folder, "revoke", "ann")
+    assert "there are no keys for toolbus.yaml" in run(folder, "list").stderr
+
+
+def test_a_file_of_keys_that_others_can_write_is_refused(folder: Path) -> None:
+    run(folder, "add", "ann")
+    [file] = (folder.parent / ".state" / "toolbus" / "gateway").glob("*.keys.json")
+    file.chmod(0o666)
+    done = run(folder, "list")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "can be written by other users; chmod 600" in done.stderr

@@ -1,0 +1,107 @@
+"""What a client gets: the view of its key or token, for its user. Nothing else exists for it."""
+
+from typing import Any
+
+import pytest
+
+from tests.servers.asking import asking
+from tests.servers.everyday import everyday
+from toolbus import CallRefused, ServerNotFound, Toolbus, ToolNotFound
+from toolbus.config.location import Location
+from toolbus.config.serve import Serve, read_serve
+from toolbus.core.operation import Caller
+from toolbus.core.records import Budget
+from toolbus.gateway.access.views import Views
+from toolbus.gateway.principal import LOCAL, Principal
+
+pytestmark = pytest.mark.anyio
+
+SERVE: dict[str, Any] = {
+    "views": {
+        "all": {},
+        "sums": {"include": ["day_add", "ask/*"], "exclude": ["ask/tell"], "budget": 1000},
+        "day": {"servers": ["day"], "policy": [{"tools": "day/echo", "do": "deny"}], "user": "guest"},
+    },
+    "default_view": "all",
+}
+
+
+def settings(**more: Any) -> Serve:
+    return read_serve({**SERVE, **more}, Location())
+
+
+def bus_of(**more: Any) -> Toolbus:
+    return Toolbus({"servers": {"day": {"server": everyday()}, "ask": {"server": asking()}}, **more})
+
+
+async def test_the_default_view_is_that_of_the_config() -> None:
+    async with bus_of() as bus:
+        views = Views(bus, settings())
+        assert views.view_of(LOCAL).catalog.names == bus.catalog.names
+        assert views.view_of(LOCAL).caller == Caller(face="gateway")
+        assert Views(bus).view_of(LOCAL).catalog.names == bus.catalog.names
+
+
+async def test_a_view_shows_and_reaches_its_tools_alone() -> None:
+    async with bus_of() as bus:
+        view = Views(bus, settings()).view_of(Principal(name="key:ann", view="sums"))
+        assert "day_add" in view.catalog.names
+        assert all(name.startswith("ask_") for name in view.catalog.names if name != "day_add")
+        assert (await view.call("day_add", {"a": 1, "b": 2})).structured == {"result": 3}
+        for hidden in ("day_echo", "day/echo", "ask_tell", "ask/tell"):
+            with pytest.raises(ToolNotFound):
+                await view.call(hidden, {"text": "x"})
+        assert view.caller == Caller(face="gateway", user="key:ann")
+
+
+async def test_a_view_of_servers_with_rules() -> None:
+    async with bus_of() as bus:
+        view = Views(bus, settings()).view_of(Principal(name="key:ann", view="day"))
+        assert {spec.origin.server for spec in view.catalog} == {"day"}
+        with pytest.raises(CallRefused):
+            await view.call("day/echo", {"text": "x"})
+        with pytest.raises(ServerNotFound):
+            await view.read_resource("ask", "board://now")
+        # The user of the view, because the key has none of its own.
+        assert view.caller.user == "guest"
+        own = Views(bus, settings()).view_of(Principal(name="key:bob", user="bob", view="day"))
+        assert own.caller.user == "bob"
+
+
+async def test_a_view_is_made_once_and_sessions_share_its_rules() -> None:
+    rules = [{"tools": "day/add", "do": "allow", "per_minute": 1}, {"do": "deny"}]
+    async with bus_of() as bus:
+        views = Views(bus, settings(views={"all": {"policy": rules}}))
+        ann = Principal(name="key:ann", view="all")
+        assert views.view_of(ann) is views.view_of(ann)
+        first, second = views.view_of(ann, "one"), views.view_of(ann, "two")
+        assert (first.caller.session, second.caller.session) == ("one", "two")
+        await first.call("day_add", {"a": 1, "b": 2})
+        with pytest.raises(CallRefused, match="per minute"):
+            await second.call("day_add", {"a": 1, "b": 2})
+        # Another client has its own.
+        await views.view_of(Principal(name="key:bob", view="all")).call("day_add", {"a": 1, "b": 2})
+
+
+async def test_the_budget_is_that_of_the_view() -> None:
+    async with bus_of() as bus:
+        views = Views(bus, settings())
+        assert views.budget_of(LOCAL) is None
+        assert views.budget_of(Principal(name="a", view="sums")) == Budget(characters=1000, tokens=None)
+
+
+async def test_a_view_that_is_not_in_the_config() -> None:
+    """It is an error, never everything."""
+    async with bus_of() as bus:
+        views = Views(bus, settings())
+        with pytest.raises(LookupError, match="no view named 'gone'"):
+            views.view_of(Principal(name="key:ann", view="gone"))
+
+
+async def test_a_disabled_server_is_left_out_until_the_config_is_used_again() -> None:
+    async with Toolbus({"servers": {"day": {"server": everyday()}}}) as bus:
+        views = Views(bus, settings(views={"all": {"servers": ["day", "ask"]}}))
+        assert list(views.view_of(LOCAL).servers) == ["day"]
+        await bus.add_server("ask", {"server": asking()})
+        views.use(settings(views={"all": {"servers": ["ask"]}}))
+        assert list(views.view_of(LOCAL).servers) == ["ask"]
