@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from toolbus.bus.toolbus import Toolbus
-from toolbus.bus.view import View
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
 from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
@@ -20,7 +19,7 @@ from toolbus.core.interactions import Interactions
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.only_client import OnlyClient
-from toolbus.gateway.principal import LOCAL, Principal
+from toolbus.gateway.principal import LOCAL
 from toolbus.gateway.settings import Settings as Limits
 from toolbus.gateway.stdio import serve_stdio
 
@@ -40,16 +39,14 @@ async def serve(screen: Screen, config: BusConfig, *, over_stdio: bool, began: i
     front = None if over_stdio else HttpFront(config, log)  # before anything starts: it may be impossible
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
     bus = Toolbus(config, on_event=log.on_event, interactions=interactions)
-    views, local = Views(bus, serve), replace(LOCAL, view=serve.default_view)
-
-    def view_of(principal: Principal) -> View:
-        return views.view_of(local if principal == LOCAL else principal)
-
+    views = Views(bus, _only_view(serve) if over_stdio else serve)
     limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
     seal = None if front is None else front.seal
     with stop_signals() as stop:
         try:
-            async with Gateway(bus, limits, view_of=view_of, seal=seal) as gateway:
+            async with Gateway(
+                bus, limits, view_of=views.view_of, budget_of=views.budget_of, seal=seal
+            ) as gateway:
                 client.sessions = gateway.sessions
                 following = _follow_config(bus, config, stamps_at_start(config, began), log)
                 if front is None:
@@ -65,6 +62,12 @@ async def serve(screen: Screen, config: BusConfig, *, over_stdio: bool, began: i
         finally:
             await bus.stop()
     return 0
+
+
+def _only_view(serve: Serve) -> Serve:
+    """The settings with the default view alone: the only client gets it, whatever it is called."""
+    view = serve.view(serve.default_view)
+    return serve if view is None else serve.model_copy(update={"views": {serve.default_view: view}})
 
 
 class Stop:
@@ -124,7 +127,7 @@ async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any,
 async def _announce(gateway: Gateway, log: ServeLog, serve: Serve, url: str | None) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
     await gateway.started()
-    log.serving(gateway.view(LOCAL), serve, url)
+    log.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url)
 
 
 async def _follow_config(bus: Toolbus, config: BusConfig, seen: Stamps, log: ServeLog) -> None:

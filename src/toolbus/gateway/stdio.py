@@ -48,22 +48,21 @@ async def serve_stdio(
     stop: asyncio.Event | None = None,
     drain: float = LINGER,
 ) -> None:
-    """Serve the client at stdin and stdout until it closes stdin; or at the given files.
+    """Serve the client at stdin and stdout, or at the given files, until it closes stdin, or until `stop`.
 
-    From the first call on, whatever else this process prints goes to stderr. Once `stop` is set, it reads
-    nothing more, and gives the calls in flight `drain` seconds to end.
+    Calls in flight then have `drain` seconds to end, or a moment if the client has left. From the beginning,
+    whatever else this process prints goes to stderr.
     """
     lines = _Lines(_own_stdin() if reader is None else reader)
     output = _Output(_own_stdout() if writer is None else writer)
     connection = _Connection(gateway, output)
-    stopping = None if stop is None else asyncio.create_task(lines.end_at(stop))
     try:
-        while (line := await lines.next()) is not None:
+        while (line := await lines.next(stop)) is not None:
             connection.take(line)
-        await connection.finish(drain if stop is not None and stop.is_set() else LINGER)
+        is_stopped = stop is not None and stop.is_set()
+        await connection.finish(drain if is_stopped else min(drain, LINGER))
     finally:
-        if stopping is not None:
-            stopping.cancel()
+        lines.close()
         connection.close()
         await output.close()
 
@@ -89,6 +88,7 @@ class _Lines:
         self._file = file
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._stopping: asyncio.Task[Any] | None = None
         threading.Thread(target=self._read, name="toolbus stdin", daemon=True).start()
 
     def _read(self) -> None:
@@ -105,14 +105,19 @@ class _Lines:
         except RuntimeError:  # the loop has ended
             logger.debug("a line came after the end")
 
-    async def next(self) -> bytes | None:
-        """The next line; None at the end."""
-        return await self._queue.get()
+    async def next(self, stop: asyncio.Event | None) -> bytes | None:
+        """The next line; None at the end, or when it is time to stop."""
+        if stop is None:
+            return await self._queue.get()
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(stop.wait())
+            self._stopping.add_done_callback(lambda _: self._queue.put_nowait(None))
+        return None if stop.is_set() else await self._queue.get()
 
-    async def end_at(self, stop: asyncio.Event) -> None:
-        """End when that is set, although the file has not ended."""
-        await stop.wait()
-        self._queue.put_nowait(None)
+    def close(self) -> None:
+        """Wait no longer."""
+        if self._stopping is not None:
+            self._stopping.cancel()
 
 
 class _Output:
@@ -287,12 +292,12 @@ class _Connection:
         )
         return await self._gateway.answer(exchange, method, params)
 
-    async def finish(self, seconds: float) -> None:
-        """Give the calls in flight some time to end."""
+    async def finish(self, drain: float) -> None:
+        """Give the calls in flight a moment to end."""
         for task in self._listening:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(tuple(self._tasks.values()), timeout=seconds)
+            await asyncio.wait(tuple(self._tasks.values()), timeout=drain)
 
     def close(self) -> None:
         """End what is left."""
