@@ -18,7 +18,7 @@ from toolbus.gateway.http.in_flight import InFlight
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.outcome import CANCELLED, Outcome, answered
 from toolbus.gateway.http.request import Headers, HttpRequest, accepted, encoded, failure, response
-from toolbus.gateway.http.streams import KEEPALIVE_SECONDS, EventStream, SessionStreams
+from toolbus.gateway.http.streams import EventStream, SessionStreams, woken
 from toolbus.gateway.metrics import Metrics, error_kind
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.sessions import Session
@@ -145,7 +145,8 @@ class LegacyFront:
         headers = _session_headers(session)
         try:
             primes = is_version_at_least(session.version, PRIMED_SINCE)
-            await _first(call, stream, STREAM_AFTER if primes else KEEPALIVE_SECONDS)
+            call.add_done_callback(lambda _: stream.began.set())
+            await woken(stream.began, STREAM_AFTER if primes else self._limits.keepalive_seconds)
             if call.done() and not stream.last:
                 outcome = call.result()
                 return await http.respond_json(200, outcome.message, headers)
@@ -186,16 +187,6 @@ class LegacyFront:
             return outcome
         finally:
             self._metrics.ended(method, time.perf_counter() - started, outcome.error)
-
-
-async def _first(call: asyncio.Task[Outcome], stream: EventStream, seconds: float) -> None:
-    """Wait until the request is answered, until something is sent before, or that long."""
-    call.add_done_callback(lambda _: stream.began.set())
-    try:
-        async with asyncio.timeout(seconds):
-            await stream.began.wait()
-    except TimeoutError:
-        pass
 
 
 def _end(streams: SessionStreams, stream: EventStream, call: asyncio.Task[Outcome]) -> None:

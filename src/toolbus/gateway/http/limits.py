@@ -40,6 +40,8 @@ class Limits:
     """Requests in flight (503)."""
     requests_per_principal: int = 256
     """Requests in flight of one principal (429)."""
+    keepalive_seconds: float = 15.0
+    """Between two signs of life on a stream; also how long a request may take before its stream begins."""
     backlog_bytes: int = 8 * 1024 * 1024
     """What waits to be written to one stream; the connection of a client that reads slower is closed."""
     replay_bytes: int = 1024 * 1024

@@ -28,7 +28,7 @@ from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.outcome import CANCELLED, ENDED, Outcome, answered
 from toolbus.gateway.http.request import HttpRequest, encoded, event, failure
-from toolbus.gateway.http.streams import KEEPALIVE, KEEPALIVE_SECONDS
+from toolbus.gateway.http.streams import KEEPALIVE, woken
 from toolbus.gateway.metrics import Metrics
 
 LISTEN = "subscriptions/listen"
@@ -110,7 +110,7 @@ class ModernFront:
 
     def tick(self) -> None:
         """Begin the event streams of requests that take long, so that a proxy does not give them up."""
-        before = time.perf_counter() - KEEPALIVE_SECONDS
+        before = time.perf_counter() - self._limits.keepalive_seconds
         for stream, started in self._open.items():
             if started > before:
                 break
@@ -249,10 +249,7 @@ class ResponseStream:
                 continue
             if self._has_ended:
                 return await http.end_stream()
-            try:
-                async with asyncio.timeout(KEEPALIVE_SECONDS):
-                    await wake.wait()
-            except TimeoutError:
+            if not await woken(wake, self._limits.keepalive_seconds):
                 await http.write(KEEPALIVE)
                 if self._listens and not http.is_still_admitted:
                     return http.connection.abort()

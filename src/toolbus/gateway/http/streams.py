@@ -8,8 +8,6 @@ from toolbus.core.records import JSONObject
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event
 
-KEEPALIVE_SECONDS: Final = 15.0
-"""Between two signs of life on a stream; also how long a request may take before its stream begins."""
 KEEPALIVE: Final = b": keepalive\r\n\r\n"
 RETRY_MS: Final = 1000
 """How long a client should wait before it connects again."""
@@ -170,16 +168,17 @@ class SessionStreams:
                 await http.write(data)
             elif stream.has_ended:
                 break
-            elif not await _woken(reader.wake):
+            elif not await woken(reader.wake, self._limits.keepalive_seconds):
                 await http.write(KEEPALIVE)
                 if stream.key == _STANDALONE and not http.is_still_admitted:
-                    return http.connection.abort()
+                    break
         return await http.end_stream()
 
 
-async def _woken(wake: asyncio.Event) -> bool:
+async def woken(wake: asyncio.Event, seconds: float) -> bool:
+    """Wait for the event, at most that long; whether it came."""
     try:
-        async with asyncio.timeout(KEEPALIVE_SECONDS):
+        async with asyncio.timeout(seconds):
             await wake.wait()
     except TimeoutError:
         return False
