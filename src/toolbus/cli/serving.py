@@ -2,13 +2,12 @@
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
 from toolbus.bus.toolbus import Toolbus
-from toolbus.bus.view import View
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
 from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
@@ -20,7 +19,7 @@ from toolbus.core.interactions import Interactions
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.only_client import OnlyClient
-from toolbus.gateway.principal import LOCAL, Principal
+from toolbus.gateway.principal import LOCAL
 from toolbus.gateway.settings import Settings as Limits
 from toolbus.gateway.stdio import serve_stdio
 
@@ -29,29 +28,29 @@ POLL_SECONDS = 1.0
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-async def serve(screen: Screen, config: BusConfig, *, over_stdio: bool, began: int) -> int:
-    """Serve the config, whose `serve` is set, until stdin ends or a signal comes; returns the exit code.
+async def serve(screen: Screen, config: BusConfig, serve: Serve, *, over_stdio: bool, began: int) -> int:
+    """Serve the config until stdin ends or a signal comes; returns the exit code.
 
-    `began` is the time before the config was read, in nanoseconds.
+    `serve` is used instead of the config's own; `began` is the time before the config was read, in
+    nanoseconds.
     """
-    serve = config.serve
-    assert serve is not None, "the caller sets it"
     log, client = ServeLog(screen), OnlyClient()
-    front = None if over_stdio else HttpFront(config, log)  # before anything starts: it may be impossible
+    # First, before anything starts: it may be impossible.
+    front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log)
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
     bus = Toolbus(config, on_event=log.on_event, interactions=interactions)
-    views, local = Views(bus, serve), replace(LOCAL, view=serve.default_view)
-
-    def view_of(principal: Principal) -> View:
-        return views.view_of(local if principal == LOCAL else principal)
-
+    offered = _only_view(serve) if over_stdio else serve
+    views = Views(bus, offered)
     limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
     seal = None if front is None else front.seal
     with stop_signals() as stop:
         try:
-            async with Gateway(bus, limits, view_of=view_of, budget_of=views.budget_of, seal=seal) as gateway:
+            async with Gateway(
+                bus, limits, view_of=views.view_of, budget_of=views.budget_of, seal=seal
+            ) as gateway:
                 client.sessions = gateway.sessions
-                following = _follow_config(bus, config, stamps_at_start(config, began), log)
+                seen = stamps_at_start(config, began)
+                following = _follow_config(bus, config, seen, log, lambda: views.use(offered))
                 if front is None:
                     serving = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
                 else:
@@ -65,6 +64,12 @@ async def serve(screen: Screen, config: BusConfig, *, over_stdio: bool, began: i
         finally:
             await bus.stop()
     return 0
+
+
+def _only_view(serve: Serve) -> Serve:
+    """The settings with the default view alone: the only client gets it, whatever it is called."""
+    view = serve.view(serve.default_view)
+    return serve if view is None else serve.model_copy(update={"views": {serve.default_view: view}})
 
 
 class Stop:
@@ -124,22 +129,26 @@ async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any,
 async def _announce(gateway: Gateway, log: ServeLog, serve: Serve, url: str | None) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
     await gateway.started()
-    log.serving(gateway.view(LOCAL), serve, url)
+    log.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url)
 
 
-async def _follow_config(bus: Toolbus, config: BusConfig, seen: Stamps, log: ServeLog) -> None:
-    """Read the config again when it changes, and report what cannot be used."""
+async def _follow_config(
+    bus: Toolbus, config: BusConfig, seen: Stamps, log: ServeLog, changed: Callable[[], None]
+) -> None:
+    """Read the config again when it changes, and report what cannot be used; `changed` is called after."""
     while True:
         await asyncio.sleep(POLL_SECONDS)
         if (now := file_stamps(config)) == seen:
             continue
         try:
             fresh = read_again(config)
-            await bus.reload(fresh.model_copy(update={"serve": config.serve}))
+            await bus.reload(fresh)
         except ToolbusError as error:
             log.add_line("config", f"not reloaded: {str(error).removeprefix(f'{config.file}: ')}", "red")
         else:
-            config = fresh.model_copy(update={"serve": config.serve})
-            log.add_line("config", "reloaded")
+            changed()
+            later = "" if fresh.serve == config.serve else "; what is under serve: needs a restart"
+            log.add_line("config", f"reloaded{later}")
+            config = fresh
         # The state before the reload, so that a write during it is noticed.
         seen = {file: now.get(file, stamp) for file, stamp in file_stamps(config).items()}

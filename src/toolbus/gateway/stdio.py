@@ -50,8 +50,8 @@ async def serve_stdio(
 ) -> None:
     """Serve the client at stdin and stdout, or at the given files, until it closes stdin, or until `stop`.
 
-    When it is told to stop, calls in flight have `drain` seconds to end. From the beginning, whatever else
-    this process prints goes to stderr.
+    Calls in flight then have `drain` seconds to end, or a moment if the client has left. From the beginning,
+    whatever else this process prints goes to stderr.
     """
     lines = _Lines(_own_stdin() if reader is None else reader)
     output = _Output(_own_stdout() if writer is None else writer)
@@ -59,7 +59,8 @@ async def serve_stdio(
     try:
         while (line := await lines.next(stop)) is not None:
             connection.take(line)
-        await connection.finish(drain if stop is not None and stop.is_set() else LINGER)
+        is_stopped = stop is not None and stop.is_set()
+        await connection.finish(drain if is_stopped else min(drain, LINGER))
     finally:
         lines.close()
         connection.close()
@@ -291,12 +292,12 @@ class _Connection:
         )
         return await self._gateway.answer(exchange, method, params)
 
-    async def finish(self, seconds: float) -> None:
-        """Give the calls in flight some time to end."""
+    async def finish(self, drain: float) -> None:
+        """Give the calls in flight a moment to end."""
         for task in self._listening:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(tuple(self._tasks.values()), timeout=seconds)
+            await asyncio.wait(tuple(self._tasks.values()), timeout=drain)
 
     def close(self) -> None:
         """End what is left."""

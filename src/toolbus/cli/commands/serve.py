@@ -33,14 +33,14 @@ def run(settings: Settings, options: ServeOptions) -> int:
     _check(settings, options)
     config = load_trusted_config(settings)
     selected_servers(config, ())  # raises if there is none
-    config = config.model_copy(update={"serve": _serve_settings(config, options)})
+    chosen = _serve_settings(config, options)
     screen = Screen(settings)
     if not settings.verbose:
         enable_logging(logging.WARNING, "gateway")  # such as refused requests
     with screen.spinner("starting"):  # the imports take a while
         from toolbus.cli.serving import serve
 
-    return asyncio.run(serve(screen, config, over_stdio=options.stdio, began=began))
+    return asyncio.run(serve(screen, config, chosen, over_stdio=options.stdio, began=began))
 
 
 def _check(settings: Settings, options: ServeOptions) -> None:
