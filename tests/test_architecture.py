@@ -30,14 +30,16 @@ ALLOWED: dict[str, set[str]] = {
     "lock": {"core", "config", "schema"},
     "policy": {"core", "config", "schema", "state"},
     "audit": {"core", "config", "state"},
+    "telemetry": {"core", "config"},
     "shape": {"core", "schema"},
     "connect": {"core", "config", "schema", "state"},
     "discover": {"core", "config", "connect"},
     "call": {"core", "schema", "shape"},
-    "bus": STAGES | {"lock", "policy", "audit", "state"},
+    "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state"},
     **{part: {"core", "bus"} for part in PUBLIC},
     "adapters": FACE,
-    "gateway": FACE | {"connect", "state"},  # tokens: the fetcher of the sign-in; keys: private files
+    # Tokens: the fetcher of the sign-in; keys: private files.
+    "gateway": FACE | {"connect", "state", "telemetry"},
     "agent": FACE | {"adapters"},  # its tools are those of the adapter for pydantic-ai
     "testing": FACE | {"adapters"},
     "extension": FACE | {"adapters"},  # its host takes tools of one framework

@@ -27,7 +27,7 @@ from toolbus.gateway.principal import Principal
 from toolbus.gateway.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
-WITH_TASKS = {**MODERN_CAPABILITIES, "extensions": {TASKS: {}}}
+WITH_TASKS: dict[str, Any] = {**MODERN_CAPABILITIES, "extensions": {TASKS: {}}}
 RELATED = "io.modelcontextprotocol/related-task"
 
 

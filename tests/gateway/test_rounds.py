@@ -1,10 +1,12 @@
 """What a modern client carries from round to round is of use to nobody else, and for nothing else."""
 
 import asyncio
+import sys
 from typing import Any
 
 import pytest
 
+from tests.conftest import SERVERS
 from tests.gateway.driving import Era, ModernClient, client_of, gateway_over, text_of
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
@@ -109,7 +111,7 @@ async def test_a_waiting_call_ends_when_nobody_answers() -> None:
     config = {"servers": {"ask": {"server": asking(), "era": "legacy", "prefix": ""}}}
     ended = asyncio.Event()
     async with gateway_over(config, Settings(answer_within=0.05)) as gateway:
-        gateway.bus.on_event(lambda event: type(event).__name__ == "CallEnded" and ended.set())
+        gateway.bus.on_event(lambda event: ended.set() if type(event).__name__ == "CallEnded" else None)
         client = ModernClient(gateway)
         assert (await client.once("tools/call", ANN))["resultType"] == "input_required"
         await asyncio.wait_for(ended.wait(), 60)
@@ -157,3 +159,20 @@ async def test_the_policy_asks_before_the_server_does(era: Era, config: dict[str
         client = await client_of(era, gateway, {"elicitation/create": answer})
         assert text_of(await client.request("tools/call", ANN)).startswith("Ann: 2026-12-24")
         assert len(client.asked) == 2
+
+
+async def test_calls_of_one_client_on_a_pipe_are_asked_in_the_one_that_waits() -> None:
+    """A pipe does not say which call a question belongs to; all of them are of one client."""
+    entry = {"command": sys.executable, "args": [str(SERVERS / "asking.py"), "stdio"], "era": "legacy"}
+    config = {"servers": {"ask": {**entry, "prefix": ""}}}
+    async with gateway_over(config) as gateway:
+        client = ModernClient(gateway, answers={"elicitation/create": lambda _: BOOKED})
+        left = await client.once("tools/call", ANN)  # which it does not come back to
+        twice = {"name": "book", "arguments": {"guest": "Bob"}}
+        assert text_of(await client.request("tools/call", twice)).startswith("Bob: 2026-12-24")
+        eve = ModernClient(gateway, principal=Principal(name="eve"))
+        with pytest.raises(ProtocolError) as failed:  # hers may be a question of the other one
+            await eve.once("tools/call", ANN)
+        assert "per_session" in failed.value.message
+        result = await client.once("tools/call", {**ANN, **client.answered(left)})
+        assert text_of(result).startswith("Ann: 2026-12-24")

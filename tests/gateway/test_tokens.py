@@ -86,7 +86,7 @@ class Door:
         assert serve.auth.oauth is not None
         issuer = Issuer(serve.auth.oauth, Secrets(lambda name: SECRET if name == "GATEWAY" else None))
         tokens = Tokens(serve.auth.oauth, issuer, "default", now=self.now)
-        self.access = AccessControl(serve, tokens=tokens, now=self.now)
+        self.access = AccessControl(serve, tokens=tokens, now=self.now, clock=self.now)
 
     async def admit(self, token: str = "", path: str = "/mcp") -> Principal | Refusal:
         return await self.access.admit(request(token, path=path, **NAMED))

@@ -142,6 +142,7 @@ class Engine:
             extensions.interactions,
             self._admit,
             self.lock,
+            policing.telemetry,
         )
         self.path = self._new_path(extensions, observers)
         self.enforce()
@@ -155,7 +156,7 @@ class Engine:
         return CallPath(
             routes,
             repairing=self.servers.repairing,
-            observers=[*observers, EventObserver(self.hub), *extensions.observers],
+            observers=[self.policing.telemetry, *observers, EventObserver(self.hub), *extensions.observers],
             hooks=extensions.hooks,
             guards=extensions.guards,
             warn=self.catalog.warn,

@@ -16,6 +16,7 @@ from toolbus.core.errors import CallRefused, ConfigError, LockError
 from toolbus.core.events import Emit, ToolHeld, warn
 from toolbus.core.operation import Operation
 from toolbus.core.records import Inventory, ToolSpec
+from toolbus.core.tracing import add_event
 from toolbus.lock.drift import Held, Review, Reviewer, held_reason, label_of
 from toolbus.lock.file import NAME, LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.launch import launch_of
@@ -169,6 +170,7 @@ class BusLock:
                 return
         _, review = self._reviews.get(server) or (None, self._review(server, self._listed()[server]))
         if (reason := review.why_held(kind, name)) is not None:
+            add_event("toolbus.held", reason=reason)
             raise CallRefused(f"{kind} {spec.name!r}", reason)
 
     def _approved(self, alias: str, listed: Inventory) -> Inventory:

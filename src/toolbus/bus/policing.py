@@ -1,4 +1,4 @@
-"""The policy and the audit trail of a bus, which its users and views share."""
+"""The policy, the audit trail and the telemetry of a bus, which its users and views share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
@@ -12,6 +12,7 @@ from toolbus.core.records import JSON
 from toolbus.policy.answers import Answers
 from toolbus.policy.guard import AuditLog, Enforced
 from toolbus.policy.layers import Layer
+from toolbus.telemetry.observer import BusTelemetry
 
 
 class Policing:
@@ -23,6 +24,7 @@ class Policing:
         self.changed: Callable[[], None] = lambda: None
         """Called when something else is enforced."""
         self.answers = Answers(lambda message: self.warn(message))
+        self.telemetry = BusTelemetry(config)
         self._audit: Audit | None = None
         self._trails: list[AuditLog] = []
         """The trail, and those that calls in flight may still use."""
@@ -71,6 +73,7 @@ class Policing:
     def _use(self, config: BusConfig, enforced: Enforced) -> None:
         self.answers.use(config.file)
         self._audit = config.audit
+        self.telemetry.use(config)
         self.disabled = config.disabled
         before, self.now = self.now.trail, enforced
         if enforced.trail is not before:

@@ -19,6 +19,7 @@ from toolbus.core.events import Emit
 from toolbus.core.interactions import Interactions, with_roots
 from toolbus.core.operation import Admit, Operation, Route
 from toolbus.core.records import Health, Inventory, ServerStatus, ToolResult
+from toolbus.telemetry.observer import BusTelemetry
 
 if TYPE_CHECKING:  # a bus can show its servers without these, which come with the first link
     from toolbus.connect.early import EarlyStart
@@ -56,11 +57,13 @@ class Servers:
         interactions: Interactions,
         admit: Admit,
         lock: BusLock,
+        telemetry: BusTelemetry,
     ) -> None:
         self._changed = changed
         self._emit = emit
         self._admit = admit
         self._lock = lock
+        self._telemetry = telemetry
         self._own_interactions = interactions
         self._interactions = with_roots(interactions, config.root_folders)
         """With the roots of the current config."""
@@ -219,9 +222,10 @@ class Servers:
         for alias, server in config.servers.items():
             known = None if alias in self.borrowed else self.links.get(alias)
             if redeclared or known is None or known.config != server:
-                discovery = Discovery(alias, self._changed, self._emit)
-                early = self._early.get(alias)
-                link = Link(server, identity, discovery, self._emit, interactions, self._admit, early)
+                tracing = self._telemetry.tracing(alias)
+                discovery = Discovery(alias, self._changed, self._emit, tracing)
+                emit, early = tracing.following(self._emit), self._early.get(alias)
+                link = Link(server, identity, discovery, emit, interactions, self._admit, early)
                 servers[alias] = Server(link, discovery, LinkRequests(link))
         return servers
 

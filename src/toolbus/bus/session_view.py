@@ -1,5 +1,7 @@
 """The view of a session, which ends it."""
 
+from typing import Any
+
 from toolbus.bus.lending_engine import LendingEngine
 from toolbus.bus.scope import Scope
 from toolbus.bus.session_engine import SessionEngine
@@ -15,6 +17,10 @@ class SessionView(View):
         super().__init__(session, scope)
         self._session = session
         self._owner = owner
+
+    def view(self, **narrower: Any) -> "SessionView":
+        """As `View.view`; a part of a session can end it, too."""
+        return SessionView(self._session, self._owner, super().view(**narrower)._scope)
 
     async def end_session(self) -> None:
         """End the session: disconnect from its own servers. Any number of times, from anywhere."""

@@ -28,6 +28,7 @@ class Observations:
         self._all = started
         self._is_hooked = is_hooked
         self.failure: Failure | None = None
+        self.error: BaseException | None = None
 
     @property
     def follows_progress(self) -> bool:
@@ -46,6 +47,8 @@ class Observations:
         is_plain = isinstance(outcome, ToolResult) and not outcome.is_error
         result = outcome if isinstance(outcome, ToolResult) else None
         failure = None if is_plain else self._failure(outcome)
+        if isinstance(outcome, BaseException):
+            self.error = outcome
         for one in self._all:  # without `_safely`: every observed call is here
             try:
                 one.end(result, failure)

@@ -39,7 +39,7 @@ async def serve(screen: Screen, config: BusConfig, *, over_stdio: bool, began: i
     limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
     with stop_signals() as stop:
         try:
-            async with Gateway(bus, limits, view_of=views.view_of) as gateway:
+            async with Gateway(bus, limits, view_of=views.view_of, budget_of=views.budget_of) as gateway:
                 client.sessions = gateway.sessions
                 following = _follow_config(bus, config, stamps_at_start(config, began), log)
                 if over_stdio:

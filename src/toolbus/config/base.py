@@ -25,6 +25,7 @@ _EXPECTED_FOR_FIELD = {
     "scopes": "expected a list of scopes",
     "resource": "expected true, false, or the URI of the server",
     "sandbox": "expected true, false, or a mapping with read, write, net and env",
+    "telemetry": "expected true, false, or a mapping with content",
 }
 _EXPECTED = {
     "string_type": "expected a string; put it in quotes",

@@ -13,6 +13,7 @@ from toolbus.config.entry import is_server, unwrapped
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
 from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
 from toolbus.config.serve import is_serve
+from toolbus.config.telemetry import is_telemetry
 from toolbus.config.tokens import is_tokens
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
@@ -31,7 +32,7 @@ SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "roots"),
-    *("context", "context_budget", "lock", "policy", "audit", "tokens", "serve"),
+    *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens", "serve"),
 )
 """Settings for all servers; accepted beside every container."""
 
@@ -111,8 +112,14 @@ def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
 
 
 def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The settings without foreign ones: Gemini CLI and Continue have their own `context`."""
-    ours = {"context": is_context, "tokens": is_tokens, "audit": is_audit, "serve": is_serve}
+    """The settings without foreign ones: Gemini CLI and Continue have their own `context`, for one."""
+    ours = {
+        "context": is_context,
+        "tokens": is_tokens,
+        "audit": is_audit,
+        "telemetry": is_telemetry,
+        "serve": is_serve,
+    }
     return {key: value for key, value in settings.items() if key not in ours or ours[key](value)}
 
 

@@ -32,6 +32,7 @@ from toolbus.config.policy import check_aliases, read_policy
 from toolbus.config.read import read_document
 from toolbus.config.sandbox import read_sandbox
 from toolbus.config.serve import read_serve
+from toolbus.config.telemetry import read_telemetry
 from toolbus.config.tokens import read_tokens
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON
@@ -196,6 +197,7 @@ def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Locat
         "sandbox": read_sandbox,
         "context_budget": context_budget,
         "policy": read_policy,
+        "telemetry": read_telemetry,
     }
     for key, checked in checks.items():
         if key in settings:

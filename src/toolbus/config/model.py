@@ -27,6 +27,7 @@ from toolbus.config.sandbox import Sandbox, read_sandbox
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
 from toolbus.config.serve import Serve
+from toolbus.config.telemetry import DEFAULT_TELEMETRY, Telemetry, read_telemetry
 from toolbus.config.tokens import TokenSetting, tokens_problem
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
@@ -42,6 +43,10 @@ _Names = Annotated[tuple[str, ...], Strict(False)]
 _Sandbox = Annotated[
     Sandbox | None,
     BeforeValidator(lambda value: read_sandbox(value, Location()) if isinstance(value, bool) else value),
+]
+_Telemetry = Annotated[
+    Telemetry | None,
+    BeforeValidator(lambda value: read_telemetry(value, Location()) if isinstance(value, bool) else value),
 ]
 # Of a machine, not of a config: no schema of it.
 _Rules = Annotated[InstanceOf[Administrator], WithJsonSchema({})]
@@ -266,6 +271,8 @@ class BusConfig(ConfigModel):
     """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
     audit: Audit | None = None
     """Where every decision and call is recorded; in a file, also the path alone."""
+    telemetry: _Telemetry = DEFAULT_TELEMETRY
+    """What OpenTelemetry spans contain, if the program installs an SDK; false for no spans and metrics."""
     tokens: TokenSetting = "auto"
     """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
     serve: Serve | None = None

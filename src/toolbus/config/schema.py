@@ -26,6 +26,7 @@ from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.config.policy import SELECTORS, PolicyRule
 from toolbus.config.sandbox import Sandbox
 from toolbus.config.serve import Introspection, Serve, ServeAuth, ServeView, Tls, TokenIssuer
+from toolbus.config.telemetry import Telemetry
 from toolbus.core.records import JSON, Budget, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -36,6 +37,7 @@ _MODELS = (
         Timeouts,
         Limits,
         Sandbox,
+        Telemetry,
         ContextSource,
         ToolOverride,
         ArgumentOverride,
@@ -103,6 +105,7 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
     "lock": _LOCK,
     "audit": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Audit"}]},
     "sandbox": _SANDBOX,
+    "telemetry": {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Telemetry"}]},
 }
 # A disabled entry is not checked.
 _SWITCHED_OFF = {
@@ -127,7 +130,8 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    for name in ("Timeouts", "Limits", "Sandbox", *_SERVE, *(kind.__name__ for kind in AUTH_TYPES.values())):
+    plain = ("Timeouts", "Limits", "Sandbox", "Telemetry", *_SERVE)
+    for name in (*plain, *(kind.__name__ for kind in AUTH_TYPES.values())):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
     rotate = defined["Audit"]["properties"]["rotate"]

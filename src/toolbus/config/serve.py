@@ -10,7 +10,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, TypeVar
 
-from pydantic import Field, Strict, field_serializer
+from pydantic import ConfigDict, Field, Strict, field_serializer
 
 from toolbus.config.auth import is_loopback, web_url
 from toolbus.config.base import ConfigModel
@@ -36,7 +36,13 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """A scope of RFC 6749: no space, quote or backslash."""
 
 
-class Tls(ConfigModel):
+class _ServeModel(ConfigModel):
+    """Built when it is first used: most programs serve nothing."""
+
+    model_config = ConfigDict(defer_build=True)
+
+
+class Tls(_ServeModel):
     """The certificate of the gateway."""
 
     cert: _Text
@@ -45,7 +51,7 @@ class Tls(ConfigModel):
     """The path of its key: a PEM file, not encrypted."""
 
 
-class Introspection(ConfigModel):
+class Introspection(_ServeModel):
     """How to ask the authorization server about tokens that are not JWTs."""
 
     client_id: _Text
@@ -66,7 +72,7 @@ class Introspection(ConfigModel):
             raise Location().error("expected a URL that starts with http:// or https://", "url")
 
 
-class TokenIssuer(ConfigModel):
+class TokenIssuer(_ServeModel):
     """The authorization server whose tokens let clients in."""
 
     issuer: _Text
@@ -93,7 +99,7 @@ class TokenIssuer(ConfigModel):
             raise Location().error("a scope contains a space or a quote; write one scope per key", "scopes")
 
 
-class ServeAuth(ConfigModel):
+class ServeAuth(_ServeModel):
     """How clients prove who they are."""
 
     keys: bool = False
@@ -107,7 +113,7 @@ class ServeAuth(ConfigModel):
         return self.keys or self.oauth is not None
 
 
-class ServeView(ConfigModel):
+class ServeView(_ServeModel):
     """What a client gets: which servers and tools, and under which rules."""
 
     servers: _Names | None = None
@@ -127,7 +133,7 @@ class ServeView(ConfigModel):
 _EVERYTHING = ServeView()
 
 
-class Serve(ConfigModel):
+class Serve(_ServeModel):
     """How `toolbus serve` listens, whom it lets in, and what they get."""
 
     http: str = "127.0.0.1:7400"
@@ -144,7 +150,7 @@ class Serve(ConfigModel):
     """The certificate of the gateway, for HTTPS; by default it speaks HTTP."""
     trusted_proxies: _Names = ()
     """The addresses or networks of proxies whose `X-Forwarded-*` headers are believed."""
-    auth: ServeAuth = ServeAuth()
+    auth: ServeAuth = Field(default_factory=ServeAuth)
     """How clients prove who they are; by default all clients on this machine are let in."""
     views: dict[str, ServeView] = {}
     """What clients get, by name; by default there is one view, of everything."""

@@ -11,10 +11,14 @@ from toolbus.config import ServerConfig
 from toolbus.connect.session import Session
 from toolbus.core.events import Emit, Logged, LoginNeeded, warn
 from toolbus.core.operation import CallInFlight
+from toolbus.core.tracing import Tracing
 
 
 class SessionObserver(Protocol):
     """Follows what the server offers while the link is up."""
+
+    tracing: Tracing | None
+    """Traces the link; None if nobody does."""
 
     @property
     def keeps_link_open(self) -> bool:
@@ -48,6 +52,11 @@ class Callbacks:
         self._emit = emit
         self._observer = observer
         self._current_call = current
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """Traces the link."""
+        return self._observer.tracing
 
     def warn(self, message: str, tool: str | None) -> None:
         """Warn about the server, or about one of its tools."""

@@ -35,6 +35,7 @@ from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.session import Session
 from toolbus.connect.transports.table import connector
 from toolbus.core.errors import ConnectFailed, ToolbusError
+from toolbus.core.tracing import leave_trace
 
 if TYPE_CHECKING:
     from toolbus.connect.auth.oauth_credentials import OAuthCredentials
@@ -85,6 +86,22 @@ async def open_session(
     hints: ConnectHints,
 ) -> Session:
     """A live session that the stack closes; raises `ToolbusError` with the phase that failed."""
+    if hints.diagnostics is not None:  # not the first attempt
+        leave_trace()
+    if callbacks.tracing is None:
+        return await _open_session(stack, config, identity, callbacks, handler, hints)
+    with callbacks.tracing.connecting():
+        return await _open_session(stack, config, identity, callbacks, handler, hints)
+
+
+async def _open_session(
+    stack: AsyncExitStack,
+    config: ServerConfig,
+    identity: Identity,
+    callbacks: Callbacks,
+    handler: RequestHandler,
+    hints: ConnectHints,
+) -> Session:
     _report_warnings(config, callbacks, hints)
     early = _take_early(stack, hints)
     values = await (early.values() if early else resolve(config, identity.secrets))
@@ -183,6 +200,7 @@ async def _connect(
                     logging_callback=_redacting(callbacks.on_log, values),
                     log_level=None if config.log_level == "off" else config.log_level or "info",
                     handler=handler,
+                    tracing=callbacks.tracing,
                 )
             )
     except ToolbusError:

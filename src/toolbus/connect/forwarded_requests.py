@@ -70,6 +70,8 @@ class ForwardedRequests:
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
+        self.asked: list[Client] = []
+        """The clients that are being asked."""
 
     async def answer(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
         """The client's answer to a request of a legacy server."""
@@ -86,10 +88,13 @@ class ForwardedRequests:
         message = sent.get("message") or _MESSAGES[kind]
 
         async def ask(given: JSONObject) -> JSONObject | ClientError:
+            self.asked.append(client)
             try:
                 return await client.ask(handler.server, request.method, given)
             except ClientError as error:
                 return error
+            finally:
+                self.asked.remove(client)
 
         answer = await handler.ask(kind, message, params, ask, sent)
         return self._response(kind, sent, answer)

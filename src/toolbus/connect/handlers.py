@@ -67,10 +67,7 @@ class RequestHandler:
     @property
     def client(self) -> Client | None:
         """The MCP client that a request belongs to, if there is one."""
-        in_flight = self._calls_in_flight.current
-        if in_flight is not None and in_flight.forwarding is not None:
-            return in_flight.forwarding.client
-        return self._interactions.client
+        return self._calls_in_flight.client(self._forwarded.asked) or self._interactions.client
 
     @property
     def interactions(self) -> Interactions:

@@ -1,8 +1,9 @@
 """The calls in flight on one connection, and which of them a message from the server belongs to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextvars import ContextVar, Token
 
+from toolbus.core.forwarding import Client
 from toolbus.core.operation import CallInFlight
 
 CURRENT: ContextVar[CallInFlight | None] = ContextVar("toolbus_call_in_flight", default=None)
@@ -26,6 +27,22 @@ class CallsInFlight:
         if current in self._calls:
             return current
         return next(iter(self._calls)) if len(self._calls) == 1 else None
+
+    def client(self, asked: Collection[Client]) -> Client | None:
+        """The MCP client that a request of the server is for; None if unknown.
+
+        Of several calls of one client, the latest that waits for no answer: it does not matter to the server
+        in which of them the client is asked, and nobody else is. `asked` are those that wait.
+        """
+        if (current := self.current) is not None:
+            return None if current.forwarding is None else current.forwarding.client
+        if len({call.caller for call in self._calls}) != 1:
+            return None
+        latest = sorted(self._calls, key=lambda call: call.operation_id or 0, reverse=True)
+        clients = [call.forwarding.client for call in latest if call.forwarding is not None]
+        if len(clients) < len(latest):  # our own
+            return None
+        return next((client for client in clients if client not in asked), clients[0])
 
     @property
     def busy(self) -> bool:

@@ -50,10 +50,10 @@ from toolbus.core.flag import Flag
 from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation import Admit, CallInFlight, admit_all
 from toolbus.core.records import Era, State
+from toolbus.core.tracing import add_event
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
-
 ON_DEMAND_EVERY = 1.0
 """Seconds between attempts on demand; also limits how often a process is started."""
 CLOSE_MARGIN = 1.0
@@ -188,6 +188,7 @@ class Link:
             session = self._live_session
             if session is None:
                 session = await self._wait_for_session(remaining, recover)
+                add_event("toolbus.reconnected" if self.restarts else "toolbus.connected")
                 remaining = max(0.001, deadline - loop.time())
             try:
                 return await send(session, remaining)
@@ -196,6 +197,7 @@ class Link:
                 repeats += lost.sent or not session.gone.is_set()
                 if self._closing or repeats > MAX_REPEATS or (lost.sent and not repeatable):
                     raise
+                add_event("toolbus.retry")
             remaining = max(0.001, deadline - loop.time())
 
     async def _wait_for_session(self, timeout: float, recover: float | None) -> Session:
@@ -247,8 +249,7 @@ class Link:
             return self._attempts_started
         if self._owner is None:
             self._interruptible = True
-            name = f"toolbus link {self.config.alias}"
-            self._owner = asyncio.get_running_loop().create_task(self._run(), name=name)
+            self._owner = asyncio.create_task(self._run(), name=f"toolbus link {self.config.alias}")
         else:
             self._demanded.set()
         return self._attempts_started + 1
@@ -347,8 +348,7 @@ class Link:
 
     async def _serve(self, session: Session) -> bool:
         """Be ready from when the observer has listed everything until the session is over or idle."""
-        supervisor = asyncio.create_task(supervise(session, self._observer))
-        began = time.monotonic()
+        supervisor, began = asyncio.create_task(supervise(session, self._observer)), time.monotonic()
         try:
             await self._observer.on_open(session)
             self._session, self._interruptible, self._lost_at = session, False, None

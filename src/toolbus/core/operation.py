@@ -181,6 +181,8 @@ class Observed(Protocol):
 
     failure: Failure | None
     """The failure of the last try; a hook may try several times."""
+    error: BaseException | None
+    """The error that it ended with."""
 
     @property
     def follows_progress(self) -> bool:

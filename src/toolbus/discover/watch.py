@@ -7,7 +7,7 @@ failure is temporary.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -23,6 +23,7 @@ from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
 from toolbus.core.events import Emit, ListChanged, warn
 from toolbus.core.flag import Flag
 from toolbus.core.records import Inventory
+from toolbus.core.tracing import Tracing, leave_trace
 from toolbus.discover.listing import KINDS, ListKind, ListResult, list_kinds
 from toolbus.discover.subscriptions import Subscriptions
 
@@ -50,8 +51,11 @@ NOTIFICATIONS: dict[str, tuple[ListKind, ...]] = {
 class Discovery:
     """The observer of a link: lists when a session opens, and listens while it is up."""
 
-    def __init__(self, server: str, publish: Callable[[], None], emit: Emit) -> None:
+    def __init__(
+        self, server: str, publish: Callable[[], None], emit: Emit, tracing: Tracing | None = None
+    ) -> None:
         self._server = server
+        self.tracing = tracing
         self._publish = publish
         self._emit = emit
         self._dirty: set[ListKind] = set()
@@ -83,9 +87,15 @@ class Discovery:
         self._listing = True
         # After a reconnect, keep the last list of each kind that cannot be listed.
         before = self.inventory
-        self._update(await list_kinds(session), session, keep=before != Inventory())
+        self._update(await self._list(session), session, keep=before != Inventory())
         self._report({kind for kind in KINDS if getattr(before, kind) != getattr(self.inventory, kind)})
         self._listed.set()
+
+    async def _list(self, session: Session, kinds: Sequence[ListKind] = KINDS) -> dict[ListKind, ListResult]:
+        if self.tracing is None or not kinds:
+            return await list_kinds(session, kinds)
+        with self.tracing.listing():
+            return await list_kinds(session, kinds)
 
     async def _set_log_level(self, session: Session) -> None:
         """Set the log level of the config on a legacy server; modern requests carry it."""
@@ -107,6 +117,7 @@ class Discovery:
 
     async def run(self, session: Session) -> None:
         """Listen, and list again after changes, until cancelled."""
+        leave_trace()  # changes have nothing to do with who opened the link
         tasks = [
             asyncio.create_task(work)
             for work in (self._relist(session), self._listen(session), self.subscriptions.run(session))
@@ -136,7 +147,7 @@ class Discovery:
             self._dirty.clear()
             self._noticed.clear()
             try:
-                self._update(await list_kinds(session, kinds), session, keep=True)
+                self._update(await self._list(session, kinds), session, keep=True)
                 self._report(set(kinds) - self._dirty)
             except ToolbusError as error:  # a request failed, or the link is going down
                 logger.debug("%s", error)

@@ -8,6 +8,7 @@
 | legacy | legacy | are put to the client on the stream of its request |
 """
 
+from dataclasses import replace
 from functools import partial
 
 from toolbus.core.elicitation import QUESTION, Pending
@@ -16,7 +17,7 @@ from toolbus.core.errors import CallRefused, CallRejected, too_many_questions
 from toolbus.core.forwarding import Client, ClientError, Forwarding
 from toolbus.core.interactions import ROUNDS
 from toolbus.core.operation import OnInput, Resumed
-from toolbus.core.records import JSON, JSONObject, LogLevel, ToolResult
+from toolbus.core.records import JSON, Budget, JSONObject, LogLevel, ToolResult
 from toolbus.gateway.clients import PlainClient, SessionClient
 from toolbus.gateway.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.protocol import (
@@ -33,6 +34,8 @@ from toolbus.gateway.request import Request, Target
 from toolbus.gateway.results import with_uris
 from toolbus.gateway.rounds import FIRST, Round, Rounds, approval, approved_before
 from toolbus.gateway.tasks import Tasks
+from toolbus.shape.budget import character_limit, fitted_blocks
+from toolbus.shape.render import rendered
 
 _FORM: JSONObject = {"mode": "form"}
 _URL: JSONObject = {"mode": "url"}
@@ -227,7 +230,9 @@ class Calls:
     # Results
 
     def _shown(self, request: Request, target: Target, result: ToolResult) -> JSONObject:
-        """A result as JSON, with the URIs that clients know."""
+        """A result as JSON, with the URIs that clients know, and within the budget of the view."""
+        if request.client.budget is not None and target.spec.route == "tools/call":
+            result = _shortened(result, request.client.budget)
         sent = contents_json(result) if target.spec.route == "resources/read" else as_sent(result)
         return with_public_uris(request, target.server, sent)
 
@@ -236,6 +241,14 @@ def with_public_uris(request: Request, server: str, sent: JSONObject) -> JSONObj
     """A result of a server with the URIs that clients know."""
     uris = request.client.offering.now.uris
     return sent if server not in uris.renaming else with_uris(sent, partial(uris.public_link, server))
+
+
+def _shortened(result: ToolResult, budget: Budget) -> ToolResult:
+    """A result within a budget; the same if it is."""
+    blocks = rendered(result, images=True, audio=True)
+    if character_limit(budget, ToolResult(content=blocks).text) is None:
+        return result
+    return replace(result, content=fitted_blocks(blocks, budget, None), structured=None)
 
 
 def _on_input(capabilities: JSONObject) -> OnInput:

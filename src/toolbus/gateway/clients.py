@@ -22,6 +22,20 @@ class PlainClient:
         raise ClientError(INVALID_REQUEST, f"the client does not support {method}")
 
 
+class StandaloneClient:
+    """A legacy client with connections of its own: it is also asked what belongs to none of its requests."""
+
+    def __init__(self, session: Session) -> None:
+        self.capabilities = modern_capabilities(session.capabilities)
+        self._session = session
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Put a server's request to the client, on the stream of its session."""
+        if self._session.standalone is None:
+            raise ClientError(INVALID_REQUEST, "the client has no stream for requests")
+        return await SessionClient(self._session, self._session.standalone).ask(server, method, params)
+
+
 class SessionClient:
     """A legacy client, which is asked on the stream of its request."""
 

@@ -29,7 +29,7 @@ from toolbus.gateway.seal import KEY_BYTES, Seal
 from toolbus.gateway.sessions import Session, Sessions
 from toolbus.gateway.settings import Settings
 from toolbus.gateway.tasks import Tasks
-from toolbus.gateway.views import ClientViews, ViewOf
+from toolbus.gateway.views import BudgetOf, ClientViews, ViewOf
 
 logger = logging.getLogger("toolbus")
 
@@ -47,15 +47,19 @@ class Gateway:
         settings: Settings | None = None,
         *,
         view_of: ViewOf | None = None,
+        budget_of: BudgetOf | None = None,
         seal: Seal | None = None,
     ) -> None:
-        """`view_of` says what a principal sees, by default all; `seal` seals what clients carry for us."""
+        """`view_of` says what a principal sees, by default all, and `budget_of` how much of a tool's result.
+
+        `seal` seals what clients carry for us.
+        """
         self.bus = bus
         self.settings = settings = settings or Settings()
         self.sessions = Sessions(settings.max_sessions, settings.session_idle, settings.answer_within)
         """The sessions of legacy clients."""
         self._listening = Listening()
-        self._views = ClientViews(bus, view_of, self._listening.take)
+        self._views = ClientViews(bus, view_of, budget_of, self._listening.take)
         self._parked = ParkedCalls(settings.max_parked, settings.answer_within)
         seal = seal or Seal(os.urandom(KEY_BYTES))
         tasks = Tasks(seal, self._parked, settings.task_seconds)
@@ -83,7 +87,7 @@ class Gateway:
         self.sessions.close_all()
         self._parked.close()
         await self._listening.close()
-        self._views.close()
+        await self._views.close()
         if self._starting is not None and not self._starting.done():
             self._starting.cancel()
             with suppress(asyncio.CancelledError, ToolbusError):

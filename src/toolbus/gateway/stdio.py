@@ -41,20 +41,27 @@ LINGER = 5.0
 
 
 async def serve_stdio(
-    gateway: Gateway, reader: BinaryIO | None = None, writer: BinaryIO | None = None
+    gateway: Gateway,
+    reader: BinaryIO | None = None,
+    writer: BinaryIO | None = None,
+    *,
+    stop: asyncio.Event | None = None,
+    drain: float = LINGER,
 ) -> None:
-    """Serve the client at stdin and stdout until it closes stdin; or at the given files.
+    """Serve the client at stdin and stdout, or at the given files, until it closes stdin, or until `stop`.
 
-    From the first call on, whatever else this process prints goes to stderr.
+    Calls in flight then have `drain` seconds to end. From the beginning, whatever else this process prints
+    goes to stderr.
     """
     lines = _Lines(sys.stdin.buffer if reader is None else reader)
     output = _Output(_own_stdout() if writer is None else writer)
     connection = _Connection(gateway, output)
     try:
-        while (line := await lines.next()) is not None:
+        while (line := await lines.next(stop)) is not None:
             connection.take(line)
-        await connection.finish()
+        await connection.finish(drain)
     finally:
+        lines.close()
         connection.close()
         await output.close()
 
@@ -75,6 +82,7 @@ class _Lines:
         self._file = file
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._stopping: asyncio.Task[Any] | None = None
         threading.Thread(target=self._read, name="toolbus stdin", daemon=True).start()
 
     def _read(self) -> None:
@@ -91,9 +99,19 @@ class _Lines:
         except RuntimeError:  # the loop has ended
             logger.debug("a line came after the end")
 
-    async def next(self) -> bytes | None:
-        """The next line; None at the end."""
-        return await self._queue.get()
+    async def next(self, stop: asyncio.Event | None) -> bytes | None:
+        """The next line; None at the end, or when it is time to stop."""
+        if stop is None:
+            return await self._queue.get()
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(stop.wait())
+            self._stopping.add_done_callback(lambda _: self._queue.put_nowait(None))
+        return None if stop.is_set() else await self._queue.get()
+
+    def close(self) -> None:
+        """Wait no longer."""
+        if self._stopping is not None:
+            self._stopping.cancel()
 
 
 class _Output:
@@ -268,12 +286,12 @@ class _Connection:
         )
         return await self._gateway.answer(exchange, method, params)
 
-    async def finish(self) -> None:
+    async def finish(self, drain: float) -> None:
         """Give the calls in flight a moment to end."""
         for task in self._listening:
             task.cancel()
         if self._tasks:
-            await asyncio.wait(tuple(self._tasks.values()), timeout=LINGER)
+            await asyncio.wait(tuple(self._tasks.values()), timeout=drain)
 
     def close(self) -> None:
         """End what is left."""

@@ -1,49 +1,86 @@
 """The views of clients: what each principal sees of the bus, and under which name its calls are made."""
 
+import asyncio
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeAlias
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeAlias
 
-from toolbus.bus import Toolbus
+from toolbus.bus.session_view import SessionView
+from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import View
 from toolbus.core.events import Event
-from toolbus.core.operation import Caller
+from toolbus.core.forwarding import Client
+from toolbus.core.interactions import Interactions
+from toolbus.core.records import Budget
+from toolbus.gateway.clients import StandaloneClient
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.offering import Offering
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.sessions import Session
 
-ViewOf: TypeAlias = Callable[[Principal], View]
-"""The view that a principal gets; the same object for principals who get the same."""
 FACE = "gateway"
 MAX_PRINCIPALS = 1000
 """Principals that are remembered; the least recently used are forgotten first."""
+BudgetOf: TypeAlias = Callable[[Principal], Budget | None]
+"""The most that a result may have for a principal; None if results are passed on as they are."""
+
+
+class ViewOf(Protocol):
+    """The view that a principal gets: the same object each time, as long as it gets the same.
+
+    With `interactions`, a view for one session with connections of its own.
+    """
+
+    def __call__(
+        self, principal: Principal, session: str = "", interactions: Interactions | None = None
+    ) -> View: ...
 
 
 @dataclass(slots=True, eq=False)
 class ClientView:
     """The bus for one client."""
 
+    given: View
+    """What its principal gets."""
+    base: View
+    """The same, or that with connections of its own."""
     view: View
     """Its calls are made here, with the client as caller."""
     offering: Offering
+    budget: Budget | None = None
+    """The most that the result of a tool may have; None for all of it."""
+
+
+@dataclass(slots=True, eq=False)
+class _Followed:
+    """What a view offers, and how many clients have it."""
+
+    offering: Offering
+    clients: int = 0
 
 
 class ClientViews:
     """The views of all clients."""
 
     def __init__(
-        self, bus: Toolbus, view_of: ViewOf | None, changed: Callable[[Offering, Event], None]
+        self,
+        bus: Toolbus,
+        view_of: ViewOf | None,
+        budget_of: BudgetOf | None,
+        changed: Callable[[Offering, Event], None],
     ) -> None:
         """`changed` is called with the events of each view."""
         self._bus = bus
-        self._view_of = view_of or self._whole
+        self._view_of = view_of or WholeBus(bus)
+        self._budget_of = budget_of
         self._changed = changed
-        self._offerings: dict[View, Offering] = {}
-        self._users: dict[str, View] = {}
+        self._followed: dict[View, _Followed] = {}
         self._by_principal: OrderedDict[Principal, ClientView] = OrderedDict()
         self._by_session: dict[str, ClientView] = {}
+        self._ending: set[asyncio.Task[None]] = set()
+        """Sessions that close their connections."""
 
     def of(self, exchange: Exchange) -> ClientView:
         """The view of the client that made a request."""
@@ -52,56 +89,87 @@ class ClientViews:
         return known or self.of_principal(exchange.principal)
 
     def of_principal(self, principal: Principal) -> ClientView:
-        """The view of a principal."""
+        """The view of a principal; another one if the config has changed meanwhile."""
+        given = self._view_of(principal)
         known = self._by_principal.get(principal)
-        if known is None:
-            known = self._by_principal[principal] = self._made(principal, principal.name)
+        if known is None or known.given is not given:
+            if known is not None:
+                self._release(known)
+            # A modern client has no session: all that one principal does is one.
+            own = self._with_connections(principal, f"{principal.name} {secrets.token_hex(8)}", None)
+            known = self._made(principal, given, own or given, principal.name)
+            self._by_principal[principal] = known
             if len(self._by_principal) > MAX_PRINCIPALS:
-                self._forget_oldest()
+                self._release(self._by_principal.popitem(last=False)[1])
         return known
 
     def open(self, session: Session) -> ClientView:
         """The view of a new session, until that ends."""
-        made = self._by_session[session.id] = self._made(session.principal, session.id)
-        session.on_close(lambda: self._forget_session(session))
+        principal = session.principal
+        given = self._view_of(principal)
+        own = self._with_connections(principal, session.id, StandaloneClient(session))
+        made = self._by_session[session.id] = self._made(principal, given, own or given, session.id)
+        session.on_close(lambda: self._close_session(session))
         return made
 
-    def close(self) -> None:
+    def _with_connections(self, principal: Principal, name: str, client: Client | None) -> View | None:
+        """The view of a principal with connections of its own, if there is a server that wants that."""
+        if not any(server.per_session for server in self._bus.config.servers.values()):
+            return None
+        return self._view_of(principal, name, Interactions(forwards=True, client=client))
+
+    async def close(self) -> None:
         """Follow no view any longer."""
-        for offering in self._offerings.values():
-            offering.close()
-        self._offerings.clear()
+        for client in (*self._by_principal.values(), *self._by_session.values()):
+            self._release(client)
         self._by_principal.clear()
         self._by_session.clear()
+        if self._ending:
+            await asyncio.wait(tuple(self._ending))
 
-    def _made(self, principal: Principal, name: str) -> ClientView:
-        base = self._view_of(principal)
-        offering = self._offerings.get(base)
-        if offering is None:
-            offering = self._offerings[base] = Offering(base, self._bus, self._changed)
-        caller = Caller(face=FACE, user=principal.user, session=name)
-        return ClientView(base.view(caller=caller), offering)
+    def _made(self, principal: Principal, given: View, base: View, name: str) -> ClientView:
+        followed = self._followed.get(base)
+        if followed is None:
+            followed = self._followed[base] = _Followed(Offering(base, self._bus, self._changed))
+        followed.clients += 1
+        caller = replace(base.caller, face=FACE, user=base.caller.user or principal.user, session=name)
+        budget = None if self._budget_of is None else self._budget_of(principal)
+        return ClientView(given, base, base.view(caller=caller), followed.offering, budget)
 
-    def _whole(self, principal: Principal) -> View:
-        """All of the bus, as its user sees it."""
+    def _close_session(self, session: Session) -> None:
+        closed = self._by_session.pop(session.id, None)
+        if closed is not None:
+            self._release(closed)
+
+    def _release(self, client: ClientView) -> None:
+        """A client has left its view: if it was the last one, nobody follows it."""
+        followed = self._followed.get(client.base)
+        if followed is not None:
+            followed.clients -= 1
+            if followed.clients == 0:
+                followed.offering.close()
+                del self._followed[client.base]
+        if isinstance(client.base, SessionView):
+            task = asyncio.get_running_loop().create_task(client.base.end_session())
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+
+class WholeBus:
+    """All of a bus for everybody, as their users see it."""
+
+    def __init__(self, bus: Toolbus) -> None:
+        self._bus = bus
+        self._users: dict[str, View] = {}
+
+    def __call__(
+        self, principal: Principal, session: str = "", interactions: Interactions | None = None
+    ) -> View:
+        """The view of a principal."""
+        if interactions is not None:
+            return self._bus.as_user(principal.user, session=session, interactions=interactions)
         if not principal.user:
             return self._bus
         if principal.user not in self._users:
             self._users[principal.user] = self._bus.as_user(principal.user)
         return self._users[principal.user]
-
-    def _forget_oldest(self) -> None:
-        principal, _ = self._by_principal.popitem(last=False)
-        self._users.pop(principal.user, None)
-        self._drop_unused()
-
-    def _forget_session(self, session: Session) -> None:
-        self._by_session.pop(session.id, None)
-
-    def _drop_unused(self) -> None:
-        known = (*self._by_principal.values(), *self._by_session.values())
-        used = {id(one.offering) for one in known}
-        for base, offering in tuple(self._offerings.items()):
-            if id(offering) not in used:
-                offering.close()
-                del self._offerings[base]

@@ -14,6 +14,7 @@ from toolbus.core.elicitation import ELICITATION, QUESTION, Pending
 from toolbus.core.errors import CallRefused
 from toolbus.core.operation import Decided, Observer, Operation, Trail
 from toolbus.core.records import JSON
+from toolbus.core.tracing import add_event
 from toolbus.policy.answers import AnswerKey
 from toolbus.policy.asking import Answered, Asking
 from toolbus.policy.layers import Layer, Ruling, layers_of, removal, rulings
@@ -224,11 +225,13 @@ class PolicyGuard:
         if answered is None and not self._asking.can_ask:
             raise self._refusal(case, "policy", f"rule {ruling.label} {NOBODY}")
         if answered is None:
+            add_event("toolbus.approval_asked", rule=ruling.label or "")
             answered = await self._asking.ask(request, keys)
             case = self._decided_again(case, request)
         if not answered.allowed:
             raise self._refusal(case, answered.by, answered.reason)
         self._allow(case, answered.by)
+        add_event("toolbus.approved", by=answered.by)
         return Approval(call=request.call or "", by=answered.by)
 
     def _decided_again(self, case: _Case, request: ApprovalRequest) -> _Case:

@@ -57,7 +57,9 @@ def _serve_settings(config: BusConfig, options: ServeOptions) -> Serve:
     serve = config.serve or Serve()
     if options.http is not None:
         # As in `:0` or `7400`: a port alone is one of this machine.
-        http = f"127.0.0.1:{options.http.lstrip(':')}" if re.fullmatch(r":?\d+", options.http) else options.http
+        http = (
+            f"127.0.0.1:{options.http.lstrip(':')}" if re.fullmatch(r":?\d+", options.http) else options.http
+        )
         try:
             serve = serve.listening_at(http)
         except ConfigError as error:

@@ -16,14 +16,21 @@ from mcp_types import Implementation, LoggingLevel
 
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk.input_required import TasksExtension
+from toolbus.connect.sdk.memory import MemoryDispatcher
 from toolbus.connect.sdk.result_filter import ResultFilter
+from toolbus.core.tracing import Tracing
 
 Connector = Callable[[AsyncExitStack, str, bool], Awaitable[Dispatcher[Any]]]
 
 
 def memory_connector(server: Any) -> Connector:
     """The SDK's own way to connect to an in-process server."""
-    return Client(server, cache=None)._connect  # pyright: ignore[reportPrivateUsage]  # the seam
+    sdk_connect = Client(server, cache=None)._connect  # pyright: ignore[reportPrivateUsage]  # the seam
+
+    async def connect(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> Dispatcher[Any]:
+        return MemoryDispatcher(await sdk_connect(stack, mode, raise_exceptions))
+
+    return connect
 
 
 @asynccontextmanager
@@ -36,12 +43,13 @@ async def connected_client(
     logging_callback: LoggingFnT,
     log_level: LoggingLevel | None,
     handler: RequestHandler,
+    tracing: Tracing | None = None,
 ) -> AsyncGenerator[tuple[Client, ResultFilter]]:
     """A connected client, and the filter that every message passes."""
     filters: list[ResultFilter] = []
 
     async def connect_filtered(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> Dispatcher[Any]:
-        filters.append(ResultFilter(await connect(stack, mode, raise_exceptions)))
+        filters.append(ResultFilter(await connect(stack, mode, raise_exceptions), tracing))
         return filters[0]
 
     client = Client(
@@ -59,7 +67,9 @@ async def connected_client(
     )
     client._connect = connect_filtered  # pyright: ignore[reportPrivateUsage]  # the seam
     async with client:
-        filters[0].version = client.protocol_version
+        filters[0].version = filters[0].connection.protocol = client.protocol_version
+        if tracing is not None:
+            tracing.connected(filters[0].connection)
         yield client, filters[0]
 
 

@@ -13,12 +13,20 @@ from typing import Any, cast
 
 import anyio
 import anyio.abc
-from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.dispatcher import (
+    CallOptions,
+    DispatchContext,
+    Dispatcher,
+    OnNotify,
+    OnNotifyIntercept,
+    OnRequest,
+)
 from mcp_types import methods
 from pydantic import ValidationError
 
 from toolbus.core.encodable import encoding_problem
 from toolbus.core.text import cleaned, cleaned_schema
+from toolbus.core.tracing import Connection, Tracing
 
 LISTS = {
     "resources/list": "resources",
@@ -33,8 +41,10 @@ BLOCKS = frozenset({"text", "image", "audio", "resource_link", "resource"})
 class ResultFilter:
     """A dispatcher that wraps another; with `drops_invalid` it drops invalid items from lists."""
 
-    def __init__(self, inner: Dispatcher[Any]) -> None:
+    def __init__(self, inner: Dispatcher[Any], tracing: Tracing | None = None) -> None:
         self.inner = inner
+        self._tracing = tracing
+        self.connection: Connection = getattr(inner, "connection", None) or Connection()
         self.version: str | None = None
         self.drops_invalid = False
         self.dropped: list[str] = []
@@ -58,7 +68,19 @@ class ResultFilter:
         *,
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        await self.inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+        traced = on_request if self._tracing is None else self._traced(self._tracing, on_request)
+        await self.inner.run(traced, on_notify, on_notify_intercept, task_status=task_status)
+
+    def _traced(self, tracing: Tracing, on_request: OnRequest) -> OnRequest:
+        """Traces the requests of the server."""
+
+        async def handle(
+            context: DispatchContext[Any], method: str, params: Mapping[str, Any] | None
+        ) -> dict[str, Any]:
+            with tracing.asked(method, params, context.request_id, self.connection):
+                return await on_request(context, method, params)
+
+        return handle
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -68,7 +90,11 @@ class ResultFilter:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        result = await self.inner.send_raw_request(method, params, opts)
+        if self._tracing is None:
+            result = await self.inner.send_raw_request(method, params, opts)
+        else:
+            with self._tracing.request(method, params, self.connection):
+                result = await self.inner.send_raw_request(method, params, opts)
         if method == "tools/call":
             keep_unknown_blocks(result)
         elif method in self._lists:

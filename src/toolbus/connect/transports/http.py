@@ -26,6 +26,7 @@ from toolbus.connect.http.url import Url, parse_url
 from toolbus.connect.transports.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import INTERNAL_ERROR, ConnectFailed
+from toolbus.core.tracing import Connection
 
 logger = logging.getLogger("toolbus")
 
@@ -72,6 +73,13 @@ class HttpClient:
         Raises `WireError`, whose `sent` says whether the request may have reached the server.
         """
         return Exchange(self, method, target, headers, content)
+
+    def describe(self, connection: Connection) -> None:
+        """Note in the facts of a connection where the server is."""
+        socket = self.activity.socket_path
+        connection.transport = "tcp" if socket is None else "unix"
+        connection.address = self.redacted(self.activity.host if socket is None else socket)
+        connection.port = self.activity.port if socket is None else None
 
     def endpoint(self, reference: str) -> Target | None:
         """The target of a reference that the server sent; None if it is not on the server's origin."""

@@ -43,6 +43,7 @@ from toolbus.connect.transports.messages import (
 from toolbus.connect.transports.pending import Pending, ResponseFuture
 from toolbus.connect.transports.wire_error import NotSendable, WireError
 from toolbus.core.flag import Flag
+from toolbus.core.tracing import Connection
 
 logger = logging.getLogger("toolbus")
 
@@ -75,6 +76,7 @@ class Peer:
     ) -> None:
         self._send = send
         self._config = config
+        self.connection = Connection(transport="pipe" if kind == "stdio" else "tcp")
         self._limits = config.limits
         self._redacted = redacted
         self._on_invalid = on_invalid
@@ -161,6 +163,7 @@ class Peer:
             meta,
             with_progress=on_progress is not None,
             with_baggage=self._config.baggage,
+            connection=self.connection,
         )
 
     async def _exchange(

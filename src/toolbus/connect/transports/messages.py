@@ -4,7 +4,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 from mcp_types import RequestId
 from opentelemetry.context import get_current
@@ -14,11 +14,13 @@ from pydantic_core import from_json, to_json
 
 from toolbus.config.limits import Limits
 from toolbus.core.collector import paused_collector
+from toolbus.core.tracing import SPAN, Connection, RequestSpan
 
 Message = dict[str, Any]
 LARGE = 64 * 1024
 """From how many bytes on the garbage collector is paused for a message."""
 _trace = TraceContextTextMapPropagator()
+_TRACE = ("traceparent", "tracestate")
 _MARKS = (b",", b"[", b"{")
 """Every value but the first follows one of these."""
 _DEEPEST_FAST = 200
@@ -37,17 +39,23 @@ def encoded_request(
     *,
     with_progress: bool,
     with_baggage: bool = False,
+    connection: Connection | None = None,
 ) -> bytes:
     """The request as JSON: its params, with the constant part of their `_meta` and what this request adds.
 
-    The trace of the caller goes with it; `with_baggage`, everything that the program passes on.
+    The trace of the caller goes with it; `with_baggage`, everything that the program passes on. The open
+    span is told that it is sent over the connection.
     """
     more: dict[str, Any] = {}
     if with_progress:
         # The request id is also the progress token, so no second table is needed.
         more["progressToken"] = request_id
-    if get_current():  # an empty context has no trace to pass on
+    if context := get_current():  # an empty context has no trace to pass on
         (inject if with_baggage else _trace.inject)(more)
+        if b'"traceparent"' in meta and "traceparent" in more:  # that of a client of ours
+            meta = to_json({key: value for key, value in from_json(meta).items() if key not in _TRACE})
+        if connection is not None and (span := context.get(SPAN)) is not None:
+            cast(RequestSpan, span).sent(request_id, connection)
     if more:
         meta = to_json(more) if meta == b"{}" else meta[:-1] + b"," + to_json(more)[1:]
     if meta != b"{}":
@@ -55,6 +63,12 @@ def encoded_request(
     name = request_id if isinstance(request_id, int) else to_json(request_id).decode()
     head = f'{{"jsonrpc":"2.0","id":{name},"method":"{method}"'.encode()
     return head + b"}" if params == b"{}" else head + b',"params":' + params + b"}"
+
+
+def add_trace(headers: dict[str, str], *, with_baggage: bool) -> None:
+    """Add the trace of the caller to the headers of a request, for what is on the way to the server."""
+    if get_current():
+        (inject if with_baggage else _trace.inject)(headers)
 
 
 class Unreadable(Exception):

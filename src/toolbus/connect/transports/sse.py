@@ -12,6 +12,7 @@ from toolbus.connect.http.events import Event, events
 from toolbus.connect.http.response import HttpFailure, Response
 from toolbus.connect.transports.http import HttpClient, Target, http_client, invalid_response, response_error
 from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.messages import add_trace
 from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import ConnectFailed
 
@@ -36,7 +37,9 @@ async def sse_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
         async def post(
             data: bytes, headers: Mapping[str, str] | None = None, response: ResponseFuture | None = None
         ) -> None:
-            async with client.request("POST", endpoint, {"content-type": "application/json"}, data) as reply:
+            sent = {"content-type": "application/json"}
+            add_trace(sent, with_baggage=attempt.config.baggage)
+            async with client.request("POST", endpoint, sent, data) as reply:
                 if reply.status >= 300:
                     raise _post_error(endpoint, reply)
 
@@ -51,6 +54,7 @@ async def sse_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
             on_invalid=warn_invalid,
             config=attempt.config,
         )
+        client.describe(peer.connection)
         reader = asyncio.create_task(_read(incoming, peer, diagnostics))
         try:
             yield peer

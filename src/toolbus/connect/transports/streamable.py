@@ -27,7 +27,7 @@ from toolbus.connect.transports.http import (
     response_error,
 )
 from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
-from toolbus.connect.transports.messages import Unreadable, likely_id, parsed
+from toolbus.connect.transports.messages import Unreadable, add_trace, likely_id, parsed
 from toolbus.connect.transports.wire_error import WireError
 
 logger = logging.getLogger("toolbus")
@@ -71,6 +71,7 @@ class _StreamablePeer(Peer):
             config=attempt.config,
         )
         self._client = client
+        client.describe(self.connection)
         self._target = client.target
         self._diagnostics = attempt.diagnostics
         self._session: dict[str, str] = {}
@@ -100,13 +101,14 @@ class _StreamablePeer(Peer):
         self, data: bytes, headers: Mapping[str, str] | None = None, response: ResponseFuture | None = None
     ) -> None:
         sent = {**ACCEPT, **self._session, **(headers or {})}
+        add_trace(sent, with_baggage=self._config.baggage)
         async with self._client.request("POST", self._target, sent, data) as reply:
             if reply.status >= 300:
                 if response is not None:
                     raise self._refusal(reply, sent, likely_id(data))
                 return
             if session := reply.headers.get(SESSION):
-                self._session[SESSION] = session
+                self._session[SESSION] = self.connection.session = session
             if response is not None:
                 await self._receive(reply, response)
                 self._remember_version(sent, response)

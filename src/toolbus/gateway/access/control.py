@@ -28,6 +28,10 @@ logger = logging.getLogger("toolbus")
 METADATA = "/.well-known/oauth-protected-resource"
 _MOST_PROVEN = 10_000
 _RETRY_SECONDS = "5"
+_SAME_SECONDS = 0.5
+_MOST_ADMITTED = 1_000
+_DECIDING = ("host", "origin", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "forwarded")
+"""The headers that a decision depends on, besides the credential."""
 
 
 class AccessControl:
@@ -46,9 +50,12 @@ class AccessControl:
         self._keys = keys
         self._tokens = tokens
         self._now = now
+        self._clock = clock
         self._hosts = Hosts(serve)
         self._throttle = Throttle(clock)
         self._log = RefusalLog(clock)
+        self._admitted: dict[tuple[object, ...], tuple[Principal, float]] = {}
+        """Who was let in a moment ago, and until when the same request needs no further look."""
         self._proven: OrderedDict[bytes, None] = OrderedDict()
         """Digests of accepted credentials: they need not wait for what others at their address do."""
 
@@ -59,6 +66,18 @@ class AccessControl:
 
     async def admit(self, facts: RequestFacts) -> Principal | Refusal:
         """Who sent a request to the MCP path; checks host and origin too."""
+        place = _place(facts)
+        recent = self._admitted.get(place)
+        if recent is not None and self._clock() < recent[1] and not self._has_expired(recent[0]):
+            return recent[0]
+        found = await self._decide(facts)
+        if isinstance(found, Principal):
+            if len(self._admitted) >= _MOST_ADMITTED:
+                self._admitted.clear()
+            self._admitted[place] = found, self._clock() + _SAME_SECONDS
+        return found
+
+    async def _decide(self, facts: RequestFacts) -> Principal | Refusal:
         peer = self._peer(facts)
         if isinstance(peer, Refusal):
             return peer
@@ -80,7 +99,7 @@ class AccessControl:
 
     def is_current(self, principal: Principal) -> bool:
         """Whether the principal would still be let in, for streams that stay open: not expired or revoked."""
-        if principal.expires is not None and self._now() >= principal.expires:
+        if self._has_expired(principal):
             return False
         return self._keys is None or self._keys.has(principal.name)
 
@@ -105,6 +124,9 @@ class AccessControl:
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
         """Headers of every response to a web page of a permitted origin; empty for other clients."""
         return self._hosts.cors(facts)
+
+    def _has_expired(self, principal: Principal) -> bool:
+        return principal.expires is not None and self._now() >= principal.expires
 
     def _peer(self, facts: RequestFacts) -> Peer | Refusal:
         """The client of a request, if it came by a name of the gateway and not from a foreign page."""
@@ -227,6 +249,13 @@ def access_of(config: BusConfig, secrets: Secrets | None = None) -> AccessContro
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
         tokens = Tokens(serve.auth.oauth, issuer, serve.default_view)
     return AccessControl(serve, keys=keys, tokens=tokens)
+
+
+def _place(facts: RequestFacts) -> tuple[object, ...]:
+    """All that a decision depends on; of the credential only its digest, so that it is not kept."""
+    header = facts.headers.get
+    credential = sha256(header("authorization", "").encode(errors="surrogateescape")).digest()
+    return credential, facts.path, facts.address, facts.scheme, *map(header, _DECIDING)
 
 
 def _quotable(text: str) -> str:

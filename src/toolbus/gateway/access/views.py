@@ -1,10 +1,11 @@
 """What each client gets: the views of the config, for its user."""
 
 from collections import OrderedDict
-from typing import Protocol
+from typing import Protocol, overload
 
 from toolbus.bus.view import View
 from toolbus.config.serve import DEFAULT_VIEW, Serve, ServeView
+from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Caller
 from toolbus.core.records import Budget
 from toolbus.gateway.principal import LOCAL, Principal
@@ -18,7 +19,10 @@ class Bus(Protocol):
     """What views are made of: a `Toolbus`."""
 
     def view(self) -> View: ...
+    @overload
     def as_user(self, user: str) -> View: ...
+    @overload
+    def as_user(self, user: str, *, session: str, interactions: Interactions | None = None) -> View: ...
 
 
 class Views:
@@ -34,11 +38,16 @@ class Views:
         self._serve = serve or Serve()
         self._made.clear()
 
-    def view_of(self, principal: Principal, session: str = "") -> View:
+    def view_of(
+        self, principal: Principal, session: str = "", interactions: Interactions | None = None
+    ) -> View:
         """The view of a principal; with a session, for calls that belong to it. Costs little, if known.
 
+        With `interactions`, the session has connections of its own (`Toolbus.as_user`), until it is ended.
         LookupError if the config has no such view.
         """
+        if interactions is not None:
+            return self._make(principal, session, interactions)
         place = (principal.name, principal.view, principal.user)
         view = self._made.get(place)
         if view is None:
@@ -62,10 +71,15 @@ class Views:
             raise LookupError(f"the config has no view named {name!r}")
         return found
 
-    def _make(self, principal: Principal) -> View:
+    def _make(
+        self, principal: Principal, session: str = "", interactions: Interactions | None = None
+    ) -> View:
         settings = self._settings(principal)
         user = principal.user or settings.user
-        whole = self._bus.as_user(user) if user else self._bus.view()
+        if interactions is not None:
+            whole = self._bus.as_user(user or "", session=session, interactions=interactions)
+        else:
+            whole = self._bus.as_user(user) if user else self._bus.view()
         known = whole.config.servers
         return whole.view(
             # A server that is disabled is in the config, but not on the bus.
@@ -73,7 +87,7 @@ class Views:
             include=settings.include or None,
             exclude=settings.exclude or None,
             policy=settings.policy or None,
-            caller=_caller(principal),
+            caller=_caller(principal, session),
         )
 
 

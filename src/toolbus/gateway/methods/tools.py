@@ -21,7 +21,10 @@ async def list_tools(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `tools/list`."""
     await kernel.started()
     now = request.client.offering.now
-    return page(kernel, request, "tools", now.tools if request.is_modern else now.legacy_tools)
+    tools = now.tools if request.is_modern else now.legacy_tools
+    if request.client.budget is not None:  # what is shortened has no structured content
+        tools = [{key: value for key, value in tool.items() if key != "outputSchema"} for tool in tools]
+    return page(kernel, request, "tools", tools)
 
 
 async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
