@@ -89,6 +89,13 @@ async def test_a_routing_header_that_is_there_twice_is_refused() -> None:
     assert json.loads(answer.rpartition(b"\r\n\r\n")[2])["error"]["code"] == -32020
 
 
+async def test_spaces_around_the_value_of_a_header_do_not_count() -> None:
+    async with front() as served:
+        data = modern_bytes(served.port, "tools/call", ADD, connection="close")
+        answer = await served.raw(data.replace(b"mcp-name: add", b"mcp-name: \t add \t "))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
 @pytest.mark.parametrize(
     ("meta", "code"),
     [
