@@ -211,6 +211,30 @@ async def test_requests_that_are_sent_in_one_go_are_answered_in_order() -> None:
     assert answer.index(b'"text":"3"') < answer.index(b'"text":"4"')
 
 
+async def test_a_client_that_asks_whether_to_send_the_body() -> None:
+    async with front() as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        head, _, body = modern_bytes(
+            served.port, "tools/call", ADD, expect="100-continue", connection="close"
+        ).partition(b"\r\n\r\n")
+        async with asyncio.timeout(WITHIN):
+            writer.write(head + b"\r\n\r\n")
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(body)
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+
+async def test_an_old_client_gets_its_stream_until_the_connection_is_closed() -> None:
+    async with front() as served:
+        params: JSON = {"name": "steps", "_meta": {"progressToken": "t"}}
+        data = modern_bytes(served.port, "tools/call", params).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
+        head, _, body = (await served.raw(data)).partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert body.startswith(b"event: message\r\ndata: {")
+    assert body.count(b"data: ") == 3
+
+
 async def test_a_request_in_the_terms_of_the_envelope_alone_is_modern() -> None:
     message = {"jsonrpc": "2.0", "id": 7, "method": "tools/list", "params": {"_meta": META}}
     async with front() as served:
