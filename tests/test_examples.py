@@ -79,6 +79,18 @@ agent: You wanted to buy tea.
 closed: the connection is closed; create a new one
 MCP error: the bus is closed; create a new one
 """,
+    "traced.py": """\
+CLIENT tools/call add
+  mcp.method.name: tools/call
+  gen_ai.operation.name: execute_tool
+  gen_ai.tool.name: add
+  toolbus.tool: notes_add
+  toolbus.server: notes
+  jsonrpc.request.id: 6
+  toolbus.outcome: ok
+  network.transport: pipe
+  mcp.protocol.version: 2026-07-28
+""",
 }
 
 

@@ -1,4 +1,4 @@
-"""The two private names of the SDK that toolbus stands on; this says clearly when the SDK changed them."""
+"""The private names of the SDK that toolbus stands on; this says clearly when the SDK changed them."""
 
 from contextlib import AsyncExitStack
 from typing import Any
@@ -10,6 +10,7 @@ from mcp.shared.dispatcher import CallOptions
 from mcp_types import CallToolResult, ListToolsResult
 
 from toolbus.connect.sdk.client import memory_connector
+from toolbus.connect.sdk.memory import without_span
 
 pytestmark = pytest.mark.anyio
 
@@ -85,3 +86,12 @@ async def test_a_clients_list_goes_through_the_sessions_list_tools() -> None:
     assert asked == ["tools"], (
         "Client.list_tools no longer calls session.list_tools; see toolbus/connect/sdk/fast_call.py"
     )
+
+
+async def test_the_sdks_dispatcher_makes_its_span_with_otel_span() -> None:
+    async with AsyncExitStack() as stack:
+        client = Client(MCPServer("seam"), cache=None)
+        dispatcher = await client._connect(stack, "legacy", False)  # pyright: ignore[reportPrivateUsage]
+        assert without_span(dispatcher) != dispatcher.send_raw_request, (
+            "the SDK's dispatcher no longer calls otel_span; see toolbus/connect/sdk/memory.py"
+        )

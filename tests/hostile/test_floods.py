@@ -4,13 +4,17 @@ import asyncio
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests import warm
+from tests.conftest import SERVERS
 from tests.hostile.test_latency import SECONDS, measured
 from tests.hostile.wires import hostile_http, modern
+from tests.servers.flooding import LINES
 from toolbus import CallRejected, Toolbus, ToolSpec
-from toolbus.core.events import BACKLOG, CatalogChanged, Event, EventStream, Logged, Warned
+from toolbus.core.events import BACKLOG, CatalogChanged, Event, EventStream, Logged, StateChanged, Warned
 from toolbus.core.tool_definition import tool_spec
 
 pytestmark = pytest.mark.anyio
@@ -44,6 +48,11 @@ for line in sys.stdin:
 """
 
 
+def _plain(script: str, *words: str) -> dict[str, Any]:
+    """A server of the legacy era that imports little."""
+    return {"command": sys.executable, "args": ["-I", "-S", str(SERVERS / script), *words], "era": "legacy"}
+
+
 @pytest.fixture
 def flooding(tmp_path: Path) -> list[str]:
     file = tmp_path / "flooding.py"
@@ -66,6 +75,39 @@ async def test_a_flood_of_requests_during_a_call(flooding: list[str]) -> None:
     async with asyncio.timeout(60), Toolbus({"servers": {"a": {**entry, "era": "legacy"}}}) as bus:
         assert (await bus.call("a_t0")).text == "50"
         assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 0)
+
+
+@pytest.mark.parametrize("kind", LINES)
+async def test_messages_without_end(kind: str) -> None:
+    """The connection is closed, the reason is visible, and the other servers go on."""
+    flood = {**_plain("flooding.py", kind), "limits": {"unasked": 2_000}, "lazy": True}
+    async with asyncio.timeout(120), Toolbus({"servers": {"a": flood, "b": _plain("counting.py")}}) as bus:
+        lost: asyncio.Future[StateChanged] = asyncio.get_running_loop().create_future()
+
+        def look(event: object) -> None:
+            is_loss = isinstance(event, StateChanged) and event.error and "limits.unasked" in event.error
+            if is_loss and isinstance(event, StateChanged) and not lost.done():
+                lost.set_result(event)
+
+        bus.on_event(look)
+        await bus.wait_ready("a")
+        for number in range(1, 21):
+            assert (await bus.call("b/count")).text == str(number)
+        event = await lost
+        assert (event.server, event.state) == ("a", "retrying")
+        assert "the server sent more than 2,000 messages in a minute unasked" in (event.error or "")
+
+
+async def test_progress_that_was_asked_for() -> None:
+    """Any amount of it is reported, and the connection stays."""
+    day = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
+    async with asyncio.timeout(60), Toolbus({"servers": {"day": {**day, "limits": {"unasked": 10}}}}) as bus:
+        seen: list[float] = []
+        result = await bus.call(
+            "day/steps", {"count": 200}, on_progress=lambda progress, total, message: seen.append(progress)
+        )
+        assert (result.text, len(seen)) == ("200 steps", 200)
+        assert bus.servers["day"].restarts == 0
 
 
 async def test_events_that_nobody_reads() -> None:

@@ -19,16 +19,23 @@ class Counting:
         self.count = 0
         self.tools = [name.removeprefix("do_") for name in dir(self) if name.startswith("do_")]
         self.subscribed: list[str] = []
-        self.asking: int | None = None
+        self.asking: Any = None
+        """The call that waits for an answer, if one does."""
+        self.followed = False
+        """Whether progress of the last call was asked for."""
+        self.told = ""
+        """The last answer."""
 
     def run(self) -> None:
         """Serve until the input ends."""
         for line in sys.stdin:
             message: Message = json.loads(line)
-            method, id_, params = message.get("method"), message.get("id"), message.get("params") or {}
+            method, id_ = message.get("method"), message.get("id")
+            params: Message = message.get("params") or {}
             if method is None:
                 self._answered(message)
             elif method == "tools/call":
+                self.followed = "progressToken" in (params.get("_meta") or {})
                 self._call(id_, params["name"], params.get("arguments") or {})
             elif id_ is not None:
                 self._answer(id_, method, params)
@@ -50,6 +57,8 @@ class Counting:
                 result = {"tools": [{"name": name, "inputSchema": empty} for name in self.tools]}
             case "resources/list":
                 result = {"resources": [{"uri": "count://now", "name": "now"}]}
+            case "resources/templates/list":
+                result = {"resourceTemplates": []}
             case "resources/read":
                 result = {"contents": [{"uri": params["uri"], "text": str(self.count)}]}
             case "resources/subscribe":
@@ -99,6 +108,10 @@ class Counting:
         question = {"message": "Who are you?", "requestedSchema": schema}
         self._send(id="question", method="elicitation/create", params=question)
 
+    def do_ask_later(self, id_: Any) -> None:
+        self._result(id_, "later")
+        self.do_ask(None)
+
     def do_who(self, id_: Any) -> str:
         return os.environ.get("WHO", "(nobody)")
 
@@ -106,14 +119,21 @@ class Counting:
         self._send(method="notifications/resources/updated", params={"uri": "count://now"})
         return "touched"
 
+    def do_progress(self, id_: Any) -> str:
+        return str(self.followed)
+
+    def do_told(self, id_: Any) -> str:
+        return self.told
+
     def do_subscribed(self, id_: Any) -> str:
         return " ".join(self.subscribed)
 
     def _answered(self, message: Message) -> None:
-        if self.asking is not None and message.get("id") == "question":
-            given: Message = message.get("result") or {}
-            content: Message = given.get("content") or {}
-            self._result(self.asking, str(content.get("name", given.get("action"))))
+        given: Message = message.get("result") or {}
+        content: Message = given.get("content") or {}
+        self.told = str(content.get("name", given.get("action")))
+        if self.asking is not None:
+            self._result(self.asking, self.told)
 
     def _result(self, id_: Any, text: str) -> None:
         self._send(id=id_, result={"content": [{"type": "text", "text": text}]})

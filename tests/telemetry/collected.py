@@ -1,6 +1,6 @@
 """What a program that installed OpenTelemetry has recorded, in a form that tests can compare."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -42,7 +42,7 @@ class Collected:
     def parent(self, span: ReadableSpan) -> ReadableSpan | None:
         """The span above, if it was recorded."""
         above = span.parent
-        found = [other for other in self.spans if above and other.context.span_id == above.span_id]
+        found = [other for other in self.spans if above and id_of(other) == above.span_id]
         return found[0] if found else None
 
     def points(self, metric: str) -> list[Any]:
@@ -58,6 +58,18 @@ class Collected:
         ]
 
 
+def trace_of(span: ReadableSpan) -> int:
+    """The trace that a span is in."""
+    assert span.context is not None
+    return span.context.trace_id
+
+
+def id_of(span: ReadableSpan) -> int:
+    """The id of a span."""
+    assert span.context is not None
+    return span.context.span_id
+
+
 def attributes(span: ReadableSpan, *left_out: str) -> dict[str, Any]:
     """The attributes of a span, without some that differ each time."""
     return {key: value for key, value in (span.attributes or {}).items() if key not in left_out}
@@ -69,7 +81,7 @@ def events(span: ReadableSpan) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 @contextmanager
-def installed(monkeypatch: pytest.MonkeyPatch, *, metrics: bool = True) -> Iterator[Collected]:
+def installed(monkeypatch: pytest.MonkeyPatch, *, metrics: bool = True) -> Generator[Collected]:
     """Providers for one test; OpenTelemetry's own functions install them once in a process, for good."""
     collected = Collected()
     monkeypatch.setattr("opentelemetry.trace._TRACER_PROVIDER", collected.provider)

@@ -134,7 +134,7 @@ async def test_a_call_that_takes_too_long(collected: Collected) -> None:
 async def test_a_call_that_is_cancelled(collected: Collected) -> None:
     async with Toolbus({"servers": {"a": plain("hang_in_call")}}) as bus:
         started = asyncio.Event()
-        bus.on(lambda event: started.set() if isinstance(event, CallStarted) else None)
+        bus.on_event(lambda event: started.set() if isinstance(event, CallStarted) else None)
         call = asyncio.create_task(bus.call("a_echo", {"text": "x"}))
         await started.wait()
         call.cancel()
@@ -144,7 +144,7 @@ async def test_a_call_that_is_cancelled(collected: Collected) -> None:
 
 
 async def test_a_call_that_a_policy_refuses(collected: Collected) -> None:
-    rules = [{"tools": "day/add", "arguments": {"a": {"in": [1]}}, "do": "deny"}]
+    rules = [{"tools": "day/add", "arguments": {"properties": {"a": {"const": 1}}}, "do": "deny"}]
     async with Toolbus({"servers": {"day": {"server": everyday()}}, "policy": rules}) as bus:
         with pytest.raises(CallRefused):
             await bus.call("day_add", {"a": 1, "b": 2})

@@ -13,7 +13,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from tests.conftest import STARTING
-from tests.telemetry.collected import Collected
+from tests.telemetry.collected import Collected, id_of
 from tests.telemetry.receiver import Receiver, receiving
 from toolbus import Toolbus
 from toolbus.sync import SyncToolbus
@@ -84,4 +84,4 @@ def test_a_call_from_a_thread_is_in_the_trace_of_that_thread(collected: Collecte
         (behind,) = receiver.of("tools/call add", 1)
     client = collected.one("tools/call add")
     assert client.parent == outer.get_span_context()
-    assert behind.span.parent_span_id == client.context.span_id.to_bytes(8, "big")
+    assert behind.span.parent_span_id == id_of(client).to_bytes(8, "big")

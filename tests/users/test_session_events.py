@@ -2,12 +2,13 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.lock.place import Place
 from tests.lock.test_mutations import MUTATIONS, mutated
-from tests.users.counting_bus import bus_of, counting, text_of
+from tests.users.counting_bus import PATIENCE, bus_of, counting, text_of
 from tests.users.personal_bus import event_of, heard
 from toolbus import (
     Answer,
@@ -20,7 +21,16 @@ from toolbus import (
     Toolbus,
 )
 from toolbus.bus.view import View
-from toolbus.events import CallEnded, CatalogChanged, Logged, ResourceUpdated, StateChanged, ToolHeld
+from toolbus.core.records import JSONObject
+from toolbus.events import (
+    CallEnded,
+    CatalogChanged,
+    ListChanged,
+    Logged,
+    ResourceUpdated,
+    StateChanged,
+    ToolHeld,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -80,6 +90,15 @@ async def test_calls_and_their_logs_reach_their_session_alone(per_session: bool,
         assert found[1:] == [[], [], []]
 
 
+async def test_progress_is_asked_for_only_if_somebody_wants_it() -> None:
+    async with bus_of(counting()) as bus:
+        one = bus.as_user("ann", session="one")
+        for view in (bus, bus.as_user("ann"), one):
+            assert await text_of(view, "progress") == "False"
+        followed = await one.call("me/progress", on_progress=lambda done, total, message: None)
+        assert followed.text == "True"
+
+
 async def test_a_tool_that_appears_in_one_session_is_seen_by_that_session_alone() -> None:
     async with bus_of(counting()) as bus:
         one, two = bus.as_user("", session="one"), bus.as_user("", session="two")
@@ -107,6 +126,57 @@ async def test_each_session_answers_the_questions_of_its_own_servers() -> None:
             bus.as_user("ann", session="one", interactions=Interactions())
         with pytest.raises(TypeError, match="are for a session"):
             bus.as_user("ann", interactions=Interactions())  # pyright: ignore[reportCallIssue]
+
+
+class Person:
+    """A client that says its name whenever it is asked."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.capabilities: dict[str, Any] = {"elicitation": {"form": {}}}
+        self.asked = asyncio.Event()
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> dict[str, Any]:
+        assert (server, method) == ("me", "elicitation/create")
+        self.asked.set()
+        return {"action": "accept", "content": {"name": self.name}}
+
+
+async def test_a_question_that_belongs_to_no_call_reaches_the_client_of_its_session() -> None:
+    async with bus_of(counting(), interactions=Interactions(forwards=True)) as bus:
+        people = Person("Ann"), Person("Bob")
+        views = [
+            bus.as_user("", session=one.name, interactions=Interactions(forwards=True, client=one))
+            for one in people
+        ]
+        for view, person in zip(views, people, strict=True):
+            assert await text_of(view, "ask_later") == "later"
+            async with asyncio.timeout(PATIENCE):
+                await person.asked.wait()
+            while not (told := await text_of(view, "told")):
+                pass
+            assert told == person.name
+
+
+async def test_a_list_that_changes_is_reported_to_whom_it_concerns() -> None:
+    async with Toolbus({"servers": {"me": counting(), "all": counting(per_session=False)}}) as bus:
+        one, two, ann = (
+            bus.as_user("", session="one"),
+            bus.as_user("ann", session="two"),
+            bus.as_user("ann"),
+        )
+        views: list[View] = [one, two, ann, bus]
+        found = [heard(view, ListChanged) for view in views]
+        for view in (one, two):
+            await text_of(view, "count")
+        assert found == [[], [], [], []], "their own servers list what the sessions show already"
+        await event_of(one, ListChanged, text_of(one, "grow", name="extra"), server="me")
+        assert found[1:] == [[], [], []]
+        found[0].clear()
+        await event_of(two, ListChanged, bus.call("all/grow", {"name": "extra"}), server="all")
+        assert [[(event.server, event.kind) for event in events] for events in found] == [
+            [("all", "tools")]
+        ] * 4
 
 
 async def test_a_subscription_of_a_session_ends_with_it() -> None:

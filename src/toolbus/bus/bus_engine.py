@@ -8,12 +8,11 @@ from toolbus.bus.lifecycle import Lifecycle
 from toolbus.bus.lock import Approvals
 from toolbus.bus.policing import Policing
 from toolbus.bus.session_engine import SessionEngine
-from toolbus.bus.sessions import Sessions
+from toolbus.bus.sessions import Sessions, SharedEvent
 from toolbus.bus.shared_parts import SharedParts
 from toolbus.bus.user_engine import UserEngine
 from toolbus.bus.users import Users
 from toolbus.config import BusConfig
-from toolbus.core.events import StateChanged
 from toolbus.core.interactions import Interactions
 from toolbus.core.records import OWN
 
@@ -72,7 +71,7 @@ class BusEngine(LendingEngine):
         self.users.outdate()
         self.sessions.outdate()
 
-    def emit_shared(self, event: StateChanged) -> None:
+    def emit_shared(self, event: SharedEvent) -> None:
         super().emit_shared(event)
         self.users.emit_shared(event)
 

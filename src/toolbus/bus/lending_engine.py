@@ -1,8 +1,8 @@
 """An engine whose links others borrow: that of a bus, and that of a user with sessions."""
 
 from toolbus.bus.engine import Engine
-from toolbus.bus.sessions import Sessions
-from toolbus.core.events import Emit, Event, InputAnswered, InputAsked, Logged, StateChanged
+from toolbus.bus.sessions import Sessions, SharedEvent
+from toolbus.core.events import Emit, Event, InputAnswered, InputAsked, ListChanged, Logged, StateChanged
 
 
 class LendingEngine(Engine):
@@ -19,9 +19,9 @@ class LendingEngine(Engine):
             owner(event)
             return
         super().emit_of_link(event)
-        if isinstance(event, StateChanged):
+        if isinstance(event, StateChanged | ListChanged):
             self.emit_shared(event)
 
-    def emit_shared(self, event: StateChanged) -> None:
-        """Emit that a server changed its state to those who borrow it."""
+    def emit_shared(self, event: SharedEvent) -> None:
+        """Emit an event of a server to those who borrow it."""
         self.sessions.emit_shared(event)

@@ -85,9 +85,12 @@ class Scope:
         """The catalog of its tools."""
         if self.is_whole:
             return whole
-        return Catalog(
-            (spec for spec in whole if self.has(spec)), instructions=self.visible(whole.instructions)
-        )
+        key = self.servers, self.patterns, tuple((layer.prefix, layer.content) for layer in self.policies)
+        return whole.part(key, lambda: self._part(whole))
+
+    def _part(self, whole: Catalog) -> Catalog:
+        tools = (spec for spec in whole if self.has(spec))
+        return Catalog(tools, instructions=self.visible(whole.instructions))
 
     def filter(self, catalog: Callable[[], Catalog]) -> Filter:
         """A filter for the events of this scope; `catalog` returns its current catalog."""

@@ -14,7 +14,7 @@ from toolbus.bus.session_access import SessionAccess
 from toolbus.bus.shared_parts import SharedParts
 from toolbus.bus.user_calls import UserCalls
 from toolbus.core.errors import BusClosed
-from toolbus.core.events import LoginNeeded, StateChanged
+from toolbus.core.events import Event, ListChanged, LoginNeeded, StateChanged
 from toolbus.core.interactions import Interactions, for_user
 from toolbus.core.records import State
 
@@ -53,6 +53,8 @@ class SessionEngine(Engine):
         self._lifecycle = shared.lifecycle
         self._limit = shared.session_limit
         self._access = SessionAccess(name, parent.access)
+        self._new: set[str] = set()
+        """The servers whose own links have listed nothing yet."""
         self.servers.base = parent.servers
         self.servers.build_one = self._build
         self._place(frozenset())
@@ -68,6 +70,15 @@ class SessionEngine(Engine):
     def catalog_changed(self) -> None:
         self.lock.outdate()
         self.catalog.outdate()
+
+    def emit_of_link(self, event: Event) -> None:
+        if isinstance(event, ListChanged) and event.server in self._new:
+            shown = self._parent.servers.inventories.get(event.server)
+            if self.servers.inventories[event.server] is shown:
+                return  # what it lists first is what the session shows already
+        if isinstance(event, StateChanged) and event.state == "ready":
+            self._new.discard(event.server)
+        super().emit_of_link(event)
 
     def emit_login(self, event: LoginNeeded) -> None:
         super().emit_login(event)
@@ -85,6 +96,7 @@ class SessionEngine(Engine):
         if self._access.ended or self._lifecycle.closed:
             raise BusClosed(f"the session {self.name!r}")
         self._limit.count(self, alias)
+        self._new.add(alias)
         self._place(self._own | {alias})
 
     def _place(self, own: frozenset[str]) -> dict[str, Server]:

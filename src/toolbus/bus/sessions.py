@@ -3,10 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from threading import RLock
+from typing import TypeAlias
 
 from toolbus.bus.session_engine import SessionEngine
-from toolbus.core.events import StateChanged
+from toolbus.core.events import ListChanged, StateChanged
 from toolbus.core.interactions import Interactions
+
+SharedEvent: TypeAlias = StateChanged | ListChanged
+"""What those who borrow a server learn of it; they are not told of the calls of others."""
 
 
 class Sessions:
@@ -52,8 +56,8 @@ class Sessions:
         for engine in self._all:
             engine.enforce()
 
-    def emit_shared(self, event: StateChanged) -> None:
-        """Emit that a server changed its state, to those who borrow it."""
+    def emit_shared(self, event: SharedEvent) -> None:
+        """Emit an event of a server to those who borrow it."""
         for engine in self._all:
             if event.server in engine.servers.borrowed:
                 engine.hub.emit(event)

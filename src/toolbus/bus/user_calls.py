@@ -31,6 +31,8 @@ class UserCalls:
 
 
 class _UserCall:
+    ignores_progress = True
+
     def __init__(self, calls: UserCalls, id_: int) -> None:
         self._calls = calls
         self._id = id_

@@ -6,11 +6,11 @@ from dataclasses import replace
 from toolbus.bus.engine import Access, Engine
 from toolbus.bus.lending_engine import LendingEngine
 from toolbus.bus.session_engine import SessionEngine
-from toolbus.bus.sessions import Sessions
+from toolbus.bus.sessions import Sessions, SharedEvent
 from toolbus.bus.shared_parts import SharedParts
 from toolbus.bus.user_access import UserAccess
 from toolbus.bus.user_calls import UserCalls
-from toolbus.core.events import LoginNeeded, StateChanged
+from toolbus.core.events import LoginNeeded
 from toolbus.core.interactions import Interactions, for_user
 
 
@@ -80,8 +80,8 @@ class UserEngine(LendingEngine):
         self.catalog.outdate()
         self.sessions.outdate()
 
-    def emit_borrowed(self, event: StateChanged) -> None:
-        """Emit that a shared server changed its state."""
+    def emit_borrowed(self, event: SharedEvent) -> None:
+        """Emit an event of a shared server, if it is borrowed."""
         if event.server in self.servers.borrowed:
             self.hub.emit(event)
             self.emit_shared(event)

@@ -8,9 +8,9 @@ from functools import partial
 from threading import RLock
 from weakref import WeakValueDictionary
 
+from toolbus.bus.sessions import SharedEvent
 from toolbus.bus.user_engine import UserEngine
 from toolbus.core.errors import BusClosed
-from toolbus.core.events import StateChanged
 
 MAX_USERS = 1_000
 """How many users are kept that nobody needs at the moment."""
@@ -77,8 +77,8 @@ class Users:
             engine.enforce()
             engine.sessions.enforce()
 
-    def emit_shared(self, event: StateChanged) -> None:
-        """Emit that a shared server changed its state."""
+    def emit_shared(self, event: SharedEvent) -> None:
+        """Emit an event of a shared server to those who borrow it."""
         for engine in self._all:
             engine.emit_borrowed(event)
 

@@ -34,6 +34,8 @@ class Limits(ConfigModel):
     """Characters of an error message; the rest is cut off."""
     requests: _Count = 100
     """Requests of the server that are being answered at the same time; others are ignored."""
+    unasked: _Count = 100_000
+    """Messages within a minute that answer no request; then the connection is closed and retried later."""
     tasks: _Count = 1_000
     """Calls that the server runs as tasks at the same time; others fail."""
     backlog: _Count = 16 * 1024 * 1024

@@ -130,9 +130,6 @@ class ServeView(_ServeModel):
     """The user whose logins and secrets are used for clients that have no user of their own."""
 
 
-_EVERYTHING = ServeView()
-
-
 class Serve(_ServeModel):
     """How `toolbus serve` listens, whom it lets in, and what they get."""
 
@@ -201,7 +198,7 @@ class Serve(_ServeModel):
 
     def view(self, name: str) -> ServeView | None:
         """The view of that name; without any in the config, the default one shows everything."""
-        return _EVERYTHING if not self.views and name == self.default_view else self.views.get(name)
+        return ServeView() if not self.views and name == self.default_view else self.views.get(name)
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Every text that may contain references, with the name of its key."""

@@ -3,12 +3,15 @@
 A tool can be looked up by its public name or as `server/tool`. Names are looked up whole, never parsed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from toolbus.core.errors import ToolNotFound
 from toolbus.core.records import ToolSpec
 from toolbus.schema.values import same_json
+
+_MOST_PARTS = 100
+"""Parts of one catalog that are kept to be shared."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +29,7 @@ class Difference:
 class Catalog:
     """Public name -> `ToolSpec`, in a fixed order."""
 
-    __slots__ = ("_by_name", "_by_origin", "instructions")
+    __slots__ = ("_by_name", "_by_origin", "_parts", "instructions")
 
     def __init__(
         self,
@@ -39,6 +42,7 @@ class Catalog:
         """The instructions that servers sent, by alias."""
         self._by_name = {spec.name: spec for spec in (*specs, *own)}
         self._by_origin = {str(spec.origin): spec for spec in self._by_name.values()}
+        self._parts: dict[Hashable, Catalog] = {}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -72,6 +76,15 @@ class Catalog:
     def get(self, name: str) -> ToolSpec | None:
         """The tool with that public name or `server/tool`, or None."""
         return self._by_name.get(name) or self._by_origin.get(name)
+
+    def part(self, key: Hashable, make: "Callable[[], Catalog]") -> "Catalog":
+        """A part of it, made when it is first needed: all who want the same one share it."""
+        known = self._parts.get(key)
+        if known is None:
+            if len(self._parts) >= _MOST_PARTS:
+                self._parts.clear()
+            known = self._parts[key] = make()
+        return known
 
     def missing(self, name: str, down: Sequence[str] = (), likely: str | None = None) -> ToolNotFound:
         """The error for an unknown name: close matches, servers `down`, the `likely` reason."""

@@ -8,10 +8,13 @@ from typing import Any, cast
 import anyio
 import anyio.abc
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
+from opentelemetry.context import get_value
 from opentelemetry.trace import INVALID_SPAN, Span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from toolbus.core.tracing import Connection, current_span
+from toolbus.core.tracing import SPAN, Connection, RequestSpan
 
+_trace = TraceContextTextMapPropagator()
 SendRequest = Callable[[str, Mapping[str, Any] | None, CallOptions | None], Awaitable[dict[str, Any]]]
 
 
@@ -41,8 +44,12 @@ class MemoryDispatcher:
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
-        if (span := current_span()) is not None:
-            span.sent(None, self.connection)
+        if (span := get_value(SPAN)) is not None:
+            cast(RequestSpan, span).sent(None, self.connection)
+            # In place of the trace of a client, whose request this may be.
+            meta: dict[str, Any] = {**((params or {}).get("_meta") or {})}
+            _trace.inject(meta)
+            params = {**(params or {}), "_meta": meta} if meta else params
         return await self._send(method, params, opts)
 
 

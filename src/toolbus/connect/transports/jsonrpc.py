@@ -58,6 +58,8 @@ class Send(Protocol):
 
 MAX_BATCH = 1_000
 """Messages in one."""
+FLOOD_WINDOW = 60.0
+"""Seconds in which a server may send `limits.unasked` messages."""
 CANCEL_TIMEOUT = 1.0
 """Seconds that notifying the server of a cancelled request may take."""
 
@@ -72,15 +74,21 @@ class Peer:
         *,
         redacted: Redactor,
         on_invalid: Callable[[int, bytes], None],
+        on_flood: Callable[[str], None] = lambda reason: None,
         config: ServerConfig,
     ) -> None:
+        """`on_flood` is called with the reason when the connection ends because of too many messages."""
         self._send = send
         self._config = config
         self.connection = Connection(transport="pipe" if kind == "stdio" else "tcp")
         self._limits = config.limits
         self._redacted = redacted
         self._on_invalid = on_invalid
+        self._on_flood = on_flood
         self._invalid = 0
+        self._unasked = 0
+        """Messages that answer nothing, since `_counted_from`."""
+        self._counted_from = 0.0
         self._ids = count(1)
         self._pending: dict[RequestId, Pending] = {}
         self._incoming = Incoming(self, kind, send, redacted=redacted, most_requests=config.limits.requests)
@@ -274,6 +282,20 @@ class Peer:
     def _skip(self, data: bytes) -> None:
         self._invalid += 1
         self._on_invalid(self._invalid, data)
+        self._count_unasked()
+
+    def _count_unasked(self) -> None:
+        """Count a message that answers nothing; a server that sends too many is disconnected."""
+        self._unasked += 1
+        limit = self._limits.unasked
+        if self._unasked == 1:
+            self._counted_from = asyncio.get_running_loop().time()
+        elif self._unasked > limit and not self._closed.is_set():
+            if asyncio.get_running_loop().time() - self._counted_from < FLOOD_WINDOW:
+                reason = f"the server sent more than {limit:,} messages in a minute unasked (limits.unasked)"
+                self._on_flood(reason)
+                self.close(reason)
+            self._unasked = 0
 
     def _dispatch(self, message: Message, data: bytes) -> None:
         method, given = message.get("method"), message.get("id")
@@ -284,12 +306,13 @@ class Peer:
         if isinstance(method, str):
             params = message.get("params")
             known = cast("Mapping[str, Any]", params) if isinstance(params, dict) else None
+            is_progress = method == "notifications/progress" and known is not None and request_id is None
+            if not is_progress or not self._handle_progress(known or {}):
+                self._count_unasked()
             if request_id is not None:
                 self._incoming.requested(request_id, method, known)
-                return
-            if method == "notifications/progress" and known is not None:
-                self._handle_progress(known)
-            self._incoming.notified(method, known)
+            else:
+                self._incoming.notified(method, known)
         elif request_id is not None and ("result" in message or "error" in message):
             self._handle_response(request_id, message)
         else:
@@ -299,6 +322,7 @@ class Peer:
         pending = self._pending.get(coerce_request_id(request_id))
         if pending is None:
             logger.debug("ignored a response to unknown request %r", request_id)
+            self._count_unasked()
         elif message.get("error") is None and isinstance(message.get("result"), dict):
             pending.resolve(cast(Message, message["result"]))
         else:
@@ -312,21 +336,23 @@ class Peer:
                 case _:
                     pending.fail(INTERNAL_ERROR, "the server's response is not a valid result")
 
-    def _handle_progress(self, params: Mapping[str, Any]) -> None:
+    def _handle_progress(self, params: Mapping[str, Any]) -> bool:
+        """Report the progress of a request; False if nobody follows such a request."""
         token = as_request_id(params.get("progressToken"))
         pending = self._pending.get(coerce_request_id(token)) if token is not None else None
         progress = params.get("progress")
         if pending is None or pending.on_progress is None or not isinstance(progress, int | float):
-            return
+            return False
         total, message = params.get("total"), params.get("message")
         try:
             known, whole = float(progress), float(total) if isinstance(total, int | float) else None
         except OverflowError:
-            return  # more digits than a float can have: no progress that a caller could show
+            return False  # more digits than a float can have: no progress that a caller could show
         if isfinite(known) and (whole is None or isfinite(whole)):
             text = message[: self._limits.error] if isinstance(message, str) else None
             report = pending.on_progress
             self._incoming.spawn(lambda: report(known, whole, text))
+        return True
 
     async def _notify_cancelled(self, request_id: RequestId) -> None:
         if not self.notifies_cancel or self._closed.is_set():

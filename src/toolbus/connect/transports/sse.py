@@ -52,6 +52,7 @@ async def sse_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
             post,
             redacted=attempt.values.redacted,
             on_invalid=warn_invalid,
+            on_flood=diagnostics.mark_lost,
             config=attempt.config,
         )
         client.describe(peer.connection)

@@ -62,18 +62,26 @@ class _Lines:
         self._first_skipped = ""
         self._flush_scheduled = False
         self._buffered: list[bytes] = []
+        self._is_ignored = False
         self.peer = _StdioPeer(
             "stdio",
             self._write,
             redacted=self._redacted,
             on_invalid=self._skip,
+            on_flood=self._end_flood,
             config=attempt.config,
         )
         patience = attempt.config.timeouts.call + STALL_MARGIN
         self._watch = InputWatch(patience, process.unread, lambda: self.peer.in_flight, self._report_stall)
         process.attach(self._read, self.peer.close, self._watch.start)
 
+    def _end_flood(self, reason: str) -> None:
+        self._is_ignored = True  # until its process has ended
+        self._process.disconnect(reason)
+
     def _read(self, data: bytes) -> None:
+        if self._is_ignored:
+            return
         first, *lines = data.split(b"\n")
         self._add(first)
         for line in lines:

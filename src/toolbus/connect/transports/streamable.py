@@ -68,6 +68,7 @@ class _StreamablePeer(Peer):
             self._post,
             redacted=redacted,
             on_invalid=warn_invalid,
+            on_flood=attempt.diagnostics.mark_lost,
             config=attempt.config,
         )
         self._client = client
