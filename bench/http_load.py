@@ -155,9 +155,8 @@ def main() -> None:
         headers = {"Authorization": f"Bearer {options.key}"} if options.key else {}
         data = request(options.url, options.tool, options.arguments, headers)
         done = asyncio.run(load(options.url, data, options.calls, options.in_flight))
-    print(
-        f"{done.per_second:,.0f} calls/s, p50 {done.percentile(0.5):.2f} ms, p99 {done.percentile(0.99):.2f} ms"
-    )
+    p50, p99 = done.percentile(0.5), done.percentile(0.99)
+    print(f"{done.per_second:,.0f} calls/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms")
 
 
 if __name__ == "__main__":
