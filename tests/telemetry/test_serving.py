@@ -162,6 +162,7 @@ def test_the_sessions_of_clients_are_metrics(collected: Collected) -> None:
 
 def test_nothing_is_traced_if_it_is_turned_off(collected: Collected) -> None:
     telemetry = ServerTelemetry(None)
+    assert (telemetry.is_active, ServerTelemetry(Telemetry()).is_active) == (False, True)
     with telemetry.request("ping", {}, Inbound()) as span:
         span.answered({})
     telemetry.session_ended(1.0, Inbound())

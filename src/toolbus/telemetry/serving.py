@@ -17,6 +17,7 @@ from typing import Protocol
 
 from toolbus.config.location import is_mapping
 from toolbus.config.telemetry import Telemetry
+from toolbus.core.fast_init import with_fast_init
 from toolbus.core.records import JSON
 from toolbus.telemetry import names
 from toolbus.telemetry.attributes import Attributes, content, in_metrics, of_params, variables
@@ -27,6 +28,7 @@ UNTOLD = frozenset({str(INVALID_PARAMS), str(METHOD_NOT_FOUND)})
 """Codes of requests whose names may be inventions of the client: durations are not counted by them."""
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """How a request came in."""
@@ -62,6 +64,11 @@ class ServerTelemetry:
     def __init__(self, settings: Telemetry | None) -> None:
         self._settings = settings
         self._providers = Providers()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether anything is recorded; if not, `request` need not be called."""
+        return self._settings is not None and is_installed()
 
     def request(
         self, method: str, params: Mapping[str, JSON] | None, inbound: Inbound
