@@ -82,7 +82,8 @@ class HttpRequest:
         self.repeated: list[tuple[str, str]] = []
         """The headers that are there more than once, twice each; their values are joined."""
         for raw_name, raw_value in scope["headers"]:
-            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+            # The parser leaves the spaces after a value, which do not belong to it.
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1").strip(" \t")
             if name in headers:
                 self.repeated += [(name, ""), (name, "")]
                 value = f"{headers[name]}, {value}"
