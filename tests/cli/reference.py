@@ -72,10 +72,11 @@ signal ends it at once.
 It refuses to listen beyond this machine without authentication. More about it, also about keys, views and
 HTTPS: [the gateway](gateway.md).
 
-JSON, with HTTP only: one document per line and event, `{"event": "Serving", "url", "servers", "of", "tools",
-"held", "auth"}` first, and then the troubles.
+JSON, with HTTP only: one document per line and event: troubles of servers, and `{"event": "Serving", "url",
+"servers", "of", "tools", "held", "auth"}` once the servers have started.
 """,
-    "install": """Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is
+    "install": """\
+Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is
 that of the user, not of a project; its comments, order and layout are kept. An entry of that name for
 something else is replaced only if you agree on the terminal. Without a terminal, nothing is written unless
 `--yes` is given (exit code 1). If the file cannot be edited, it is left unchanged, and the entry to paste is

@@ -2,9 +2,11 @@
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any
 
 import httpx2
@@ -16,7 +18,7 @@ from toolbus.gateway.access.admission import Access
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
-from toolbus.gateway.http.run import HttpServer, listening_socket
+from toolbus.gateway.http.run import HttpServer, listening_socket, tls_context
 from toolbus.gateway.settings import Settings
 
 WITHIN = 60.0
@@ -105,12 +107,12 @@ class Front:
 
     async def opened(self, version: str = "2025-11-25") -> "LegacySession":
         """A session of a legacy client."""
-        params = {
+        params: JSON = {
             "protocolVersion": version,
             "capabilities": {"elicitation": {}},
             "clientInfo": META[f"{PREFIX}clientInfo"],
         }
-        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        message: JSON = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
         response = await self.http.post(self.url, json=message, headers=BOTH)
         assert response.status_code == 200, response.text
         assert response.json()["result"]["protocolVersion"] == version
@@ -226,18 +228,21 @@ async def front(
     access: Access | None = None,
     settings: Settings | None = None,
     config: JSON | None = None,
+    certificate: Path | None = None,
 ) -> AsyncGenerator[Front]:
-    """A gateway over HTTP, on a free port of this machine."""
+    """A gateway over HTTP, on a free port of this machine; over HTTPS with a certificate."""
     gates = Gates()
     config = config or {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
     async with gateway_over(config, settings) as gateway:
         app = App(gateway, access, limits)
         server, sock = HttpServer(app), listening_socket("127.0.0.1", 0)
         port = sock.getsockname()[1]
-        await server.start(sock)
+        await server.start(sock, tls_context(str(certificate)) if certificate else None)
+        scheme = "https" if certificate else "http"
+        verify = ssl.create_default_context(cafile=certificate) if certificate else False
         try:
-            async with httpx2.AsyncClient(timeout=WITHIN) as http:
-                yield Front(f"http://127.0.0.1:{port}/mcp", port, app, server, gateway, gates, http)
+            async with httpx2.AsyncClient(timeout=WITHIN, verify=verify) as http:
+                yield Front(f"{scheme}://127.0.0.1:{port}/mcp", port, app, server, gateway, gates, http)
         finally:
             await server.close()
             sock.close()

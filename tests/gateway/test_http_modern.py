@@ -89,6 +89,13 @@ async def test_a_routing_header_that_is_there_twice_is_refused() -> None:
     assert json.loads(answer.rpartition(b"\r\n\r\n")[2])["error"]["code"] == -32020
 
 
+async def test_spaces_around_the_value_of_a_header_do_not_count() -> None:
+    async with front() as served:
+        data = modern_bytes(served.port, "tools/call", ADD, connection="close")
+        answer = await served.raw(data.replace(b"mcp-name: add", b"mcp-name: \t add \t "))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+
+
 @pytest.mark.parametrize(
     ("meta", "code"),
     [
@@ -202,6 +209,30 @@ async def test_requests_that_are_sent_in_one_go_are_answered_in_order() -> None:
         answer = await served.raw(first + last)
     assert answer.count(b"HTTP/1.1 200 OK") == 2
     assert answer.index(b'"text":"3"') < answer.index(b'"text":"4"')
+
+
+async def test_a_client_that_asks_whether_to_send_the_body() -> None:
+    async with front() as served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        head, _, body = modern_bytes(
+            served.port, "tools/call", ADD, expect="100-continue", connection="close"
+        ).partition(b"\r\n\r\n")
+        async with asyncio.timeout(WITHIN):
+            writer.write(head + b"\r\n\r\n")
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(body)
+            assert (await reader.read()).startswith(b"HTTP/1.1 200 ")
+        writer.close()
+
+
+async def test_an_old_client_gets_its_stream_until_the_connection_is_closed() -> None:
+    async with front() as served:
+        params: JSON = {"name": "steps", "_meta": {"progressToken": "t"}}
+        data = modern_bytes(served.port, "tools/call", params).replace(b"HTTP/1.1", b"HTTP/1.0", 1)
+        head, _, body = (await served.raw(data)).partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert body.startswith(b"event: message\r\ndata: {")
+    assert body.count(b"data: ") == 3
 
 
 async def test_a_request_in_the_terms_of_the_envelope_alone_is_modern() -> None:

@@ -5,10 +5,11 @@ import sys
 from typing import Any
 
 import pytest
+from mcp.server.mcpserver import Context, MCPServer
 
 from tests.conftest import SERVERS
 from tests.gateway.driving import Era, ModernClient, client_of, gateway_over, text_of
-from tests.servers.asking import asking
+from tests.servers.asking import Sure, asking
 from tests.servers.everyday import everyday
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.protocol_error import ProtocolError
@@ -176,3 +177,25 @@ async def test_calls_of_one_client_on_a_pipe_are_asked_in_the_one_that_waits() -
         assert "per_session" in failed.value.message
         result = await client.once("tools/call", {**ANN, **client.answered(left)})
         assert text_of(result).startswith("Ann: 2026-12-24")
+
+
+async def test_questions_at_the_same_time_come_together() -> None:
+    server: MCPServer = MCPServer("s")
+
+    @server.tool(structured_output=False)
+    async def both(ctx: Context) -> str:
+        answers = await asyncio.gather(ctx.elicit("One?", Sure), ctx.elicit("Two?", Sure))
+        return " ".join(answer.action for answer in answers)
+
+    async with gateway_over({"servers": {"s": {"server": server, "era": "legacy"}}}) as gateway:
+        client = ModernClient(gateway)
+        asked = await client.once("tools/call", {"name": "s_both"})
+        messages = {key: one["params"]["message"] for key, one in asked["inputRequests"].items()}
+        assert sorted(messages.values()) == ["One?", "Two?"]
+        one, two = messages
+        state = {"name": "s_both", "requestState": asked["requestState"]}
+        left = await client.once("tools/call", {**state, "inputResponses": {one: {"action": "decline"}}})
+        assert list(left["inputRequests"]) == [two]
+        state["requestState"] = left["requestState"]
+        done = await client.once("tools/call", {**state, "inputResponses": {two: {"action": "cancel"}}})
+        assert sorted(text_of(done).split()) == ["cancel", "decline"]

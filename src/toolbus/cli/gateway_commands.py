@@ -24,7 +24,8 @@ def _serve(
         typer.Option(
             "--http",
             metavar="HOST:PORT",
-            help="Listen there; default: serve.http in the config, or 127.0.0.1:7400. Port 0 takes a free one.",
+            help="Listen there; default: serve.http in the config, or 127.0.0.1:7400. Port 0 takes one that "
+            "is free.",
         ),
     ] = None,
     view: Annotated[

@@ -2,15 +2,18 @@
 
 import asyncio
 import signal
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
+from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config import BusConfig
+from toolbus.config.serve import Serve
 from toolbus.core.errors import ToolbusError
 from toolbus.core.interactions import Interactions
 from toolbus.gateway.access.views import Views
@@ -25,26 +28,35 @@ POLL_SECONDS = 1.0
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-async def serve(screen: Screen, config: BusConfig, *, over_stdio: bool, began: int) -> int:
-    """Serve the config, whose `serve` is set, until stdin ends or a signal comes; returns the exit code.
+async def serve(screen: Screen, config: BusConfig, serve: Serve, *, over_stdio: bool, began: int) -> int:
+    """Serve the config until stdin ends or a signal comes; returns the exit code.
 
-    `began` is the time before the config was read, in nanoseconds.
+    `serve` is used instead of the config's own; `began` is the time before the config was read, in
+    nanoseconds.
     """
-    serve = config.serve
-    assert serve is not None, "the caller sets it"
     log, client = ServeLog(screen), OnlyClient()
+    # First, before anything starts: it may be impossible.
+    front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log)
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
     bus = Toolbus(config, on_event=log.on_event, interactions=interactions)
-    views = Views(bus, serve)
+    offered = _only_view(serve) if over_stdio else serve
+    views = Views(bus, offered)
     limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
+    seal = None if front is None else front.seal
     with stop_signals() as stop:
         try:
-            async with Gateway(bus, limits, view_of=views.view_of, budget_of=views.budget_of) as gateway:
+            async with Gateway(
+                bus, limits, view_of=views.view_of, budget_of=views.budget_of, seal=seal
+            ) as gateway:
                 client.sessions = gateway.sessions
-                following = _follow_config(bus, config, stamps_at_start(config, began), log)
-                if over_stdio:
-                    front = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
-                    await _until_first(front, _announce(gateway, log, config, None), following)
+                seen = stamps_at_start(config, began)
+                following = _follow_config(bus, config, seen, log, lambda: views.use(offered))
+                if front is None:
+                    serving = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
+                else:
+                    serving = front.serve(gateway, stop.event)
+                url = None if front is None else front.url
+                await _until_first(serving, _announce(gateway, log, serve, url), following)
         except asyncio.CancelledError:
             if not stop.is_forced:
                 raise
@@ -52,6 +64,12 @@ async def serve(screen: Screen, config: BusConfig, *, over_stdio: bool, began: i
         finally:
             await bus.stop()
     return 0
+
+
+def _only_view(serve: Serve) -> Serve:
+    """The settings with the default view alone: the only client gets it, whatever it is called."""
+    view = serve.view(serve.default_view)
+    return serve if view is None else serve.model_copy(update={"views": {serve.default_view: view}})
 
 
 class Stop:
@@ -108,26 +126,29 @@ async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any,
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _announce(gateway: Gateway, log: ServeLog, config: BusConfig, url: str | None) -> None:
+async def _announce(gateway: Gateway, log: ServeLog, serve: Serve, url: str | None) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
-    assert config.serve is not None, "the caller sets it"
     await gateway.started()
-    log.serving(gateway.view(LOCAL), config.serve, url)
+    log.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url)
 
 
-async def _follow_config(bus: Toolbus, config: BusConfig, seen: Stamps, log: ServeLog) -> None:
-    """Read the config again when it changes, and report what cannot be used."""
+async def _follow_config(
+    bus: Toolbus, config: BusConfig, seen: Stamps, log: ServeLog, changed: Callable[[], None]
+) -> None:
+    """Read the config again when it changes, and report what cannot be used; `changed` is called after."""
     while True:
         await asyncio.sleep(POLL_SECONDS)
         if (now := file_stamps(config)) == seen:
             continue
         try:
             fresh = read_again(config)
-            await bus.reload(fresh.model_copy(update={"serve": config.serve}))
+            await bus.reload(fresh)
         except ToolbusError as error:
             log.add_line("config", f"not reloaded: {str(error).removeprefix(f'{config.file}: ')}", "red")
         else:
-            config = fresh.model_copy(update={"serve": config.serve})
-            log.add_line("config", "reloaded")
+            changed()
+            later = "" if fresh.serve == config.serve else "; what is under serve: needs a restart"
+            log.add_line("config", f"reloaded{later}")
+            config = fresh
         # The state before the reload, so that a write during it is noticed.
         seen = {file: now.get(file, stamp) for file, stamp in file_stamps(config).items()}

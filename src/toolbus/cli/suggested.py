@@ -6,8 +6,8 @@ from pathlib import Path
 
 _WORD = r"""(?:'[^']*'(?:"'"'[^']*')*|(?!--(?:\s|$))[\w@%+=:./-]+)"""
 _COMMAND = re.compile(
-    r"\btoolbus (?:add|approve|call|check|diff|disable|enable|lock|login|logins|logout|policy|read|remove"
-    rf"|resources|resume|tools)\b(?: {_WORD})*"
+    r"\btoolbus (?:add|approve|call|check|diff|disable|enable|install|lock|login|logins|logout|policy|read"
+    rf"|remove|resources|resume|tools)\b(?: {_WORD})*"
 )
 
 

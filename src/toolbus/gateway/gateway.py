@@ -159,4 +159,4 @@ class Gateway:
 
 def _log_failure(starting: asyncio.Task[None]) -> None:
     if not starting.cancelled() and (error := starting.exception()) is not None:
-        logger.error("the bus could not be started: %s", error)
+        logger.debug("the bus could not be started: %s", error)  # requests, and the owner, get the error

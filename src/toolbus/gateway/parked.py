@@ -18,6 +18,9 @@ from toolbus.core.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.protocol import INTERNAL_ERROR, INVALID_REQUEST, can_ask, is_object
 from toolbus.gateway.reports import Reports
 
+TOGETHER = 0.02
+"""Seconds in which a server may ask more, so that the client gets all questions at once."""
+
 
 @dataclass(slots=True, eq=False)
 class Question:
@@ -78,15 +81,22 @@ class ParkedCall:
         """Wait until it is over (True) or has open questions (False); if cancelled, so is the call."""
         try:
             while not self.done:
-                if self.questions:
+                if self.questions and await self._has_asked_all():
                     return False
                 self._changed.clear()
-                await self._changed.wait()
+                if not self.questions:
+                    await self._changed.wait()
         except asyncio.CancelledError:
             if not self.is_task:
                 self.cancel()
             raise
         return True
+
+    async def _has_asked_all(self) -> bool:
+        """Wait a moment for questions that the server asks at the same time; False if others came."""
+        known = set(self.questions)
+        await asyncio.sleep(TOGETHER)
+        return bool(self.questions) and self.questions.keys() <= known
 
     def cancel(self) -> None:
         """End the call, if it is not over."""

@@ -50,20 +50,26 @@ async def serve_stdio(
 ) -> None:
     """Serve the client at stdin and stdout, or at the given files, until it closes stdin, or until `stop`.
 
-    Calls in flight then have `drain` seconds to end. From the beginning, whatever else this process prints
-    goes to stderr.
+    Calls in flight then have `drain` seconds to end, or a moment if the client has left. From the beginning,
+    whatever else this process prints goes to stderr.
     """
-    lines = _Lines(sys.stdin.buffer if reader is None else reader)
+    lines = _Lines(_own_stdin() if reader is None else reader)
     output = _Output(_own_stdout() if writer is None else writer)
     connection = _Connection(gateway, output)
     try:
         while (line := await lines.next(stop)) is not None:
             connection.take(line)
-        await connection.finish(drain)
+        is_stopped = stop is not None and stop.is_set()
+        await connection.finish(drain if is_stopped else min(drain, LINGER))
     finally:
         lines.close()
         connection.close()
         await output.close()
+
+
+def _own_stdin() -> BinaryIO:
+    """Stdin as a file of our own: Python aborts at its end while a thread still reads from `sys.stdin`."""
+    return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
 
 
 def _own_stdout() -> BinaryIO:

@@ -1,6 +1,7 @@
-"""`toolbus serve`: offer the whole catalog as one MCP server, over stdio or HTTP, until it is told to stop."""
+"""`toolbus serve`: offer the whole catalog as one MCP server, over stdio or HTTP."""
 
 import asyncio
+import logging
 import re
 import sys
 import time
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
-from toolbus.cli.output.screen import Screen
+from toolbus.cli.output.screen import Screen, enable_logging
 from toolbus.cli.session import load_trusted_config, selected_servers
 from toolbus.config import BusConfig
 from toolbus.config.location import near_miss
@@ -32,11 +33,14 @@ def run(settings: Settings, options: ServeOptions) -> int:
     _check(settings, options)
     config = load_trusted_config(settings)
     selected_servers(config, ())  # raises if there is none
-    config = config.model_copy(update={"serve": _serve_settings(config, options)})
-    with Screen(settings).spinner("starting"):  # the imports take a while
+    chosen = _serve_settings(config, options)
+    screen = Screen(settings)
+    if not settings.verbose:
+        enable_logging(logging.WARNING, "gateway")  # such as refused requests
+    with screen.spinner("starting"):  # the imports take a while
         from toolbus.cli.serving import serve
 
-    return asyncio.run(serve(Screen(settings), config, over_stdio=options.stdio, began=began))
+    return asyncio.run(serve(screen, config, chosen, over_stdio=options.stdio, began=began))
 
 
 def _check(settings: Settings, options: ServeOptions) -> None:

@@ -106,7 +106,7 @@ class Screen:
         self.as_json = settings.json
         self._spinner: Spinner | None = None
         if settings.verbose:
-            _enable_logging(logging.DEBUG if settings.verbose > 1 else logging.INFO)
+            enable_logging(logging.DEBUG if settings.verbose > 1 else logging.INFO)
 
     @property
     def width(self) -> int | None:
@@ -208,9 +208,11 @@ class Screen:
                 line.show()
 
 
-def _enable_logging(level: int) -> None:
-    """Log to stderr; at DEBUG, include the SDK and the HTTP client."""
+def enable_logging(level: int, part: str | None = None) -> None:
+    """Log to stderr, only of that part of toolbus if one is given; at DEBUG, also the SDK and HTTP client."""
     handler = logging.StreamHandler(sys.stderr)
+    if part is not None:
+        handler.addFilter(lambda record: part in Path(record.pathname).parts)
     handler.setFormatter(_EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S"))
     for name in ("toolbus",) if level > logging.DEBUG else ("toolbus", "mcp", "client", "httpx2"):
         logger = logging.getLogger(name)

@@ -1,4 +1,4 @@
-"""What `toolbus serve` reports to the person or program that started it; with `--json` on stdout, else on stderr."""
+"""What `toolbus serve` reports: on stderr, or with `--json` on stdout."""
 
 from dataclasses import asdict
 

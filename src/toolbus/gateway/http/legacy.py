@@ -60,6 +60,8 @@ class LegacyFront:
         primes = is_version_at_least(session.version, PRIMED_SINCE)
         self._streams[session.id] = SessionStreams(self._limits, primes=primes)
         session.on_close(lambda: self._forget(session.id))
+        if session.closed:  # it had to make room for others meanwhile
+            self._forget(session.id)
         self._metrics.ended("initialize", time.perf_counter() - started)
         return await http.respond_json(200, response(request_id, result), _session_headers(session))
 

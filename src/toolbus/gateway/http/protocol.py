@@ -189,6 +189,7 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
+        value = value.strip(b" \t")  # the parser leaves what follows a value
         self.headers.append((name, value))
         if name == b"expect":
             self.expect_100_continue = value.lower() == b"100-continue"

@@ -78,16 +78,13 @@ class HttpRequest:
         self._access = access
         self._receive = receive
         self._send = send
-        headers: dict[str, str] = {}
         self.repeated: list[tuple[str, str]] = []
         """The headers that are there more than once, twice each; their values are joined."""
-        for raw_name, raw_value in scope["headers"]:
-            # The parser leaves the spaces after a value, which do not belong to it.
-            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1").strip(" \t")
-            if name in headers:
-                self.repeated += [(name, ""), (name, "")]
-                value = f"{headers[name]}, {value}"
-            headers[name] = value
+        raw: list[tuple[bytes, bytes]] = scope["headers"]
+        # The parser leaves the spaces after a value, which do not belong to it.
+        headers = {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in raw}
+        if len(headers) != len(raw):
+            headers = self._joined(raw)
         self.headers = headers
         client = scope["client"]
         self.facts = RequestFacts(
@@ -101,6 +98,16 @@ class HttpRequest:
         """Who sent it; set once it is admitted."""
         self.cors: Headers = ()
         self.connection: LimitedProtocol = scope[CONNECTION]
+
+    def _joined(self, raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+        headers: dict[str, str] = {}
+        for raw_name, raw_value in raw:
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1").strip(" \t")
+            if name in headers:
+                self.repeated += [(name, ""), (name, "")]
+                value = f"{headers[name]}, {value}"
+            headers[name] = value
+        return headers
 
     @property
     def is_still_admitted(self) -> bool:

@@ -1,0 +1,79 @@
+"""The HTTP front of a gateway, as the `serve` of a config wants it."""
+
+import asyncio
+import os
+import ssl
+
+from toolbus.cli.output.serve_log import ServeLog
+from toolbus.config import BusConfig
+from toolbus.config.serve import Tls
+from toolbus.core.errors import ConfigError, ToolbusError
+from toolbus.gateway.access.control import access_of
+from toolbus.gateway.gateway import Gateway
+from toolbus.gateway.http.app import App
+from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
+from toolbus.gateway.seal import KEY_BYTES, Seal, stored_key
+
+
+class HttpFront:
+    """Listens at the address of a config; what cannot be used raises at once, before anything is started."""
+
+    def __init__(self, config: BusConfig, log: ServeLog) -> None:
+        assert config.serve is not None, "the caller sets it"
+        self._serve = serve = config.serve
+        self._access = access_of(config)
+        self._tls = None if serve.tls is None else _tls(serve.tls, config)
+        try:
+            self._socket = listening_socket(*serve.address)
+        except CannotListen as error:
+            raise ToolbusError(f"{error}; choose another with --http, or port 0 for any") from error
+        self.seal = Seal(_seal_key(config, log))
+        """For what clients carry."""
+        for warning in serve.warnings:
+            log.add_line("serve", warning, "yellow")
+
+    @property
+    def url(self) -> str:
+        """The URL of the MCP endpoint, with the real port."""
+        host, port = self._serve.address[0], self._socket.getsockname()[1]
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{self._serve.path}"
+
+    async def serve(self, gateway: Gateway, stop: asyncio.Event) -> None:
+        """Serve until it is to stop; then wait for the requests in flight."""
+        serve = self._serve
+        limits = Limits(
+            head_bytes=serve.max_header,
+            body_bytes=serve.max_body,
+            requests=serve.max_in_flight,
+            drain_seconds=serve.drain,
+        )
+        app = App(gateway, self._access, limits, path=serve.path)
+        server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
+        try:
+            await server.start(self._socket, self._tls)
+            await stop.wait()
+            await server.drain(serve.drain)
+        finally:
+            await server.close()
+            self._socket.close()
+
+
+def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
+    try:
+        return tls_context(files.cert, files.key)
+    except OSError as error:  # also of OpenSSL
+        reason = error.strerror or type(error).__name__
+        problem = f"the certificate or its key cannot be used ({reason}); check both files"
+        raise ConfigError(problem, file=config.file, key="serve.tls") from error
+
+
+def _seal_key(config: BusConfig, log: ServeLog) -> bytes:
+    if config.file is not None:
+        try:
+            return stored_key(config.file)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            log.add_line("serve", f"what clients carry will not outlive a restart: {reason}", "yellow")
+    return os.urandom(KEY_BYTES)

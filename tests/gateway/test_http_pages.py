@@ -1,0 +1,148 @@
+"""Health, readiness and metrics of the gateway, and paths that there are not."""
+
+import re
+
+import pytest
+
+from tests.gateway.driving import JSON
+from tests.gateway.front import Gates, front, gated
+from toolbus.core.records import ServerStatus
+from toolbus.gateway.access.admission import Refusal, RequestFacts
+from toolbus.gateway.metrics import Metrics
+from toolbus.gateway.principal import Principal
+
+pytestmark = pytest.mark.anyio
+
+LINE = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\.)*"(,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? -?[0-9.]+')
+
+
+class Closed:
+    """Lets nobody in, and publishes where tokens come from."""
+
+    async def admit(self, facts: RequestFacts) -> Principal | Refusal:
+        assert facts.path == "/mcp"
+        return Refusal.of(401, "unauthorized", "a key is needed", {"WWW-Authenticate": "Bearer"})
+
+    def check(self, facts: RequestFacts) -> Refusal | None:
+        return None
+
+    def is_current(self, principal: Principal) -> bool:
+        return False
+
+    def metadata(self, facts: RequestFacts) -> JSON | None:
+        return {"resource": "https://tools.example.com/mcp"} if facts.path.endswith("/mcp") else None
+
+    def cors(self, facts: RequestFacts) -> dict[str, str]:
+        return {"Access-Control-Allow-Origin": facts.headers["origin"]}
+
+
+async def test_the_gateway_is_healthy_and_ready() -> None:
+    async with front() as served:
+        base = served.url.removesuffix("/mcp")
+        health = await served.http.get(f"{base}/healthz")
+        assert (health.status_code, health.json()) == (200, {"status": "ok"})
+        ready = await served.http.get(f"{base}/readyz")
+        assert ready.status_code == 200
+        body = ready.json()
+        (server,) = body.pop("servers").values()
+        assert body == {"ready": True, "reason": None}
+        assert server.pop("seconds") >= 0
+        assert server == {"state": "ready", "reason": None, "restarts": 0, "required": False}
+
+
+async def test_it_is_not_ready_without_any_server_and_says_why() -> None:
+    config: JSON = {"servers": {"gone": {"command": "no-such-command-at-all"}}}
+    async with front(config=config) as served:
+        base = served.url.removesuffix("/mcp")
+        ready = await served.http.get(f"{base}/readyz")
+        assert (await served.http.get(f"{base}/healthz")).status_code == 200
+    assert ready.status_code == 503
+    assert ready.json()["reason"] == "no server is ready"
+    assert "no-such-command-at-all" in ready.json()["servers"]["gone"]["reason"]
+
+
+async def test_it_is_ready_although_a_server_that_is_not_required_is_down() -> None:
+    servers: JSON = {"gone": {"command": "no-such-command-at-all"}, "here": {"server": gated(Gates())}}
+    async with front(config={"servers": servers}) as served:
+        ready = await served.http.get(served.url.replace("/mcp", "/readyz"))
+    assert ready.status_code == 200
+    assert {name: one["state"] for name, one in ready.json()["servers"].items()} == {
+        "gone": "failed",
+        "here": "ready",
+    }
+
+
+async def test_a_lazy_server_is_ready_before_it_is_started() -> None:
+    config: JSON = {"servers": {"later": {"server": gated(Gates()), "lazy": True}}}
+    async with front(config=config) as served:
+        assert (await served.http.get(served.url.replace("/mcp", "/readyz"))).status_code == 200
+
+
+async def test_a_gateway_that_stops_is_not_ready() -> None:
+    async with front() as served:
+        served.app.drain()
+        ready = await served.http.get(served.url.replace("/mcp", "/readyz"))
+        assert (ready.status_code, ready.json()["reason"]) == (503, "the gateway is stopping")
+        assert (await served.modern("tools/list")).status_code == 503
+
+
+async def test_metrics_count_calls_errors_sessions_and_servers() -> None:
+    async with front() as served:
+        await served.opened()
+        await served.modern("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        await served.modern("made/up")
+        await served.modern("tools/call", {"name": "none"})
+        page = await served.http.get(served.url.replace("/mcp", "/metrics"))
+    assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
+    lines = page.text.splitlines()
+    samples = [line for line in lines if not line.startswith("#")]
+    assert all(map(LINE.fullmatch, samples)), [line for line in samples if not LINE.fullmatch(line)]
+    assert 'toolbus_gateway_requests_total{method="tools/call"} 2' in lines
+    assert 'toolbus_gateway_requests_total{method="other"} 1' in lines
+    assert 'toolbus_gateway_errors_total{method="other",kind="method_not_found"} 1' in lines
+    assert 'toolbus_gateway_request_duration_seconds_bucket{method="tools/call",le="+Inf"} 2' in lines
+    assert 'toolbus_gateway_request_duration_seconds_count{method="tools/call"} 2' in lines
+    assert "toolbus_gateway_sessions 1" in lines
+    assert 'toolbus_gateway_server_state{server="gated",state="ready"} 1' in lines
+    assert 'toolbus_gateway_server_restarts_total{server="gated"} 0' in lines
+    assert "made/up" not in page.text
+
+
+def test_the_name_of_a_server_cannot_forge_a_metric() -> None:
+    servers = {'a"} 1\nforged 7 {x="': ServerStatus(state="ready")}
+    text = Metrics().text(servers, {})
+    assert all(line.startswith("#") or LINE.fullmatch(line) for line in text.splitlines())
+
+
+async def test_who_is_not_let_in_learns_nothing() -> None:
+    """A stranger learns whether the gateway is ready, and not what is behind it."""
+    async with front(access=Closed()) as served:
+        base = served.url.removesuffix("/mcp")
+        refused = await served.modern("tools/list")
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+        assert (await served.http.get(f"{base}/metrics")).status_code == 401
+        ready = await served.http.get(f"{base}/readyz")
+        assert (ready.status_code, ready.json()) == (200, {"ready": True})
+        assert served.app.metrics.refused["unauthenticated"] == 2
+
+
+async def test_the_metadata_of_the_resource_is_public() -> None:
+    async with front(access=Closed()) as served:
+        base = f"{served.url.removesuffix('/mcp')}/.well-known/oauth-protected-resource"
+        origin = {"origin": "https://app.example.com"}
+        found = await served.http.get(f"{base}/mcp", headers=origin)
+        assert found.json() == {"resource": "https://tools.example.com/mcp"}
+        assert found.headers["access-control-allow-origin"] == "https://app.example.com"
+        assert (await served.http.get(f"{base}/other")).status_code == 404
+        preflight = await served.http.options(served.url, headers=origin)
+        assert preflight.status_code == 204
+
+
+async def test_other_paths_and_methods_are_refused() -> None:
+    async with front() as served:
+        base = served.url.removesuffix("/mcp")
+        for path in ("/", "/mcpx", "/.well-known/other", "/metrics/x", "/%2e%2e/mcp", "/mcp/no-such-view"):
+            assert (await served.http.get(f"{base}{path}")).status_code == 404
+        assert (await served.http.post(f"{base}/healthz")).status_code == 405
+        head = await served.http.head(f"{base}/healthz")
+        assert (head.status_code, head.content) == (200, b"")

@@ -1,0 +1,45 @@
+"""A gateway over HTTP as a process: prints its port, and has a tool that takes as long as it is told to."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from mcp.server.mcpserver import MCPServer
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a script
+from toolbus import Toolbus
+from toolbus.core.interactions import Interactions
+from toolbus.gateway.gateway import Gateway
+from toolbus.gateway.http.app import App
+from toolbus.gateway.http.run import serve_http
+
+
+def waiting() -> MCPServer:
+    """A server whose tool waits for a file."""
+    server: MCPServer = MCPServer("waiting")
+
+    @server.tool()
+    async def wait_for(path: str) -> str:  # pyright: ignore[reportUnusedFunction]
+        await asyncio.to_thread(Path(f"{path}.entered").touch)
+        while not await asyncio.to_thread(Path(path).exists):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        return "done"
+
+    return server
+
+
+def _tell(port: int) -> None:
+    print(port, flush=True)
+
+
+async def main(port: int, drain: float) -> None:
+    """Serve until a signal."""
+    config = {"servers": {"waiting": {"server": waiting(), "prefix": ""}}}
+    bus = Toolbus(config, interactions=Interactions(forwards=True))
+    async with bus, Gateway(bus) as gateway:
+        await serve_http(gateway, App(gateway), "127.0.0.1", port, drain=drain, on_bound=_tell)
+    print("ended", flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]), float(sys.argv[2])))
