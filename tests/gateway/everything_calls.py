@@ -3,7 +3,6 @@
 Uses the standard library only, because one of the servers runs on version 1 of the SDK.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -71,12 +70,21 @@ Ask = Callable[[str, Json], Awaitable[Json]]
 
 
 async def settled(handler: Handler, call: Call, ask: Ask) -> Json:
-    """The result of a request in the legacy era, where every question is a request to the client."""
+    """The result of a request in the legacy era, where every question is a request to the client.
+
+    They are asked one after the other; if one is refused, the others are asked before the request fails.
+    """
     outcome = await handler(call)
     while isinstance(outcome, Questions):
-        asked = outcome.requests
-        # All at once, as a client of the modern era sees them.
-        given = await asyncio.gather(*(ask(one["method"], one.get("params", {})) for one in asked.values()))
-        call = replace(call, answers=dict(zip(asked, given, strict=True)), state=outcome.state)
+        answers: dict[str, Json] = {}
+        refusal: Exception | None = None
+        for key, question in outcome.requests.items():
+            try:
+                answers[key] = await ask(question["method"], question.get("params", {}))
+            except Exception as error:  # of either SDK
+                refusal = error
+        if refusal is not None:
+            raise refusal
+        call = replace(call, answers=answers, state=outcome.state)
         outcome = await handler(call)
     return outcome

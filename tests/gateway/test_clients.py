@@ -60,19 +60,22 @@ class Places:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._folder = folder
         self._stack = stack
-        self._open: dict[str, tuple[str, Path]] = {}
+        self._configs: dict[str, Path] = {}
+        self._urls: dict[str, str] = {}
 
     def target(self, front: str, back: str) -> list[str]:
         """What a client connects to: a URL, or a command."""
-        if back not in self._open:
-            folder = self._folder / back
-            folder.mkdir()
-            with keeping():
+        with keeping():
+            if back not in self._configs:
+                folder = self._folder / back
+                folder.mkdir()
                 server = self._stack.enter_context(behind(back, folder))
-                config = written_config(folder, {"everything": server})
-                self._open[back] = (self._stack.enter_context(gateway(config)), config)
-        url, config = self._open[back]
-        return [url] if front == "http" else stdio_command(config)
+                self._configs[back] = written_config(folder, {"everything": server})
+            if front == "stdio":
+                return stdio_command(self._configs[back])
+            if back not in self._urls:
+                self._urls[back] = self._stack.enter_context(gateway(self._configs[back]))
+        return [self._urls[back]]
 
 
 @pytest.fixture(scope="module")
@@ -135,9 +138,15 @@ def test_the_inspector_shows_what_is_behind_the_gateway(
 ) -> None:
     era, front = cell
     target = places.target(front, "modern-http")
+    if front == "stdio":  # in a file, or the Inspector would take options of the command for its own
+        entry = {"command": target[0], "args": target[1:]}
+        (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"toolbus": entry}}))
+        target = ["--config", str(tmp_path / "mcp.json"), "--server", "toolbus"]
     words = [NODE, str(INSPECTOR), "--cli", "--format", "json", "-q", *target, "--protocol-era", era]
     listed = printed(*words, "--method", "tools/list", folder=tmp_path)
-    assert [tool["name"] for tool in listed["result"]["tools"]] == [tool["name"] for tool, _ in TOOLS]
+    assert {tool["name"]: tool for tool in listed["result"]["tools"]} == {
+        tool["name"]: tool for tool, _ in TOOLS
+    }
     for method, (more, text) in INSPECTED.items():
         result = printed(*words, "--method", method, *more, folder=tmp_path)["result"]
         found = result.get("content") or result.get("contents") or [result["messages"][0]["content"]]

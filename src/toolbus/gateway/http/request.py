@@ -81,7 +81,8 @@ class HttpRequest:
         self.repeated: list[tuple[str, str]] = []
         """The headers that are there more than once, twice each; their values are joined."""
         raw: list[tuple[bytes, bytes]] = scope["headers"]
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+        # The parser leaves the spaces after a value, which do not belong to it.
+        headers = {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in raw}
         if len(headers) != len(raw):
             headers = self._joined(raw)
         self.headers = headers
@@ -101,7 +102,7 @@ class HttpRequest:
     def _joined(self, raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
         headers: dict[str, str] = {}
         for raw_name, raw_value in raw:
-            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1").strip(" \t")
             if name in headers:
                 self.repeated += [(name, ""), (name, "")]
                 value = f"{headers[name]}, {value}"
