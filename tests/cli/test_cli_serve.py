@@ -133,6 +133,21 @@ def test_an_editor_gets_the_tools_of_all_servers_and_stdout_has_nothing_else(fol
     assert living_at(folder.parent) == set()
 
 
+def test_a_question_reaches_the_editor_although_it_may_belong_to_two_calls(folder: Path) -> None:
+    tools = [{"name": "hang"}, {"name": "buy"}]
+    with Fifo(folder / "marker") as marker:
+        shop = scripted(folder, "shop", tools=tools, hangs=["hang"], asks={"buy": ASKS}, marker=marker.path)
+        write_config(folder, {"shop": shop})
+        with client(folder) as editor:
+            editor.send("tools/call", name="shop_hang", arguments={})
+            assert [marker.line(), marker.line()] == ["started", "called"]
+            buying = editor.send("tools/call", name="shop_buy", arguments={})
+            editor.answer(editor.until("elicitation/create"), {"action": "accept", "content": {"n": 3}})
+            bought = editor.until(buying)["result"]
+
+    assert json.loads(bought["content"][0]["text"])["content"] == {"n": 3}
+
+
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT])
 def test_a_call_in_flight_ends_before_the_command_does(folder: Path, sign: signal.Signals) -> None:
     with Fifo(folder / "control") as control:
