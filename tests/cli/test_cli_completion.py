@@ -39,6 +39,7 @@ COMMANDS = [
     "policy",
     "audit",
     "config",
+    "key",
 ]
 SEND: dict[str, Any] = {
     "name": "send",
