@@ -9,9 +9,10 @@ from tests.servers.everyday import everyday
 from toolbus import CallRefused, ServerNotFound, Toolbus, ToolNotFound
 from toolbus.config.location import Location
 from toolbus.config.serve import Serve, read_serve
+from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Caller
 from toolbus.core.records import Budget
-from toolbus.gateway.access.views import Views
+from toolbus.gateway.access.views import Views, caller_of
 from toolbus.gateway.principal import LOCAL, Principal
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +52,8 @@ async def test_a_view_shows_and_reaches_its_tools_alone() -> None:
         for hidden in ("day_echo", "day/echo", "ask_tell", "ask/tell"):
             with pytest.raises(ToolNotFound):
                 await view.call(hidden, {"text": "x"})
-        assert view.caller == Caller(face="gateway", user="key:ann")
+        ann = Principal(name="key:ann", view="sums")
+        assert caller_of(ann, "one") == Caller(face="gateway", user="key:ann", session="one")
 
 
 async def test_a_view_of_servers_with_rules() -> None:
@@ -68,19 +70,21 @@ async def test_a_view_of_servers_with_rules() -> None:
         assert own.caller.user == "bob"
 
 
-async def test_a_view_is_made_once_and_sessions_share_its_rules() -> None:
+async def test_another_session_of_the_same_client() -> None:
+    """It gets no other quota, also with connections of its own."""
     rules = [{"tools": "day/add", "do": "allow", "per_minute": 1}, {"do": "deny"}]
     async with bus_of() as bus:
         views = Views(bus, settings(views={"all": {"policy": rules}}))
-        ann = Principal(name="key:ann", view="all")
-        assert views.view_of(ann) is views.view_of(ann)
-        first, second = views.view_of(ann, "one"), views.view_of(ann, "two")
+        ann, bob = Principal(name="key:ann", view="all"), Principal(name="key:bob", view="all")
+        assert views.view_of(ann) is views.view_of(bob)
+        first = views.view_of(ann, "one")
+        second = views.view_of(ann, "two", Interactions(forwards=True))  # with connections of its own
         assert (first.caller.session, second.caller.session) == ("one", "two")
         await first.call("day_add", {"a": 1, "b": 2})
         with pytest.raises(CallRefused, match="per minute"):
             await second.call("day_add", {"a": 1, "b": 2})
         # Another client has its own.
-        await views.view_of(Principal(name="key:bob", view="all")).call("day_add", {"a": 1, "b": 2})
+        await views.view_of(bob, "three").call("day_add", {"a": 1, "b": 2})
 
 
 async def test_the_budget_is_that_of_the_view() -> None:

@@ -173,7 +173,7 @@ class Engine:
         """Install the guard if there is a policy or an audit trail; without, calls do not pay for it."""
         self.path.use_policy(self.guard if self.policing.needed else None, self.policing.observers)
 
-    def view_policy(self, rules: Sequence[PolicyRule]) -> Layer:
+    def view_policy(self, rules: Sequence[PolicyRule] | Layer) -> Layer:
         """The policy of a view, enforced from now on; warns of rules that match nothing."""
         layer = self.policing.of_view(rules)
         for message in self.offer.warnings_of_view(layer):

@@ -45,12 +45,12 @@ class Policing:
         """Whether there is anything to enforce or to record."""
         return self._views or bool(self.now.layer.policy.rules) or self.now.trail is not None
 
-    def of_view(self, rules: Sequence[PolicyRule]) -> Layer:
+    def of_view(self, rules: Sequence[PolicyRule] | Layer) -> Layer:
         """The policy of a view, to be enforced from now on."""
         if not self._views:
             self._views = True
             self.changed()
-        return Layer(rules, "view.")
+        return rules if isinstance(rules, Layer) else shared_rules(rules)
 
     def prepare(self, config: BusConfig) -> Enforced:
         """What a config wants to be enforced; what did not change stays as it is, with its counts."""
@@ -88,10 +88,17 @@ class Policing:
             trail.close()
 
 
-Rules: TypeAlias = Sequence[PolicyRule | Mapping[str, JSON]] | None
-"""The rules of a view, as in a config."""
+Rules: TypeAlias = Sequence[PolicyRule | Mapping[str, JSON]] | Layer | None
+"""The rules of a view, as in a config; or those of several views, which count their calls together."""
 
 
-def rules_of(rules: Sequence[PolicyRule | Mapping[str, JSON]]) -> tuple[PolicyRule, ...]:
+def shared_rules(rules: Sequence[PolicyRule]) -> Layer:
+    """Rules for several views: a rate counts the calls of one caller through all of them."""
+    return Layer(rules, "view.")
+
+
+def rules_of(rules: Sequence[PolicyRule | Mapping[str, JSON]] | Layer) -> tuple[PolicyRule, ...] | Layer:
     """The rules; `ConfigError` names the first that is invalid."""
+    if isinstance(rules, Layer):
+        return rules
     return read_policy(list(rules) if isinstance(rules, list | tuple) else rules, Location())

@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from toolbus.bus.session_view import SessionView
@@ -14,13 +14,13 @@ from toolbus.core.events import Event
 from toolbus.core.forwarding import Client
 from toolbus.core.interactions import Interactions
 from toolbus.core.records import Budget
+from toolbus.gateway.access.views import caller_of
 from toolbus.gateway.clients import StandaloneClient
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.offering import Offering
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.sessions import Session
 
-FACE = "gateway"
 MAX_PRINCIPALS = 1000
 """Principals that are remembered; the least recently used are forgotten first."""
 BudgetOf: TypeAlias = Callable[[Principal], Budget | None]
@@ -132,7 +132,7 @@ class ClientViews:
         if followed is None:
             followed = self._followed[base] = _Followed(Offering(base, self._bus, self._changed))
         followed.clients += 1
-        caller = replace(base.caller, face=FACE, user=base.caller.user or principal.user, session=name)
+        caller = caller_of(principal, name)
         budget = None if self._budget_of is None else self._budget_of(principal)
         return ClientView(given, base, base.view(caller=caller), followed.offering, budget)
 

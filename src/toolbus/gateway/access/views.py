@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from typing import Protocol, overload
 
+from toolbus.bus.policing import Rules, shared_rules
 from toolbus.bus.view import View
 from toolbus.config.serve import DEFAULT_VIEW, Serve, ServeView
 from toolbus.core.interactions import Interactions
@@ -31,24 +32,29 @@ class Views:
     def __init__(self, bus: Bus, serve: Serve | None = None) -> None:
         self._bus = bus
         self._serve = serve or Serve()
-        self._made: OrderedDict[tuple[str, str, str], View] = OrderedDict()
+        self._made: OrderedDict[tuple[str, str], View] = OrderedDict()
+        """By view and user."""
+        self._rules: dict[str, Rules] = {}
+        """By view. Whoever opens another session does not get another quota."""
 
     def use(self, serve: Serve | None) -> None:
         """Use another config from now on, also after the servers of the bus have changed."""
         self._serve = serve or Serve()
         self._made.clear()
+        self._rules.clear()
 
     def view_of(
         self, principal: Principal, session: str = "", interactions: Interactions | None = None
     ) -> View:
-        """The view of a principal; with a session, for calls that belong to it. Costs little, if known.
+        """What a principal gets: one object for all who get the same, so their calls need `caller_of`.
 
-        With `interactions`, the session has connections of its own (`Toolbus.as_user`), until it is ended.
-        LookupError if the config has no such view.
+        With a session, for calls of the principal that belong to it. With `interactions`, the session has
+        connections of its own (`Toolbus.as_user`), until it is ended. LookupError if the config has no such
+        view.
         """
         if interactions is not None:
             return self._make(principal, session, interactions)
-        place = (principal.name, principal.view, principal.user)
+        place = (principal.view, principal.user)
         view = self._made.get(place)
         if view is None:
             view = self._made[place] = self._make(principal)
@@ -56,25 +62,27 @@ class Views:
                 self._made.popitem(last=False)
         else:
             self._made.move_to_end(place)
-        return view.view(caller=_caller(principal, session)) if session else view
+        return view.view(caller=caller_of(principal, session)) if session else view
 
     def budget_of(self, principal: Principal) -> Budget | None:
         """The most that a result may have for a principal; None if results are passed on as they are."""
-        return self._settings(principal).budget
+        return self._settings(principal)[1].budget
 
-    def _settings(self, principal: Principal) -> ServeView:
+    def _settings(self, principal: Principal) -> tuple[str, ServeView]:
         name = principal.view
         if name == DEFAULT_VIEW and name not in self._serve.views:
             name = self._serve.default_view
         found = self._serve.view(name)
         if found is None:
             raise LookupError(f"the config has no view named {name!r}")
-        return found
+        return name, found
 
     def _make(
         self, principal: Principal, session: str = "", interactions: Interactions | None = None
     ) -> View:
-        settings = self._settings(principal)
+        name, settings = self._settings(principal)
+        if settings.policy and name not in self._rules:
+            self._rules[name] = shared_rules(settings.policy)
         user = principal.user or settings.user
         if interactions is not None:
             whole = self._bus.as_user(user or "", session=session, interactions=interactions)
@@ -86,12 +94,12 @@ class Views:
             servers=None if settings.servers is None else [one for one in settings.servers if one in known],
             include=settings.include or None,
             exclude=settings.exclude or None,
-            policy=settings.policy or None,
-            caller=_caller(principal, session),
+            policy=self._rules.get(name),
+            caller=caller_of(principal, session) if session else Caller(face=FACE),
         )
 
 
-def _caller(principal: Principal, session: str = "") -> Caller:
+def caller_of(principal: Principal, session: str = "") -> Caller:
     """Whom the audit trail, hooks and guards see: the client, or nobody in particular if it is local."""
     name = "" if principal.name == LOCAL.name else principal.name
     return Caller(face=FACE, user=principal.user or name, session=session)
