@@ -101,6 +101,7 @@ def no_process_left() -> Iterator[None]:
     left = children(keepers=True) - before
     deadline = time.monotonic() + 10  # a process that was killed may take a moment to be gone
     while left and time.monotonic() < deadline:
+        time.sleep(0.005)
         left = children(keepers=True) - before
     assert not left, f"processes left behind: {left}"
 
@@ -116,6 +117,7 @@ def web_server(kind: str, folder: Path, port: int = 0, script: str = "everyday.p
         while not port_file.exists():
             assert process.poll() is None, f"the {kind} server ended at once"
             assert time.monotonic() < deadline, f"the {kind} server did not start"
+            time.sleep(0.005)
         yield int(port_file.read_text())
     finally:
         process.terminate()

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,7 @@ def serving(era: str, folder: Path, port: int = 0) -> Generator[tuple[subprocess
     try:
         while not port_file.exists():
             assert process.poll() is None, "the server ended at once"
+            time.sleep(0.005)
         yield process, int(port_file.read_text())
     finally:
         process.kill()

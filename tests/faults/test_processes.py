@@ -43,7 +43,7 @@ def gone(family: set[int]) -> bool:
     """Whether they are gone, if need be after a while: a busy machine takes its time."""
     deadline = time.monotonic() + 30
     while any(alive(pid) for pid in family) and time.monotonic() < deadline:
-        os.sched_yield()
+        time.sleep(0.005)
     return not any(alive(pid) for pid in family)
 
 

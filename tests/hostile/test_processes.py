@@ -69,7 +69,7 @@ def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + PATIENCE
     while not holds():
         assert time.monotonic() < deadline, "it did not come to that"
-        os.sched_yield()
+        time.sleep(0.005)
 
 
 def leaving(how: str, folder: Path, *behaviours: str) -> dict[str, Any]:
