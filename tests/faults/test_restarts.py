@@ -133,7 +133,8 @@ SCENARIOS: dict[str, Callable[[Place, Toolbus, float], Awaitable[None]]] = {
 async def test_servers_that_are_away_for_seconds_are_survived_again_and_again(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    outages = OUTAGES * (3 if request.config.getoption("--full") else 1)
+    # The breaker is open after 8 s.
+    outages = OUTAGES * 3 if request.config.getoption("--full") else (2.0, 8.0)
 
     async def survived(place: Place, scenario: Callable[[Place, Toolbus, float], Awaitable[None]]) -> None:
         async with Toolbus({"servers": {"a": place.config}}) as bus:
