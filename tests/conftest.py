@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests import warm
 from tests.processes import children, keeping
@@ -39,6 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: only with --full, as `make test-all` has it")
+    settings.register_profile("full", max_examples=100)
+    settings.register_profile("sampled", max_examples=30)
+    settings.load_profile("full" if config.getoption("--full") else "sampled")
 
 
 LONGEST = (
@@ -64,7 +68,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
-def pytest_collection_finish() -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
     """Spare every later `gc.collect` half a second: what was imported by now is not looked through again."""
     gc.collect()
     gc.freeze()
