@@ -9,11 +9,11 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
 
 from tests import warm
 from tests.processes import children, keeping
@@ -40,9 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: only with --full, as `make test-all` has it")
-    settings.register_profile("full", max_examples=100)
-    settings.register_profile("sampled", max_examples=30)
-    settings.load_profile("full" if config.getoption("--full") else "sampled")
+    if find_spec("hypothesis"):  # adapters with an environment of their own are tested without it
+        from hypothesis import settings
+
+        settings.register_profile("full", max_examples=100)
+        settings.register_profile("sampled", max_examples=30)
+        settings.load_profile("full" if config.getoption("--full") else "sampled")
 
 
 LONGEST = (
