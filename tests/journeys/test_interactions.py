@@ -114,7 +114,7 @@ async def test_a_person_who_does_not_answer_is_a_result_of_the_tool(asker: Place
     assert [event.action for event in heard if isinstance(event, InputAnswered)] == [action]
 
 
-@pytest.mark.parametrize("place", sampled(PLACES, ("stdio", "modern"), ("http", "legacy")))
+@pytest.mark.parametrize("place", sampled(PLACES, ("stdio", "modern")))
 async def test_a_person_may_think_longer_than_the_call_may_take(
     place: tuple[str, str], asking_ports: dict[str, int]
 ) -> None:
