@@ -374,7 +374,11 @@ async def test_a_long_result_that_takes_long_to_clean(tmp_path: Path, kind: str)
             return time.thread_time() - began
 
         # A program gets it as it arrives, without any preparation.
-        raw = [await loop_time(lambda: bus.call("a_look")) for _ in range(3)]
-        prepared = [await loop_time(look.execute) for _ in range(3)]
+        raw, prepared = 0.0, float("inf")
+        for _ in range(3):
+            raw = max(raw, await loop_time(lambda: bus.call("a_look")))
+            prepared = min(prepared, await loop_time(look.execute))
+            if prepared < raw + 0.05:
+                break
         assert len((await look.execute()).text) <= 40_000
-        assert min(prepared) < max(raw) + 0.05
+        assert prepared < raw + 0.05

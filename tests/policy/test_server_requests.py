@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.conftest import SERVERS
+from tests.conftest import SERVERS, sampled
 from tests.policy.people import Person, lines
 from tests.servers.asking import asking
 from toolbus import (
@@ -37,7 +37,7 @@ def sample(request: Sampling) -> Sampled:
 HANDLERS: dict[str, Any] = {"elicit": elicit, "sample": sample, "roots": ["/srv"]}
 
 
-@pytest.fixture(params=["memory", "stdio", "legacy"])
+@pytest.fixture(params=sampled(["memory", "stdio", "legacy"], "memory", "legacy"))
 def server(request: pytest.FixtureRequest) -> dict[str, Any]:
     if request.param == "memory":
         return {"server": asking()}
