@@ -4,6 +4,8 @@ PYTHON ?= python3
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 # pyright otherwise asks the network whether a newer version exists.
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
+# Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: test test-all test-adapter check shapes hostile bench compare soak demo docs format clean
 .SILENT:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: only with --full, as `make test-all` has it")
+    if find_spec("hypothesis"):  # adapters with an environment of their own are tested without it
+        from hypothesis import settings
+
+        settings.register_profile("full", max_examples=100)
+        settings.register_profile("sampled", max_examples=30)
+        settings.load_profile("full" if config.getoption("--full") else "sampled")
 
 
 LONGEST = (
@@ -64,7 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in left_out]
 
 
-def pytest_collection_finish() -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _frozen() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
     """Spare every later `gc.collect` half a second: what was imported by now is not looked through again."""
     gc.collect()
     gc.freeze()
@@ -101,6 +109,7 @@ def no_process_left() -> Iterator[None]:
     left = children(keepers=True) - before
     deadline = time.monotonic() + 10  # a process that was killed may take a moment to be gone
     while left and time.monotonic() < deadline:
+        time.sleep(0.005)
         left = children(keepers=True) - before
     assert not left, f"processes left behind: {left}"
 
@@ -116,6 +125,7 @@ def web_server(kind: str, folder: Path, port: int = 0, script: str = "everyday.p
         while not port_file.exists():
             assert process.poll() is None, f"the {kind} server ended at once"
             assert time.monotonic() < deadline, f"the {kind} server did not start"
+            time.sleep(0.005)
         yield int(port_file.read_text())
     finally:
         process.terminate()

@@ -1,7 +1,8 @@
-"""How properties are tested: the same examples on every run, and no time limit for one of them."""
+"""How properties are tested: the same examples on every run, and no time limit for one of them.
+
+How many examples there are is up to --full: see `pytest_configure` in tests/conftest.py.
+"""
 
 from hypothesis import HealthCheck, settings
 
-modest = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
+modest = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True)

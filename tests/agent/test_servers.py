@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 from fastmcp import FastMCP
 from pydantic import BaseModel
 
+from tests import warm
 from tests.agent.stage import PATIENCE, changes, final, heard, provided, scripted
 from tests.conftest import Place, web_server
 from tests.servers.everyday import everyday
@@ -62,7 +62,7 @@ async def test_without_servers_there_are_no_tools() -> None:
 
 async def test_servers_by_alias_are_urls_objects_and_models(web_ports: dict[str, int]) -> None:
     class Program(BaseModel):
-        command: str = sys.executable
+        command: str = warm.python()
         args: list[str]
 
     servers = {

@@ -9,6 +9,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.wrapper import WrapperModel
 
 from tests.agent.stage import Hanging, final, heard, talking, told
+from tests.conftest import sampled
 from tests.servers.everyday import PNG, everyday
 from tests.wire import Asked, Fault, Say, ToolCall
 from tests.wire.asked import Wire
@@ -153,13 +154,19 @@ async def test_arguments_that_are_no_json_are_told_to_the_model(wire: Wire, name
         assert await final(agent.send("Still there?")) == "Hello again."
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize(
-    ("fault", "status"),
-    [(Fault(429, "slow down"), 429), (Fault(500, "sorry"), 500), (Fault(breaks=True, text="Half a"), None)],
-    ids=["429", "500", "broken"],
-)
-async def test_a_failure_in_mid_run_keeps_what_was_done(wire: Wire, fault: Fault, status: int | None) -> None:
+FAULTS = {
+    "429": (Fault(429, "slow down"), 429),
+    "500": (Fault(500, "sorry"), 500),
+    "broken": (Fault(breaks=True, text="Half a"), None),
+}
+FAILURES = [(wire, name) for name in FAULTS for wire in WIRES]
+# Each wire breaks in its own way; a status is one on every wire.
+SOME_FAILURES = [(wire, "broken") for wire in WIRES] + [("chat", "429"), ("anthropic", "500")]
+
+
+@pytest.mark.parametrize("failure", sampled(FAILURES, *SOME_FAILURES), ids="-".join)
+async def test_a_failure_in_mid_run_keeps_what_was_done(failure: tuple[Wire, str]) -> None:
+    wire, (fault, status) = failure[0], FAULTS[failure[1]]
     script = [[ToolCall("double", {"number": 4})], fault, "It is 8.", "Bye."]
     async with talking(wire, script, tools=[double]) as (agent, model):
         run = agent.send("Go.")
@@ -174,11 +181,15 @@ async def test_a_failure_in_mid_run_keeps_what_was_done(wire: Wire, fault: Fault
     assert ["8" in given.text for given in model.asked[2].given] == [True]
 
 
-@pytest.mark.parametrize("wire", WIRES)
-@pytest.mark.parametrize("fault", [Fault(500), Fault(breaks=True, text="Half a")], ids=["500", "broken"])
+@pytest.mark.parametrize(
+    "failure",
+    sampled([case for case in FAILURES if case[1] != "429"], *SOME_FAILURES[:4], SOME_FAILURES[5]),
+    ids="-".join,
+)
 async def test_a_failure_before_any_answer_leaves_the_conversation_as_it_was(
-    wire: Wire, fault: Fault
+    failure: tuple[Wire, str],
 ) -> None:
+    wire, (fault, _) = failure[0], FAULTS[failure[1]]
     async with talking(wire, ["Hello.", fault, "Read."]) as (agent, model):
         await final(agent.send("Hi."))
         agent.add_file(b"buy tea", name="list.txt")

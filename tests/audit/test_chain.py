@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.audit.writing import Writers, only_chain, problems, write_lines
+from tests.conftest import sampled
 from toolbus.audit.chain import Chain
 from toolbus.audit.files import chains
 from toolbus.audit.lines import position_of
@@ -20,7 +21,6 @@ from toolbus.audit.verify import verify
 from toolbus.config.audit import Audit
 from toolbus.core.errors import AuditFailed
 
-KILLS = 20
 PROCESSES, LINES = 4, 1000
 
 
@@ -36,12 +36,13 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "audit.jsonl"
 
 
-def test_a_process_that_is_killed_while_it_writes(path: Path) -> None:
+@pytest.mark.parametrize("kills", sampled([7, 20], 7))
+def test_a_process_that_is_killed_while_it_writes(path: Path, kills: int) -> None:
     """The chain stays valid, and the next process continues it."""
     chosen = random.Random(20)
     seen = 0
     with Writers(path) as writers:
-        for number in range(KILLS):
+        for number in range(kills):
             writer = writers.start(f"p{number}", size=300_000)
             dots = writer.wait_for(chosen.randint(1, 30))
             os.kill(writer.pid, signal.SIGKILL)
@@ -53,7 +54,7 @@ def test_a_process_that_is_killed_while_it_writes(path: Path) -> None:
     write_lines(path, 1)
     assert problems(path) == []
     happened = [event["event"] for event in events(path)]
-    assert happened.count("started") == KILLS + 1
+    assert happened.count("started") == kills + 1
     assert happened.count("recovered") == len(only_chain(path).notes)
 
 

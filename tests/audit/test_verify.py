@@ -20,12 +20,15 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_flipped_byte_of_a_small_file_is_found(path: Path) -> None:
+def test_every_flipped_byte_of_a_small_file_is_found(path: Path, request: pytest.FixtureRequest) -> None:
     whole = b"".join(path.read_bytes().splitlines(keepends=True)[:3])
     missed: list[tuple[int, int]] = []
     for position, byte in enumerate(whole):
         # One bit, and what matters to JSON: a line break, a backslash, a quote, a brace.
-        for other in {byte ^ 1 << position % 8, *b'\n\\"}'} - {byte}:
+        others = [byte ^ 1 << position % 8, *b'\n\\"}']
+        if not request.config.getoption("--full"):
+            others = [others[position % len(others)]]  # every byte, and by turns each of these
+        for other in {*others} - {byte}:
             path.write_bytes(whole[:position] + bytes([other]) + whole[position + 1 :])
             if not only_chain(path).problems:
                 missed.append((position, other))

@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
+from tests import warm
 from toolbus.audit.chain import Chain
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.config.audit import Audit
@@ -45,7 +45,7 @@ class Writers:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._process = subprocess.Popen(
-            [sys.executable, "-c", WRITERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [warm.python(), "-c", WRITERS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

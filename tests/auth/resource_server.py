@@ -228,6 +228,7 @@ def resource_server(
         while not port_file.exists():
             assert process.poll() is None, "the resource server ended at once"
             assert time.monotonic() < deadline, "the resource server did not start"
+            time.sleep(0.005)
         yield ResourceServer(f"http://127.0.0.1:{port_file.read_text()}/mcp")
     finally:
         process.terminate()

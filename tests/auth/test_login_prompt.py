@@ -1,7 +1,6 @@
 """Which URLs are links, where there is a browser, and what a pasted text means."""
 
 import asyncio
-import os
 import sys
 import time
 from dataclasses import replace
@@ -158,7 +157,7 @@ async def written(file: Path) -> str:
         deadline = time.monotonic() + SECONDS
         while not file.exists() or not file.read_text():
             assert time.monotonic() < deadline, "the browser was not opened"
-            os.sched_yield()
+            time.sleep(0.005)
         return file.read_text()
 
     return await asyncio.to_thread(read)

@@ -131,6 +131,7 @@ async def test_a_program_that_was_killed_and_starts_again_asks_nobody(
     assert authority.count("authorization ") == 1
 
 
+@pytest.mark.full  # as in test_token_lock.py, but with servers
 async def test_three_processes_renew_once(
     authority: AuthorizationServer, guarded: ResourceServer, tmp_path: Path
 ) -> None:

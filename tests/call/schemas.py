@@ -40,7 +40,7 @@ DRAFTS = [
     "https://json-schema.org/draft/2020-12/schema",
 ]
 
-modest = settings(max_examples=60, deadline=None, suppress_health_check=SLOW, derandomize=True)
+modest = settings(deadline=None, suppress_health_check=SLOW, derandomize=True)
 
 scalars: st.SearchStrategy[JSON] = st.one_of(
     st.none(),

@@ -20,6 +20,7 @@ from tests.cli.running import (
     toolbus,
     write_config,
 )
+from tests.conftest import sampled
 from tests.wire import Fault, Provider, Say, ToolCall
 
 pytestmark = pytest.mark.timeout(120)
@@ -208,7 +209,7 @@ def test_without_the_extra_it_says_what_to_install(folder: Path) -> None:
     assert done.stderr.endswith("No module named 'pydantic_ai'; pip install \"toolbus[agent]\"\n")
 
 
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("sign", sampled([signal.SIGINT, signal.SIGTERM], signal.SIGINT))
 def test_a_signal_ends_it_and_all_it_started(folder: Path, sign: signal.Signals) -> None:
     with Fifo(folder / "marker") as marker, Provider([[ToolCall("own_hang")]]) as provider:
         script: dict[str, Any] = {"tools": [{"name": "hang", **READS}], "hangs": ["hang"], "stays": True}

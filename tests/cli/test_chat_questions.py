@@ -10,6 +10,7 @@ import pytest
 from tests import warm
 from tests.cli.running import Fifo, living_at, scripted, toolbus, write_config
 from tests.cli.terminal import Terminal, terminal
+from tests.conftest import sampled
 from tests.wire import Provider, Say, ToolCall, Turn
 
 pytestmark = pytest.mark.timeout(120)
@@ -21,7 +22,10 @@ UNASKED = ("--approve", "never")
 BOOK = ToolCall("inn_book", {"guest": "Ann"})
 
 
-@pytest.fixture(params=["modern", "legacy"])
+either_era = pytest.mark.parametrize("entry", ["modern", "legacy"], indirect=True)
+
+
+@pytest.fixture(params=sampled(["modern", "legacy"], "modern"))
 def entry(request: pytest.FixtureRequest) -> dict[str, Any]:
     """A server that asks, of either era."""
     return {"command": warm.python(), "args": [ASKING, "stdio"], "era": request.param}
@@ -44,6 +48,7 @@ def given(provider: Provider) -> list[str]:
     return [result.text for result in provider.asked[-1].given]
 
 
+@either_era
 def test_a_form_is_filled_in_after_the_call_was_allowed(tmp_path: Path, entry: dict[str, Any]) -> None:
     turns: list[Turn] = [Say("Let me see.", [BOOK]), "Booked."]
     with Provider(turns) as provider, dialog(tmp_path, provider, entry) as screen:
@@ -74,6 +79,7 @@ def test_ctrl_d_declines_and_the_turn_goes_on(tmp_path: Path, entry: dict[str, A
     assert given(provider) == ["not booked: decline"]
 
 
+@either_era
 def test_ctrl_c_stops_the_turn_and_the_server_is_asked_again_later(
     tmp_path: Path, entry: dict[str, Any]
 ) -> None:

@@ -604,7 +604,7 @@ def test_a_chat_offers_to_sign_in_after_a_turn_in_which_the_login_ended(tmp_path
             issuing.spoil(status=400, answer={"error": "invalid_grant"})  # no renewal any more
             listed = toolbus("logins", "--json", folder=folder)
             while time.time() < json.loads(listed.stdout)["logins"][0]["expires_at"]:
-                os.sched_yield()
+                time.sleep(0.05)
             screen.press("Who am I?\r")
             screen.until("I know.", "server 'linear' needs you to sign in; sign in now? [Y/n]: ")
             assert "sign in: toolbus login linear" in provider.asked[-1].given[0].text

@@ -13,6 +13,7 @@ import pytest
 from tests import warm
 from tests.cli.running import Fifo, living_at, scripted, together, toolbus, write_config
 from tests.cli.terminal import Terminal, terminal
+from tests.conftest import sampled
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -26,7 +27,10 @@ VISITED = "Did you open it and finish there? [y/N]: "
 EVIL = "x\x1b[2J\x1b]0;owned\x07y"
 
 
-@pytest.fixture(params=["modern", "legacy"])
+either_era = pytest.mark.parametrize("folder", ["modern", "legacy"], indirect=True)
+
+
+@pytest.fixture(params=sampled(["modern", "legacy"], "modern"))
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A folder with a server that asks, of either era."""
     folder = tmp_path / "work"
@@ -58,6 +62,7 @@ def said(screen: Terminal) -> dict[str, Any]:
     return json.loads(screen.plain[screen.plain.rindex('{"action"') :])
 
 
+@either_era
 def test_a_form_is_filled_in_field_by_field_and_seen_before_it_is_sent(folder: Path) -> None:
     with terminal("call", "inn_book", "guest=Ann", folder=folder) as screen:
         shown = screen.until(
@@ -94,6 +99,7 @@ def test_enter_takes_what_is_in_brackets(folder: Path) -> None:
         assert screen.ended() == 0
 
 
+@either_era
 @pytest.mark.parametrize(
     ("keys", "action"), [("\x04", "decline"), ("/decline\r", "decline"), ("\x03", "cancel")]
 )
@@ -129,6 +135,7 @@ def test_an_address_is_shown_whole_and_never_opened(folder: Path, typed: str, ac
         assert screen.ended() == 0
 
 
+@either_era
 def test_without_a_terminal_the_question_is_an_error_that_says_what_to_do(folder: Path) -> None:
     run = toolbus("call", "inn_book", "guest=Ann", folder=folder)
     assert (run.returncode, run.stdout) == (1, "")

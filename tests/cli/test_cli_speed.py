@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import SECONDS, TOOLBUS, environment
+from tests.conftest import sampled
 from tests.timing import fastest
 
 AT_MOST = 0.35
@@ -78,13 +79,20 @@ STARTING_NOTHING = [
 ]
 
 
-@pytest.mark.parametrize("words", STARTING_NOTHING)
+# What shows, imports, writes, trusts and edits.
+SOME = ("config", "import mcp.json --write", "init --force", "trust --yes", "disable a")
+
+
+@pytest.mark.parametrize("words", sampled(STARTING_NOTHING, *SOME))
 def test_a_command_that_starts_no_server_does_not_import_the_sdk(words: str, tmp_path: Path) -> None:
     write_files(tmp_path)
     assert loaded(tmp_path, *words.split(), code=0) & SDK == set()
 
 
-@pytest.mark.parametrize("line", ["toolbus ca", "toolbus call ", "toolbus tools ", "toolbus enable "])
+COMPLETED = ["toolbus ca", "toolbus call ", "toolbus tools ", "toolbus enable "]
+
+
+@pytest.mark.parametrize("line", sampled(COMPLETED, "toolbus ca", "toolbus call "))
 def test_completion_does_not_import_the_sdk(line: str, tmp_path: Path) -> None:
     write_files(tmp_path)
     position = str(line.count(" "))

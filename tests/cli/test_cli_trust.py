@@ -13,6 +13,7 @@ import pytest
 
 from tests.cli.running import Done, environment, scripted, toolbus, write_config
 from tests.cli.terminal import terminal
+from tests.conftest import sampled
 from toolbus import Pending
 
 pytestmark = pytest.mark.timeout(120)
@@ -150,16 +151,22 @@ def test_on_a_terminal_a_command_shows_the_config_and_asks_once(tmp_path: Path) 
         assert screen.ended() == 1
 
 
+NOT_YES = {"n\r": 1, "\r": 1, "yellow\r": 1, "\x04": 1, "\x03": 130}
+NO = [(command, keys) for command in ("tools", "trust", "chat") for keys in NOT_YES]
+
+
 @pytest.mark.parametrize(
-    ("keys", "code"), [("n\r", 1), ("\r", 1), ("yellow\r", 1), ("\x04", 1), ("\x03", 130)]
+    "no",
+    sampled(NO, *((command, keys) for command, keys in NO if command == "tools" or keys == "\r")),
+    ids=repr,
 )
-@pytest.mark.parametrize("words", [["tools"], ["trust"], ["chat"]], ids=lambda words: words[0])
-def test_whatever_is_not_yes_runs_nothing(words: list[str], keys: str, code: int, tmp_path: Path) -> None:
+def test_whatever_is_not_yes_runs_nothing(no: tuple[str, str], tmp_path: Path) -> None:
+    (command, keys), code = no, NOT_YES[no[1]]
     folder = tmp_path / "clone"
     with listening() as (url, requests):
         hostile(folder, url)
         before = sorted(folder.iterdir())
-        with terminal(*words, folder=folder, width=200) as screen:
+        with terminal(command, folder=folder, width=200) as screen:
             screen.until("[y/N]: ")
             screen.press(keys)
             assert screen.ended() == code

@@ -35,14 +35,16 @@ def random_texts(count: int) -> Iterator[str]:
         yield "".join(dice.choice(ALPHABET) for _ in range(dice.randrange(12)))
 
 
-def test_any_text_can_be_written_literally_with_the_escape() -> None:
-    for text in random_texts(2000):
+def test_any_text_can_be_written_literally_with_the_escape(request: pytest.FixtureRequest) -> None:
+    for text in random_texts(2000 if request.config.getoption("--full") else 400):
         written = text.replace("${", "$${")
         assert resolve(load_server({"command": "x", "args": [written]})).args == (text,)
 
 
-def test_any_text_is_either_filled_in_or_refused_and_never_passed_on_half() -> None:
-    for text in random_texts(2000):
+def test_any_text_is_either_filled_in_or_refused_and_never_passed_on_half(
+    request: pytest.FixtureRequest,
+) -> None:
+    for text in random_texts(2000 if request.config.getoption("--full") else 400):
         try:
             made = resolve(load_server({"command": "x", "args": [f"{text}${{NAME}}"]}), NAME="value")
         except ToolbusError as error:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.demo.running import Servers, arguments, in_every_place, in_two_places
 from toolbus import Toolbus
 from toolbus.demo.notes import notes_server, open_notes
@@ -73,8 +74,8 @@ async def test_opening_the_archive_makes_a_tool_appear(servers: Servers) -> None
 
 async def test_notes_in_a_file_survive_a_restart(tmp_path: Path) -> None:
     path = str(tmp_path / "notes.db")
-    by_option = {"command": sys.executable, "args": arguments("notes", "--db", path)}
-    by_variable = {"command": sys.executable, "args": arguments("notes"), "env": {"NOTES_DB": path}}
+    by_option = {"command": warm.python(), "args": arguments("notes", "--db", path)}
+    by_variable = {"command": warm.python(), "args": arguments("notes"), "env": {"NOTES_DB": path}}
     async with Toolbus({"servers": {"notes": by_option}}) as bus:
         await bus.call("notes_add", {"text": "still here"})
         await bus.call("notes_add", {"text": "not for long"})

@@ -248,7 +248,7 @@ async def _tasks() -> set[asyncio.Task[Any]]:
 def test_in_any_order(request: pytest.FixtureRequest) -> None:
     many = request.config.getoption("--full")
     AnyOrder.TestCase.settings = settings(
-        max_examples=300 if many else 30,
+        max_examples=300 if many else 15,
         stateful_step_count=20,
         deadline=None,
         derandomize=True,

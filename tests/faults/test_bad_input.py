@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SERVERS, plain
+from tests.conftest import SERVERS, plain, sampled
 from toolbus import (
     ArgumentsError,
     AuthRequired,
@@ -154,17 +154,20 @@ async def test_a_server_that_never_answers_is_given_up_in_time_and_its_process_i
     assert "timed out" in await beside_a_good_one(plain("never_answer", timeouts={"connect": 0.5}))
 
 
-@pytest.mark.parametrize("transport", ["http", "sse"])
+STATUSES = {401: AuthRequired, 403: AuthRequired, 500: ConnectFailed, 503: ConnectFailed}
+REFUSALS = [(transport, status) for status in STATUSES for transport in ("http", "sse")]
+
+
 @pytest.mark.parametrize(
-    ("status", "kind"),
-    [(401, AuthRequired), (403, AuthRequired), (500, ConnectFailed), (503, ConnectFailed)],
+    "refusal", sampled(REFUSALS, ("http", 401), ("sse", 403), ("http", 500), ("sse", 503)), ids=str
 )
 async def test_a_refusal_over_http_names_the_status(
-    handler: dict[str, int], transport: str, status: int, kind: type[ConnectFailed]
+    handler: dict[str, int], refusal: tuple[str, int]
 ) -> None:
+    transport, status = refusal
     url = f"http://127.0.0.1:{handler['port']}/{status}"
     error = await failure(transport=transport, url=url)
-    assert type(error) is kind
+    assert type(error) is STATUSES[status]
     assert isinstance(error, ConnectFailed)
     assert error.status == status
     assert f"HTTP {status}" in str(error)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.conftest import SERVERS, plain, web_server
+from tests.conftest import SERVERS, plain, sampled, web_server
 from tests.processes import alive
 from tests.servers.recording import recording
 from toolbus import CallRejected, LinkLost, ServerDown, Toolbus
@@ -91,11 +91,14 @@ async def test_requests_of_every_kind_wait_for_a_link_that_is_coming_back(era: s
     assert (call.text, resource[0].text, len(prompt.messages)) == ("waited", "hello", 1)
 
 
-@pytest.mark.parametrize("kind", ["http", "sse"])
-@ERAS
+WEB = [(kind, era) for kind in ("http", "sse") for era in ("modern", "legacy")]
+
+
+@pytest.mark.parametrize("place", sampled(WEB, ("http", "modern"), ("sse", "legacy")), ids="-".join)
 async def test_a_web_server_that_is_restarted_is_found_again_and_listed_anew(
-    kind: str, era: str, tmp_path: Path
+    place: tuple[str, str], tmp_path: Path
 ) -> None:
+    kind, era = place
     async with AsyncExitStack() as stack:
         first = web_server(kind, tmp_path)
         port = first.__enter__()
@@ -125,7 +128,7 @@ async def changed(events: EventStream) -> CatalogChanged:
     raise AssertionError("the bus ended without a change")
 
 
-@pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.parametrize("era", sampled(["modern", "legacy"], "legacy"))
 async def test_a_call_to_a_process_that_is_dead_already_was_not_sent_and_is_made_once(era: str) -> None:
     """Before the loop could see the end of the process: only the broken pipe tells."""
     config = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"], "era": era}

@@ -133,7 +133,8 @@ SCENARIOS: dict[str, Callable[[Place, Toolbus, float], Awaitable[None]]] = {
 async def test_servers_that_are_away_for_seconds_are_survived_again_and_again(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    outages = OUTAGES * (3 if request.config.getoption("--full") else 1)
+    # The breaker is open after 8 s.
+    outages = OUTAGES * 3 if request.config.getoption("--full") else (2.0, 8.0)
 
     async def survived(place: Place, scenario: Callable[[Place, Toolbus, float], Awaitable[None]]) -> None:
         async with Toolbus({"servers": {"a": place.config}}) as bus:
@@ -166,13 +167,13 @@ async def test_without_recover_a_call_waits_for_one_attempt_and_never_for_the_pa
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_of_many_calls_at_the_moment_of_a_loss_none_fails_that_was_not_sent(
-    era: str, tmp_path: Path
+    era: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     with ExitStack() as stack:
         place = web_place("http", tmp_path, stack)
         config = place.config | {"era": era, "timeouts": {"recover": 600}}
         async with Toolbus({"servers": {"a": config}}) as bus:
-            for _ in range(3):
+            for _ in range(3 if request.config.getoption("--full") else 1):
                 await asyncio.gather(*(bus.call("a_echo", {"text": "x"}) for _ in range(30)))
                 place.go()  # has ended before the loop could see that
                 calls = [asyncio.create_task(bus.call("a_echo", {"text": "x"})) for _ in range(30)]

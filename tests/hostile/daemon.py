@@ -66,6 +66,6 @@ if __name__ == "__main__":
     written = Path(sys.argv[2], "daemon")
     start_daemon(sys.argv[1], written)
     while not (written.exists() and written.read_text()):
-        os.sched_yield()
+        time.sleep(0.005)
     sys.argv[1:] = sys.argv[3:]
     runpy.run_path(str(Path(__file__).parents[1] / "servers" / "plain.py"), run_name="__main__")

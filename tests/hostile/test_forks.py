@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import plain
+from tests.conftest import plain, sampled
 
 PROGRAM = Path(__file__).with_name("forking.py")
 FORKED = (
@@ -30,10 +30,15 @@ def printed(how: str, entry: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
     return fork, parent
 
 
-@pytest.mark.parametrize("place", ["stdio", "http-modern", "http-legacy"])
-@pytest.mark.parametrize("how", ["in a loop", "in a new loop"])
-def test_a_fork_that_uses_the_bus(how: str, place: str, web_ports: dict[str, int]) -> None:
+PLACES = ("stdio", "http-modern", "http-legacy")
+WAYS = [(how, place) for how in ("in a loop", "in a new loop") for place in PLACES]
+SOME = [("in a loop", "stdio"), ("in a new loop", "http-modern"), ("in a loop", "http-legacy")]
+
+
+@pytest.mark.parametrize("way", sampled(WAYS, *SOME), ids="-".join)
+def test_a_fork_that_uses_the_bus(way: tuple[str, str], web_ports: dict[str, int]) -> None:
     """Every use is an immediate error, and the parent's servers stay."""
+    how, place = way
     url = f"http://127.0.0.1:{web_ports['http']}/mcp"
     fork, parent = printed(how, plain() if place == "stdio" else {"url": url, "era": place[5:]})
     assert fork.pop("execute") == fork.pop("execute_sync") == f"MCP error: {FORKED}"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.hostile.liar import liar
+from tests.timing import fastest
 from toolbus import Toolbus
 from toolbus.adapters.openai import messages
 from toolbus.agent.tools import Toolbox
@@ -222,8 +223,11 @@ def test_thousands_of_names_that_look_the_same(way: str) -> None:
                 map_back.to_server({"p": [{"a": "a"}] * count})
         return time.thread_time() - began
 
-    few, many = (min(seconds(count) for _ in range(5)) for count in (1_000, 16_000))
-    assert many < 80 * max(few, 0.001)  # 16 times, and quadratic 256 times
+    def linear(few: float, many: float) -> bool:
+        return many < 80 * max(few, 0.001)  # 16 times, and quadratic 256 times
+
+    few, many = fastest(lambda: seconds(1_000), lambda: seconds(16_000), until=linear)
+    assert linear(few, many)
 
 
 @pytest.mark.parametrize("key", ["description", "title", "$comment", "default", "examples", "enum", "x-note"])
@@ -370,7 +374,11 @@ async def test_a_long_result_that_takes_long_to_clean(tmp_path: Path, kind: str)
             return time.thread_time() - began
 
         # A program gets it as it arrives, without any preparation.
-        raw = [await loop_time(lambda: bus.call("a_look")) for _ in range(3)]
-        prepared = [await loop_time(look.execute) for _ in range(3)]
+        raw, prepared = 0.0, float("inf")
+        for _ in range(3):
+            raw = max(raw, await loop_time(lambda: bus.call("a_look")))
+            prepared = min(prepared, await loop_time(look.execute))
+            if prepared < raw + 0.05:
+                break
         assert len((await look.execute()).text) <= 40_000
-        assert min(prepared) < max(raw) + 0.05
+        assert prepared < raw + 0.05

@@ -116,16 +116,20 @@ STARTS = [
     *(("server/discover", name) for name in SOME),
     *(("notifications/initialized", name) for name in SOME),
 ]
-
-
+# Every method, and of the responses, which a call meets in all tests above, some of each kind: connection,
+# headers, body, encoding, events and messages.
 SOME_STARTS = [
-    pytest.param(*start, marks=[] if nth % 3 == 0 else pytest.mark.full) for nth, start in enumerate(STARTS)
+    *(("initialize", name) for name in (*SOME, "an event id that is no text", "an error that is too deep")),
+    *(("tools/list", name) for name in ("a body cut short", "a deep result", "a lone surrogate")),
+    ("server/discover", "an odd challenge"),
+    ("notifications/initialized", "a body cut short"),
 ]
 
 
-@pytest.mark.parametrize(("method", "name"), SOME_STARTS)
-def test_a_start_with(method: str, name: str, runner: asyncio.Runner) -> None:
+@pytest.mark.parametrize("start", sampled(STARTS, *SOME_STARTS), ids="-".join)
+def test_a_start_with(start: tuple[str, str], runner: asyncio.Runner) -> None:
     """The server works, or reports that it does not."""
+    method, name = start
     runner.run(attack_start(method, HTTP[name] if name in HTTP else response(TEXTS[name])))
 
 

@@ -96,6 +96,7 @@ async def test_six_servers_answer_at_the_same_time(config: dict[str, Any], tmp_p
     assert [pid for pid in started if alive(pid)] == []
 
 
+@pytest.mark.full  # real ones fail as those in tests/faults do
 async def test_a_server_that_cannot_start_leaves_the_others_alone(
     config: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -124,6 +125,7 @@ async def test_one_server_alone_keeps_its_own_names(tmp_path: Path) -> None:
     assert result.text == "Echo: hello"
 
 
+@pytest.mark.full  # the synchronous bus runs the one of the tests above
 def test_plain_code_calls_all_six(config: dict[str, Any], tmp_path: Path) -> None:
     with SyncToolbus(config) as bus:
         assert {alias: status.era for alias, status in bus.servers.items()} == ERAS

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import sampled
 from tests.interop.servers import INTEROP, SERVERS, require_installed
 from toolbus import (
     Answer,
@@ -36,6 +37,7 @@ require_installed("node")
 pytestmark = pytest.mark.anyio
 
 PATHS = {"streamableHttp": "/mcp", "sse": "/sse"}
+TRANSPORTS = ["stdio", *PATHS]
 PNG = b"\x89PNG\r\n\x1a\n"
 STOPPING = 10.0
 
@@ -65,7 +67,8 @@ def listening(kind: str) -> Generator[str]:
             process.wait(STOPPING)
 
 
-@pytest.fixture(scope="module", params=["stdio", *PATHS])
+# What it answers does not depend on the transport; `each` has all of them without --full, too.
+@pytest.fixture(scope="module", params=sampled(TRANSPORTS, "streamableHttp"))
 def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A config entry for the server over one transport."""
     if request.param == "stdio":
@@ -75,10 +78,14 @@ def entry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             yield {"url": url}
 
 
+each = pytest.mark.parametrize("entry", TRANSPORTS, indirect=True)
+
+
 def bus_of(entry: dict[str, Any]) -> Toolbus:
     return Toolbus({"servers": {"all": entry | {"required": True}}})
 
 
+@each
 async def test_it_speaks_the_legacy_era_and_shows_all_it_has(entry: dict[str, Any]) -> None:
     async with bus_of(entry) as bus:
         status = bus.servers["all"]
@@ -103,6 +110,7 @@ async def test_text_comes_back_by_either_name(entry: dict[str, Any]) -> None:
     assert added == ToolResult(content=(Text(text="The sum of 1.5 and 2 is 3.5."),))
 
 
+@each
 async def test_many_calls_at_once_each_get_their_own_answer(entry: dict[str, Any]) -> None:
     async with bus_of(entry) as bus:
         results = await asyncio.gather(*(bus.call("all_echo", {"message": str(n)}) for n in range(64)))
@@ -252,6 +260,7 @@ def answering(asked: list[Elicitation]) -> Interactions:
     return Interactions(elicit=elicit, sample=sample, roots=["/srv/tea"])
 
 
+@each
 async def test_it_asks_a_person_a_model_and_for_folders(entry: dict[str, Any]) -> None:
     asked: list[Elicitation] = []
     config = {"servers": {"all": entry | {"required": True}}}

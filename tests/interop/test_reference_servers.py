@@ -85,6 +85,7 @@ async def test_git_shows_the_history_that_git_itself_wrote(repository: Path) -> 
     ]
 
 
+@pytest.mark.full  # in a sandbox, git writes always
 async def test_git_stages_what_its_status_then_shows(repository: Path) -> None:
     (repository / "new.txt").write_text("new\n")
     path = {"repo_path": str(repository)}
@@ -98,6 +99,7 @@ async def test_git_stages_what_its_status_then_shows(repository: Path) -> None:
     assert git(repository, "status", "--short") == "A  new.txt"
 
 
+@pytest.mark.full  # as those of filesystem and time
 async def test_git_outside_its_repository_is_a_failed_result(repository: Path) -> None:
     async with bus_of("git", repository) as bus:
         result = await bus.call("git_log", {"repo_path": "/nowhere"})

@@ -22,13 +22,11 @@ from toolbus.call import Call, Next
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=PLACES, ids="-".join)
-def place(request: pytest.FixtureRequest, web_ports: dict[str, int]) -> Place:
-    """Here in all places, with --full or without."""
-    transport, era = request.param
-    return Place(transport, era, web_ports)
+# With --full or without; the other tests are for the layers above, which meet each transport and era.
+in_all_places = pytest.mark.parametrize("place", PLACES, indirect=True, ids="-".join)
 
 
+@in_all_places
 async def test_a_tool_is_listed_with_all_it_says_and_can_be_called(place: Place) -> None:
     async with Toolbus({"servers": {"day": place.config()}}) as bus:
         spec = bus.catalog["day_add"]
@@ -47,6 +45,7 @@ async def test_a_tool_is_listed_with_all_it_says_and_can_be_called(place: Place)
     assert status.protocol == ("2026-07-28" if place.era == "modern" else "2025-11-25")
 
 
+@in_all_places
 async def test_a_result_comes_back_with_nothing_lost(place: Place) -> None:
     async with Toolbus({"servers": {"day": place.config()}}) as bus:
         result = await bus.call("day/many")
@@ -85,6 +84,7 @@ async def test_two_calls_on_one_link_run_at_the_same_time(place: Place) -> None:
     assert [result.is_error for result in results] == [False, False]
 
 
+@in_all_places
 async def test_a_call_out_of_time_is_cancelled_on_the_server_and_the_link_goes_on(place: Place) -> None:
     async with Toolbus({"servers": {"day": place.config()}}) as bus:
         begun, cancelled = map(int, (await bus.call("day_hangs")).text.split())
@@ -118,6 +118,7 @@ async def _cancellations(bus: Toolbus, wanted: int) -> tuple[int, int]:
                 return begun, cancelled
 
 
+@in_all_places
 async def test_progress_reaches_the_caller_in_order(place: Place) -> None:
     seen: list[tuple[float, float | None, str | None]] = []
     done = asyncio.Event()

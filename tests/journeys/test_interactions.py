@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from mcp.server.mcpserver import Context
 
+from tests import warm
 from tests.conftest import PLACES, SERVERS, Place, sampled
 from tests.servers.everyday import everyday
 from toolbus import (
@@ -113,7 +114,7 @@ async def test_a_person_who_does_not_answer_is_a_result_of_the_tool(asker: Place
     assert [event.action for event in heard if isinstance(event, InputAnswered)] == [action]
 
 
-@pytest.mark.parametrize("place", sampled(PLACES, ("stdio", "modern"), ("http", "legacy")))
+@pytest.mark.parametrize("place", sampled(PLACES, ("stdio", "modern")))
 async def test_a_person_may_think_longer_than_the_call_may_take(
     place: tuple[str, str], asking_ports: dict[str, int]
 ) -> None:
@@ -363,7 +364,7 @@ async def test_a_suspended_call_is_resumed_in_a_new_process(
         result = await bus.call("ask_book", {"guest": "Ann"}, on_input="suspend")
     assert result.pending is not None
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", RESUMING),
+        *(warm.python(), "-c", RESUMING),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         cwd=SERVERS.parents[1],

@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.running import Done, environment, toolbus
 from tests.cli.terminal import terminal
+from tests.conftest import sampled
 from tests.lock.place import OFFER, Offer, Place
 from toolbus.lock.file import read_lock
 
@@ -355,7 +356,10 @@ sys.exit(exit_code(["--config", "toolbus.json", *sys.argv[1:]]))
 """
 
 
-@pytest.mark.parametrize("words", [("lock", "--yes"), ("approve", "files"), ("approve", "files/read")])
+WRITING = [("lock", "--yes"), ("approve", "files"), ("approve", "files/read")]
+
+
+@pytest.mark.parametrize("words", sampled(WRITING, ("approve", "files")))
 def test_a_lockfile_that_cannot_be_written_stays_as_it_was(words: tuple[str, ...], drifted: Place) -> None:
     before = drifted.lock.read_bytes()
     done = subprocess.run(

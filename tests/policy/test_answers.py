@@ -1,12 +1,12 @@
 """Lasting answers count for one user, one definition and one rule, and expire with them."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.policy.people import Person
 from tests.servers.everyday import everyday
 from toolbus import CallRefused, Toolbus
@@ -53,7 +53,7 @@ class Project:
         self.server.write_text(SERVER.replace("{about!r}", repr(about)))
 
     def write(self, *rules: dict[str, Any]) -> None:
-        entry = {"command": sys.executable, "args": [str(self.server)]}
+        entry = {"command": warm.python(), "args": [str(self.server)]}
         self.file.write_text(json.dumps({"servers": {"day": entry}, "policy": rules}))
 
     async def asked(self, *answers: Any, user: str = "") -> int:

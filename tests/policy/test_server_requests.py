@@ -1,12 +1,12 @@
 """What a server asks during a call passes the same guard and the same trail."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conftest import SERVERS
+from tests import warm
+from tests.conftest import SERVERS, sampled
 from tests.policy.people import Person, lines
 from tests.servers.asking import asking
 from toolbus import (
@@ -37,11 +37,11 @@ def sample(request: Sampling) -> Sampled:
 HANDLERS: dict[str, Any] = {"elicit": elicit, "sample": sample, "roots": ["/srv"]}
 
 
-@pytest.fixture(params=["memory", "stdio", "legacy"])
+@pytest.fixture(params=sampled(["memory", "stdio", "legacy"], "memory", "legacy"))
 def server(request: pytest.FixtureRequest) -> dict[str, Any]:
     if request.param == "memory":
         return {"server": asking()}
-    stdio = {"command": sys.executable, "args": [str(SERVERS / "asking.py"), "stdio"]}
+    stdio = {"command": warm.python(), "args": [str(SERVERS / "asking.py"), "stdio"]}
     return stdio | ({"era": "legacy"} if request.param == "legacy" else {})
 
 

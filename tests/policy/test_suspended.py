@@ -2,13 +2,13 @@
 
 import asyncio
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS
 from tests.policy.people import Person, decisions
 from tests.servers.asking import asking
@@ -177,12 +177,12 @@ asyncio.run(main())
 
 
 async def test_a_call_is_approved_in_a_new_process() -> None:
-    server = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]}
+    server = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
     settings = {"servers": {"day": server}, "policy": [ASK]}
     async with Toolbus(settings) as bus:
         pending = await suspended(bus, "day_echo", {"text": "x"})
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", RESUMING),
+        *(warm.python(), "-c", RESUMING),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         cwd=SERVERS.parents[1],

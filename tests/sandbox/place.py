@@ -83,4 +83,4 @@ def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, "it did not come to that"
-        os.sched_yield()
+        time.sleep(0.005)

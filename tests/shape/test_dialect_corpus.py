@@ -2,40 +2,46 @@
 
 import pytest
 
+from tests.conftest import sampled
 from tests.shape import corpus, judges, table
 from tests.shape.providers import CHECKERS
 from tests.timing import fastest
+from toolbus.records import ToolSpec
 from toolbus.shape.dialects import DIALECTS, Dialect, converted
 
 pytestmark = pytest.mark.skipif(corpus.absent() is not None, reason=str(corpus.absent()))
 LARGEST_SHARE = 0.005  # of definitions that may have a permissive place
 
 
+@pytest.fixture
+def specs(request: pytest.FixtureRequest) -> list[ToolSpec]:
+    """The definitions, every fourth without --full."""
+    return corpus.specs()[:: 1 if request.config.getoption("--full") else 4]
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_definition_is_taken(dialect: Dialect) -> None:
+def test_every_definition_is_taken(specs: list[ToolSpec], dialect: Dialect) -> None:
     refused = {
         str(spec.origin): found
-        for spec in corpus.specs()
+        for spec in specs
         if (found := CHECKERS[dialect](converted(spec, dialect).value))
     }
     assert refused == {}
 
 
 @pytest.mark.parametrize("dialect", list(judges.PACKAGES)[:-1])
-def test_the_providers_own_package_takes_every_definition(dialect: Dialect) -> None:
+def test_the_providers_own_package_takes_every_definition(specs: list[ToolSpec], dialect: Dialect) -> None:
     if (why := judges.missing(dialect)) is not None:
         pytest.skip(why)
-    specs = corpus.specs()
     refused = {
         str(s.origin): f for s in specs if (f := judges.refusals(dialect, converted(s, dialect).value))
     }
     assert refused == {}
 
 
-def test_pydantic_ai_finds_nothing_to_rewrite_for_google() -> None:
+def test_pydantic_ai_finds_nothing_to_rewrite_for_google(specs: list[ToolSpec]) -> None:
     if (why := judges.missing("pydantic-ai")) is not None:
         pytest.skip(why)
-    specs = corpus.specs()
     rewritten = {
         str(s.origin): f for s in specs if (f := judges.google_rewrites(converted(s, "google").value))
     }
@@ -49,7 +55,7 @@ def test_hardly_any_definition_is_permissive(dialect: Dialect) -> None:
     assert len(permissive) <= LARGEST_SHARE * len(specs), permissive
 
 
-@pytest.mark.parametrize("dialect", ["openai", "google"])
+@pytest.mark.parametrize("dialect", sampled(["openai", "google"], "google"))
 def test_ten_times_the_tools_take_ten_times_as_long(dialect: Dialect) -> None:
     def linear(small: float, large: float) -> bool:
         return large <= 12 * small

@@ -15,10 +15,10 @@ from tests.shape.reading import JSON, accepts, is_list, is_object
 from tests.shape.schemas import instance, messy, sane_tops, tool
 from toolbus.shape.dialects import DIALECTS, Definition, Dialect, converted, original_arguments
 
-# The same examples on every run; more and others with TOOLBUS_EXAMPLES=5000.
+# The same examples on every run, more with --full; others with TOOLBUS_EXAMPLES=5000.
 ASKED = int(os.environ.get("TOOLBUS_EXAMPLES", "0"))
 MANY = settings(
-    max_examples=ASKED or 100,
+    max_examples=ASKED or settings.default.max_examples,
     derandomize=not ASKED,
     deadline=None,
     database=None,

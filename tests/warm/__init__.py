@@ -2,7 +2,8 @@
 
 Most of what a short command or a test server costs is the import of the SDK, a second each time. A program
 of this kind is a process of its own, with the streams, the folder and the environment that it is given; only
-its imports were made before. There are two: `toolbus`, and `python` with a script or `-m` and a module.
+its imports were made before. There are two: `toolbus`, and `python` with a script, `-c` and code, or `-m`
+and a module.
 
 `process.py` is the process that forks. `standin.py` is the command line of such a program, for whoever has
 to start one by a command; `folder()` has it under the names `toolbus` and `python`, for a PATH.

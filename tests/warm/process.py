@@ -167,6 +167,10 @@ def _start(words: list[str]) -> None:
         case ["python", "-W", action, script, *more] if action in ("error", "default"):
             warnings.simplefilter(action)
             _start(["python", script, *more])
+        case ["python", "-c", code, *more]:
+            sys.argv = ["-c", *more]
+            sys.path[0] = ""
+            exec(code, {"__name__": "__main__"})
         case ["python", first, *more] if first.startswith("-"):
             os.execv(sys.executable, [sys.executable, first, *more])  # a cold one
         case ["python", script, *more]:
