@@ -254,7 +254,8 @@ class Session:
         if status is None and error.code == CONNECTION_CLOSED and is_closed:
             return self.loss_error(what)
         message = self._redacted(error.message) if is_forwarded else text
-        return CallRejected(self.server, what, error.code, message, status, data=error.data)
+        data = error.data if is_forwarded else None
+        return CallRejected(self.server, what, error.code, message, status, data=data)
 
 
 class Exchange(Deadline):

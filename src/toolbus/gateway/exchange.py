@@ -1,5 +1,6 @@
 """One request of a client, and what is known of the client."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from toolbus.core.fast_init import with_fast_init
@@ -32,3 +33,5 @@ class Exchange:
     """The lowest level of the log messages that it wants; None for none (modern), or the default (legacy)."""
     session: Session | None = None
     """The session of a legacy client."""
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    """The headers of the HTTP request, with names in lower case; None over stdio."""

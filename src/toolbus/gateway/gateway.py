@@ -30,6 +30,7 @@ from toolbus.gateway.sessions import Session, Sessions
 from toolbus.gateway.settings import Settings
 from toolbus.gateway.tasks import Tasks
 from toolbus.gateway.views import BudgetOf, ClientViews, ViewOf
+from toolbus.telemetry.serving import Inbound, ServerTelemetry
 
 logger = logging.getLogger("toolbus")
 
@@ -72,6 +73,7 @@ class Gateway:
             started=self.started,
         )
         self._info = server_info(settings.name)
+        self._telemetry = ServerTelemetry(bus.config.telemetry)
         self._starting: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -106,6 +108,14 @@ class Gateway:
         client cancels: the server is told, and the call ends. `initialize` is not answered here.
         A `subscriptions/listen` ends only when it is cancelled, or when the gateway closes.
         """
+        if not self._telemetry.is_active:
+            return await self._answer(exchange, method, params)
+        with self._telemetry.request(method, params, _inbound(exchange)) as span:
+            result = await self._answer(exchange, method, params)
+            span.answered(result)
+            return result
+
+    async def _answer(self, exchange: Exchange, method: str, params: JSONObject | None) -> JSONObject:
         session = exchange.session
         answers = (MODERN if session is None else LEGACY).get(method)
         if answers is None:
@@ -155,6 +165,17 @@ class Gateway:
     def view(self, principal: Principal) -> View:
         """What a principal sees of the bus."""
         return self._views.of_principal(principal).view
+
+
+def _inbound(exchange: Exchange) -> Inbound:
+    return Inbound(
+        request_id=exchange.id,
+        transport="pipe" if exchange.headers is None else "tcp",
+        headers=exchange.headers,
+        protocol=exchange.version,
+        session=None if exchange.session is None else exchange.session.id,
+        principal=exchange.principal.name,
+    )
 
 
 def _log_failure(starting: asyncio.Task[None]) -> None:

@@ -172,6 +172,7 @@ class LegacyFront:
         meta: object = params.get("_meta") if params else None
         exchange = Exchange(
             principal=http.principal,
+            headers=http.headers,
             era="legacy",
             version=session.version,
             capabilities=session.capabilities,

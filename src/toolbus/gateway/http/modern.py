@@ -74,6 +74,7 @@ class ModernFront:
         stream = ResponseStream(http, self._limits, self._refusals, listens=method == LISTEN)
         exchange = Exchange(
             principal=http.principal,
+            headers=http.headers,
             era="modern",
             version=route.protocol_version,
             capabilities=route.client_capabilities,
