@@ -117,7 +117,7 @@ async def test_every_hostile_server_at_once(request: pytest.FixtureRequest) -> N
     """No step of the loop takes longer than its budget, and a good server answers all the while."""
     module = {"command": sys.executable, "cwd": ROOT, "era": "legacy"}
     programs = {name: {**module, "args": ["-m", "tests.hostile.storms", name]} for name in PROGRAMS}
-    with HttpServers(both=request.config.getoption("--full")) as urls, measured() as steps:
+    with HttpServers(both=bool(request.config.getoption("--full"))) as urls, measured() as steps:
         entries = {**programs, **{name: {"url": url, "era": "legacy"} for name, url in urls.items()}}
         servers = {f"s{number}": entry for number, entry in enumerate(entries.values())}
         async with asyncio.timeout(300), Toolbus({"servers": servers}) as bus:

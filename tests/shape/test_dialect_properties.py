@@ -18,7 +18,7 @@ from toolbus.shape.dialects import DIALECTS, Definition, Dialect, converted, ori
 # The same examples on every run, more with --full; others with TOOLBUS_EXAMPLES=5000.
 ASKED = int(os.environ.get("TOOLBUS_EXAMPLES", "0"))
 MANY = settings(
-    max_examples=ASKED or settings.default.max_examples,
+    max_examples=ASKED or settings().max_examples,
     derandomize=not ASKED,
     deadline=None,
     database=None,
