@@ -20,7 +20,7 @@ PYTEST_3 := $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder
 
 # make test ARGS="-k naming": only those tests; the servers of others are set up when ARGS names their tests.
 ifdef ARGS
-test: .venv/.ready $(if $(filter tests/interop% tests/conformance% tests/auth%,$(ARGS)),.interop/.ready)
+test: .venv/.ready $(if $(filter tests/interop% tests/conformance% tests/auth% tests/gateway%,$(ARGS)),.interop/.ready)
 	$(PYTEST_3) $(ARGS)
 else
 # First the adapters whose framework cannot share an environment with the others, if they changed.

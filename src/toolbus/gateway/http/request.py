@@ -81,8 +81,7 @@ class HttpRequest:
         self.repeated: list[tuple[str, str]] = []
         """The headers that are there more than once, twice each; their values are joined."""
         raw: list[tuple[bytes, bytes]] = scope["headers"]
-        # The parser leaves the spaces after a value, which do not belong to it.
-        headers = {name.decode("latin-1"): value.decode("latin-1").strip(" \t") for name, value in raw}
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
         if len(headers) != len(raw):
             headers = self._joined(raw)
         self.headers = headers
@@ -102,7 +101,7 @@ class HttpRequest:
     def _joined(self, raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
         headers: dict[str, str] = {}
         for raw_name, raw_value in raw:
-            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1").strip(" \t")
+            name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
             if name in headers:
                 self.repeated += [(name, ""), (name, "")]
                 value = f"{headers[name]}, {value}"
