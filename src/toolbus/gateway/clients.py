@@ -1,5 +1,7 @@
 """The clients that operations are made for, as servers see them."""
 
+import secrets
+
 from toolbus.core.forwarding import ClientError
 from toolbus.core.records import JSONObject
 from toolbus.gateway.channel import Channel
@@ -43,7 +45,6 @@ class SessionClient:
         self.capabilities = modern_capabilities(session.capabilities)
         self._session = session
         self._channel = channel
-        self._asked = 0
 
     async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
         """Put a server's request to the client; returns its result as sent."""
@@ -55,8 +56,7 @@ class SessionClient:
         if method != ELICITATION:
             return params or None
         if params.get("mode") == "url" and "elicitationId" not in params:  # the modern era has none
-            self._asked += 1
-            return {**params, "elicitationId": f"toolbus-{id(self):x}-{self._asked}"}
+            return {**params, "elicitationId": f"toolbus-{secrets.token_hex(8)}"}
         if self._session.version < _FIRST_WITH_MODES and "mode" in params:
             return {key: value for key, value in params.items() if key != "mode"}
         return params
