@@ -55,6 +55,8 @@ class Diagnostics:
     """How many lines of its standard output were not messages."""
     lost: str | None = None
     """Why the connection ended."""
+    flood: str | None = None
+    """Why we ended the connection ourselves, if the server sent too much."""
     lost_by_server: bool = False
     """Whether the server has already ended the session."""
     gone: Flag = field(default_factory=Flag)

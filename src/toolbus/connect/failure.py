@@ -16,6 +16,7 @@ _STATUS_HINTS = {
     429: "wait and retry",
 }
 _IS_MCP = "check that it is the URL of an MCP server"
+_IS_MCP_PROGRAM = "check that the command starts an MCP server"
 # The next step after a connection that failed, by a string in the cause.
 _CONNECT_HINTS = {
     "SSL": "check that the server uses https and a trusted certificate",
@@ -61,6 +62,8 @@ def connect_failure(error: BaseException, attempt: Attempt) -> ConnectFailed:
             (h for text, h in _CONNECT_HINTS.items() if text in cause), "check that the server is running"
         )
         return ConnectFailed(config.alias, "connect", cause, hint=f"{hint}: {values.public_url}")
+    if diagnostics.flood is not None:
+        return ConnectFailed(config.alias, diagnostics.phase, diagnostics.flood, hint=_IS_MCP_PROGRAM)
     if diagnostics.lost is not None and diagnostics.exit_code is not None:
         stderr = diagnostics.stderr_tail()
         hint = exit_hint(config, values, stderr, diagnostics.withheld)

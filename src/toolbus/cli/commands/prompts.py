@@ -1,7 +1,7 @@
 """`toolbus prompts`: list prompts and their arguments."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from rich.text import Text
 
@@ -10,7 +10,7 @@ from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, one_line
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.core.display import counted
-from toolbus.core.records import Prompt
+from toolbus.core.records import JSON, Prompt
 
 
 @async_command
@@ -22,7 +22,7 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         prompts = {alias: bus.prompts(alias) for alias in selected}
     if screen.as_json:
-        listed = [asdict(prompt) for own in prompts.values() for prompt in own]
+        listed = [_json(prompt) for own in prompts.values() for prompt in own]
         screen.json({"servers": servers_json(statuses), "prompts": listed})
     else:
         for alias in selected:
@@ -48,3 +48,9 @@ def _print_prompt(screen: Screen, prompt: Prompt) -> None:
         indent=4,
         max_lines=None,
     )
+
+
+def _json(prompt: Prompt) -> JSON:
+    values = asdict(replace(prompt, extras={}))
+    del values["extras"]
+    return values

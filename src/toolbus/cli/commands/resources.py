@@ -56,5 +56,5 @@ def _row(item: Resource | ResourceTemplate) -> list[Text]:
 
 
 def _item_json(item: Resource | ResourceTemplate) -> JSON:
-    own = {name: getattr(item, name) for name in type(item).__slots__}
+    own = {name: getattr(item, name) for name in type(item).__slots__ if name != "extras"}
     return own if isinstance(item, Resource) else {**own, "variables": template_variables(item.uri_template)}

@@ -77,6 +77,7 @@ class _Lines:
 
     def _end_flood(self, reason: str) -> None:
         self._is_ignored = True  # until its process has ended
+        self._diagnostics.flood = reason
         self._process.disconnect(reason)
 
     def _read(self, data: bytes) -> None:
