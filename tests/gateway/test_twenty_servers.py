@@ -1,18 +1,22 @@
 """Twenty servers behind one bus, three of them broken: the others are unaffected, the reason is visible."""
 
 import asyncio
+import json
 import os
 import signal
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from tests import warm
 from tests.conftest import SERVERS
+from tests.gateway.serving import gateway
 from tests.processes import alive
-from toolbus import LinkLost, SessionView, Toolbus
+from toolbus import LinkLost, Toolbus, View
 from toolbus.core.records import ServerStatus
 from toolbus.events import Event, StateChanged
 
@@ -41,10 +45,19 @@ def _config() -> dict[str, Any]:
     return {"servers": {**{f"s{number}": entry for number, entry in enumerate(healthy)}, **broken}}
 
 
-async def _work(view: SessionView, number: int) -> list[str]:
+async def _work(view: View, number: int, name: str = "s{number}/{tool}") -> list[str]:
     """Calls of one server, one after the other."""
-    tool = "process" if number < MODERN else "count"
-    return [(await view.call(f"s{number}/{tool}")).text for _ in range(CALLS)]
+    tool = name.format(number=number, tool="process" if number < MODERN else "count")
+    return [(await view.call(tool)).text for _ in range(CALLS)]
+
+
+def _expect_unaffected(answers: list[list[str]]) -> None:
+    """Every call was answered, by the process that answered the first one."""
+    for number, texts in enumerate(answers):
+        if number < MODERN:
+            assert len(set(texts)) == 1, "one process, all the time"
+        else:
+            assert texts == [str(count) for count in range(1, CALLS + 1)]
 
 
 async def _status(bus: Toolbus, alias: str, fits: Callable[[ServerStatus], bool]) -> ServerStatus:
@@ -74,11 +87,7 @@ async def test_one_killed_one_hanging_one_flooding() -> None:
         os.kill(victim, signal.SIGKILL)
         async with asyncio.timeout(PATIENCE):
             answers = await asyncio.gather(*working)
-        for number, texts in enumerate(answers):
-            if number < MODERN:
-                assert len(set(texts)) == 1, "one process, all the time"
-            else:
-                assert texts == [str(count) for count in range(1, CALLS + 1)]
+        _expect_unaffected(answers)
         for number in range(HEALTHY):
             status = bus.servers[f"s{number}"]
             assert (status.state, status.restarts, status.error) == ("ready", 0, None)
@@ -98,3 +107,36 @@ async def test_one_killed_one_hanging_one_flooding() -> None:
         )
         assert "limits.unasked" in str(flooded.error)
         await session.end_session()
+
+
+async def test_the_same_through_a_gateway(tmp_path: Path) -> None:
+    """A client of `toolbus serve` notices nothing; `/readyz` has the reasons."""
+    file = tmp_path / "toolbus.json"
+    file.write_text(json.dumps(_config()))
+    with gateway(file) as url:
+        async with (
+            Toolbus({"servers": {"all": {"url": url, "prefix": ""}}}) as client,
+            httpx2.AsyncClient() as http,
+        ):
+            victim = int((await client.call("killed_process")).text)
+            working = [
+                asyncio.create_task(_work(client, number, "s{number}_{tool}")) for number in range(HEALTHY)
+            ]
+            os.kill(victim, signal.SIGKILL)
+            async with asyncio.timeout(PATIENCE):
+                _expect_unaffected(await asyncio.gather(*working))
+
+                def as_expected(servers: dict[str, Any]) -> bool:
+                    restarted = servers["killed"]["state"] == "ready" and servers["killed"]["restarts"] > 0
+                    return restarted and servers["hanging"]["reason"] and servers["flooding"]["reason"]
+
+                ready = httpx2.URL(url).join("/readyz")
+                while not as_expected(servers := (await http.get(ready)).json()["servers"]):  # noqa: ASYNC110  it is another process
+                    await asyncio.sleep(0.1)
+            assert (await client.call("killed_count")).text == "1"
+        assert "timed out after 1 s" in servers["hanging"]["reason"]
+        assert "limits.unasked" in servers["flooding"]["reason"]
+        for number in range(HEALTHY):
+            status = servers[f"s{number}"]
+            assert (status["state"], status["restarts"], status["reason"]) == ("ready", 0, None)
+    assert "signal 9" in file.with_suffix(".log").read_text()

@@ -86,8 +86,26 @@ class HostileHttp:
         """Set when an event stream is open."""
         self._asked: dict[str, asyncio.Event] = {}
         self._streams: set[asyncio.StreamWriter] = set()
+        self._connections: set[asyncio.StreamWriter] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._connections.add(writer)
+        try:
+            await self._serve(reader, writer)
+        finally:
+            writer.close()
+            self._connections.discard(writer)
+
+    async def close(self) -> None:
+        """End all connections, so that none is left to be found unclosed later."""
+        open_ones = list(self._connections)
+        for writer in open_ones:
+            writer.close()
+        for writer in open_ones:
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
@@ -103,7 +121,6 @@ class HostileHttp:
                 else:
                     self._answer(writer, message)
                 await writer.drain()
-        writer.close()
 
     def _open_stream(self, writer: asyncio.StreamWriter) -> None:
         if self.kind == "post":
@@ -161,7 +178,10 @@ async def hostile_http(kind: Kind) -> AsyncGenerator[HostileHttp]:
     async with await asyncio.start_server(server.serve, "127.0.0.1", 0) as listening:
         port = listening.sockets[0].getsockname()[1]
         server.url = f"http://127.0.0.1:{port}/{'sse' if kind == 'sse' else 'mcp'}"
-        yield server
+        try:
+            yield server
+        finally:
+            await server.close()
 
 
 class _Records(logging.Handler):
