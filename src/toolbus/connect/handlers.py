@@ -91,9 +91,9 @@ class RequestHandler:
         async def dispatch(
             ctx: ClientRequestContext, request: types.InputRequest
         ) -> types.InputResponse | types.ErrorData:
-            if self._interactions.forwards:
+            if self._interactions.forwards and not calls_in_flight.are_own:
                 return await self._forwarded.answer(request)
-            if request.method in self.handled:
+            if request.method in self._answered_here:
                 return await sdk_dispatch(ctx, request)
             # A legacy server may ask although nothing was declared; if the call fails, its error explains it.
             if isinstance(request, types.ElicitRequest) and await self._is_denied(request.params):
@@ -122,9 +122,12 @@ class RequestHandler:
 
     @property
     def handled(self) -> frozenset[str]:
-        """The methods that have a handler."""
-        if self._interactions.forwards:
-            return frozenset(METHODS.values())
+        """The methods that have a handler, ours or a client's."""
+        return frozenset(METHODS.values()) if self._interactions.forwards else self._answered_here
+
+    @property
+    def _answered_here(self) -> frozenset[str]:
+        """The methods that have a handler of the host."""
         handlers = {
             METHODS["elicitation"]: self._interactions.elicit,
             METHODS["sampling"]: self._interactions.sample,
@@ -217,7 +220,7 @@ class RequestHandler:
 
     async def ask_to_visit(self, session: ClientSession, error: MCPError) -> bool:
         """Ask the user to visit the URLs that a legacy server requires first; True if they accepted."""
-        if error.code != types.URL_ELICITATION_REQUIRED or ELICITATION not in self.handled:
+        if error.code != types.URL_ELICITATION_REQUIRED or ELICITATION not in self._answered_here:
             return False
         try:
             required = types.ElicitationRequiredErrorData.model_validate(error.data)
@@ -239,7 +242,7 @@ class RequestHandler:
             return self.refuse(problem)
         elicit = self._interactions.elicit
         assert elicit is not None, "no handler, no callback"
-        question = replace(question, user=self._caller.user)
+        question = replace(question, user=self._caller.user, session=self._caller.session)
 
         async def checked(question: Elicitation) -> Answer:
             given = elicit(question)
@@ -268,7 +271,7 @@ class RequestHandler:
             return self.refuse(problem)
         if not messages:
             return self.refuse("its messages must be text, images or audio")
-        request = wire.sampling(self._server, self._tool, self._caller.user, params, messages)
+        request = wire.sampling(self._server, self._tool, self._caller, params, messages)
         assert self._interactions.sample is not None, "no handler, no callback"
         message = f"requests up to {params.max_tokens} tokens from a model"
         sampled = await self.ask("sampling", message, params, self._interactions.sample, request)

@@ -45,6 +45,13 @@ class CallsInFlight:
         return next((client for client in clients if client not in asked), clients[0])
 
     @property
+    def are_own(self) -> bool:
+        """Whether a request of the server belongs to a call that is made for no MCP client."""
+        if (current := self.current) is not None:
+            return current.forwarding is None
+        return bool(self._calls) and all(call.forwarding is None for call in self._calls)
+
+    @property
     def busy(self) -> bool:
         """Whether a call is in flight."""
         return bool(self._calls)

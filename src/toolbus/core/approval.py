@@ -59,6 +59,8 @@ class ApprovalRequest:
     """The reason that the rule gives."""
     user: str = ""
     """The user who calls (`bus.as_user`); ask nobody else."""
+    session: str = ""
+    """The session of the caller (`Caller.session`)."""
 
     @property
     def server(self) -> str | None:

@@ -39,6 +39,8 @@ class Elicitation:
     """The tool whose call caused the question, if known."""
     user: str = ""
     """The user whose call caused it (`bus.as_user`), if known; ask nobody else."""
+    session: str = ""
+    """The session of the caller (`Caller.session`), if known."""
 
     @classmethod
     def asked(

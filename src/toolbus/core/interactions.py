@@ -38,6 +38,8 @@ class Sampling:
     """The tool whose call caused the request, if known."""
     user: str = ""
     """The user whose call caused it (`bus.as_user`), if known."""
+    session: str = ""
+    """The session of the caller (`Caller.session`), if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,10 @@ class Interactions:
     For programs that can ask a person only in some runs, so that servers offer the same tools in all of them.
     """
     forwards: bool = False
-    """Pass every request on to the MCP client of the operation that it belongs to; for a gateway."""
+    """Pass every request on to the MCP client of the operation that it belongs to; for a gateway.
+
+    The other handlers are then for the operations of no client.
+    """
     client: Client | None = None
     """With `forwards`: the client for requests that belong to no operation; without, they are refused."""
 

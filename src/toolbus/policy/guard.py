@@ -275,6 +275,7 @@ class PolicyGuard:
             rule=ruling.label,
             reason="; ".join(reasons),
             user=operation.caller.user,
+            session=operation.caller.session,
         )
 
     # Decisions

@@ -15,6 +15,7 @@ from pydantic.alias_generators import to_camel
 from toolbus.connect.sdk.result_filter import keep_unknown_blocks
 from toolbus.core.elicitation import Answer, Elicitation
 from toolbus.core.interactions import Sampled, Sampling
+from toolbus.core.operation import Caller
 from toolbus.core.received import Received
 from toolbus.core.records import (
     EMPTY,
@@ -194,7 +195,7 @@ def sampling_messages(messages: Iterable[types.SamplingMessage]) -> tuple[Prompt
 def sampling(
     server: str,
     tool: str | None,
-    user: str,
+    caller: Caller,
     params: types.CreateMessageRequestParams,
     messages: tuple[PromptMessage, ...],
 ) -> Sampling:
@@ -204,7 +205,8 @@ def sampling(
     return Sampling(
         server=server,
         tool=tool,
-        user=user,
+        user=caller.user,
+        session=caller.session,
         messages=messages,
         max_tokens=params.max_tokens,
         system=params.system_prompt,
