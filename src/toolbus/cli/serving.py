@@ -38,7 +38,8 @@ async def serve(screen: Screen, config: BusConfig, serve: Serve, *, over_stdio: 
     # First, before anything starts: it may be impossible.
     front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log)
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
-    bus = Toolbus(config, on_event=log.on_event, interactions=interactions)
+    bus = Toolbus(config, interactions=interactions)
+    bus.on_event(log.on_event, calls=False)
     if "max_sessions" in serve.model_fields_set:
         bus.max_sessions = serve.max_sessions
     offered = _only_view(serve) if over_stdio else serve
