@@ -14,6 +14,7 @@ from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config import BusConfig
 from toolbus.config.serve import Serve
+from toolbus.core.collector import collect_rarely
 from toolbus.core.errors import ToolbusError
 from toolbus.core.interactions import Interactions
 from toolbus.gateway.access.views import Views
@@ -34,6 +35,7 @@ async def serve(screen: Screen, config: BusConfig, serve: Serve, *, over_stdio: 
     `serve` is used instead of the config's own; `began` is the time before the config was read, in
     nanoseconds.
     """
+    collect_rarely()
     log, client = ServeLog(screen), OnlyClient()
     # First, before anything starts: it may be impossible.
     front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log)

@@ -58,7 +58,7 @@ class _Refused(Exception):
 
 
 class Connection(asyncio.Protocol):
-    """A connection that is refused or closed if its client exceeds a limit."""
+    """A connection that is refused or closed if its client exceeds a limit; see `RequestConnection`."""
 
     _transport: asyncio.Transport
 
@@ -71,7 +71,6 @@ class Connection(asyncio.Protocol):
         # Data after a request that ends the connection is ignored, and does not cost it its response.
         self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
         self.address = ""
-        """The IP address of the client; empty if it has none."""
         self.scheme = "http"
         self._served: HttpRequest | None = None
         """The request that is being answered, or was last."""

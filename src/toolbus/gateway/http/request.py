@@ -5,16 +5,13 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.access.admission import Access, Refusal, RequestFacts
 from toolbus.gateway.principal import LOCAL, Principal
-
-if TYPE_CHECKING:
-    from toolbus.gateway.http.protocol import Connection
 
 RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -30,6 +27,44 @@ _STATUS_LINES = {int(one): f"HTTP/1.1 {int(one)} {one.phrase}\r\n".encode() for 
 
 class ClientGone(Exception):
     """The client left, or was refused, before its request was answered."""
+
+
+class RequestConnection(Protocol):
+    """The connection that a request came over."""
+
+    address: str
+    """The IP address of the client; empty if it has none."""
+    scheme: str
+
+    @property
+    def date_line(self) -> bytes:
+        """The header with the date."""
+        ...
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client does not read what was sent to it."""
+        ...
+
+    async def wait_writable(self) -> None:
+        """Wait until the client has read, or is gone."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Send data; dropped if the client is gone."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Take what the client sends, if that was paused."""
+        ...
+
+    def response_ended(self, request: "HttpRequest") -> None:
+        """Go on with the next request."""
+        ...
+
+    def abort(self) -> None:
+        """Close the connection without sending what waits to be sent."""
+        ...
 
 
 class HttpRequest:
@@ -59,7 +94,7 @@ class HttpRequest:
     """Who let it in; set together with `principal`."""
 
     def __init__(
-        self, connection: "Connection", method: str, path: str, raw: RawHeaders, version: str
+        self, connection: RequestConnection, method: str, path: str, raw: RawHeaders, version: str
     ) -> None:
         """`raw` are its headers, their names in lower case; `version` is that of HTTP."""
         self.connection = connection
