@@ -15,7 +15,7 @@ import multiprocessing
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
 from toolbus.bus import Toolbus
@@ -24,7 +24,6 @@ from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.run import HttpServer, listening_socket
-from toolbus.gateway.principal import Principal
 
 VERSION = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
@@ -105,16 +104,10 @@ class ConstantGateway(Gateway):
     async def answer(self, exchange: Exchange, method: str, params: JSONObject | None) -> JSONObject:
         return {"content": [{"type": "text", "text": "3"}]}
 
-    def tool_schema(self, principal: Principal, name: str) -> JSONObject | None:
-        return _SCHEMA
-
-
-_SCHEMA: JSONObject = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
-
 
 async def bare(calls: int, in_flight: int) -> tuple[Load, float]:
     """The HTTP front alone: what a load came to, and the microseconds of CPU that each call took."""
-    server = HttpServer(App(ConstantGateway(cast("Toolbus", None))))
+    server = HttpServer(App(ConstantGateway(Toolbus({"servers": {}}))))
     sock = listening_socket("127.0.0.1", 0)
     await server.start(sock)
     url = f"http://127.0.0.1:{sock.getsockname()[1]}/mcp"

@@ -119,8 +119,9 @@ async def test_a_method_that_there_is_not_is_404() -> None:
             assert (response.status_code, response.json()["error"]["code"]) == (404, -32601)
 
 
-async def test_arguments_that_are_mirrored_in_headers_have_to_match() -> None:
-    params: JSON = {"name": "placed", "arguments": {"region": "eu"}}
+@pytest.mark.parametrize("name", ["placed", "gated/placed"])
+async def test_arguments_that_are_mirrored_in_headers_have_to_match(name: str) -> None:
+    params: JSON = {"name": name, "arguments": {"region": "eu"}}
     async with front() as served:
         statuses = [
             (await served.modern("tools/call", params, headers)).status_code

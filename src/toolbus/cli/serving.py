@@ -14,6 +14,7 @@ from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config import BusConfig
 from toolbus.config.serve import Serve
+from toolbus.core.collector import collect_rarely
 from toolbus.core.errors import ToolbusError
 from toolbus.core.interactions import Interactions
 from toolbus.gateway.access.views import Views
@@ -34,11 +35,13 @@ async def serve(screen: Screen, config: BusConfig, serve: Serve, *, over_stdio: 
     `serve` is used instead of the config's own; `began` is the time before the config was read, in
     nanoseconds.
     """
+    collect_rarely()
     log, client = ServeLog(screen), OnlyClient()
     # First, before anything starts: it may be impossible.
     front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log)
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
-    bus = Toolbus(config, on_event=log.on_event, interactions=interactions)
+    bus = Toolbus(config, interactions=interactions)
+    bus.on_event(log.on_event, calls=False)
     if "max_sessions" in serve.model_fields_set:
         bus.max_sessions = serve.max_sessions
     offered = _only_view(serve) if over_stdio else serve

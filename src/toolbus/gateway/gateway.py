@@ -18,6 +18,7 @@ from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.listening import Listening
 from toolbus.gateway.methods import LEGACY, MODERN
 from toolbus.gateway.methods.discovery import initialize_result, server_info
+from toolbus.gateway.mirroring import Mirroring
 from toolbus.gateway.parked import ParkedCalls
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, object_in
@@ -70,6 +71,7 @@ class Gateway:
             calls=Calls(rounds, self._parked, tasks),
             tasks=tasks,
             listening=self._listening,
+            mirroring=Mirroring(),
             started=self.started,
         )
         self._info = server_info(settings.name)
@@ -157,10 +159,6 @@ class Gateway:
             number: JSON = params.get("requestId")
             if isinstance(number, str | int):
                 session.cancel(number)
-
-    def tool_schema(self, principal: Principal, name: str) -> JSONObject | None:
-        """The `inputSchema` of a tool as this principal gets it in the list; None if it does not."""
-        return self._views.of_principal(principal).offering.now.schema(name)
 
     def view(self, principal: Principal) -> View:
         """What a principal sees of the bus."""

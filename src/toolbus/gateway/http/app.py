@@ -1,5 +1,6 @@
-"""The HTTP front as an ASGI application: paths, who is admitted, and which era a message belongs to."""
+"""The HTTP front: paths, who is admitted, and which era a message belongs to."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
@@ -23,10 +24,6 @@ from toolbus.gateway.http.request import (
     ClientGone,
     Headers,
     HttpRequest,
-    Receive,
-    Scope,
-    Send,
-    Watch,
     accepted,
     encoded_headers,
     failure,
@@ -44,7 +41,7 @@ _RETRY: Headers = ((b"retry-after", b"1"),)
 
 
 class App:
-    """The ASGI application of a gateway; `serve_http` runs it."""
+    """Answers the HTTP requests to a gateway; `serve_http` runs it."""
 
     def __init__(
         self,
@@ -63,7 +60,7 @@ class App:
         self.refusals = Refusals(self.metrics)
         self.is_draining = False
         self.connections: Callable[[], int] = lambda: 0
-        """How many connections are open; set by whoever serves the application."""
+        """How many connections are open; set by whoever runs it."""
         self._access: Access = access or AccessControl(Serve())
         self._in_flight = InFlight(self.limits, self.metrics)
         self._modern = ModernFront(gateway, self.metrics, self.limits, self.refusals)
@@ -74,25 +71,28 @@ class App:
             "/metrics": self._metrics_page,
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        http = HttpRequest(scope, receive, send, self._access)
+    async def serve(self, http: HttpRequest) -> None:
+        """Answer one request."""
         path = http.facts.path
         try:
-            with Watch(http.connection):
-                if path == self._path or path.startswith(self._below):
-                    await self._mcp(http)
-                elif (page := self._page(path)) is None:
-                    await http.respond(404)
-                elif http.facts.method not in ("GET", "HEAD"):
-                    await http.respond(405, headers=((b"allow", b"GET, HEAD"),))
-                else:
-                    await page(http)
+            if path == self._path or path.startswith(self._below):
+                await self._mcp(http)
+            elif (page := self._page(path)) is None:
+                await http.respond(404)
+            elif http.facts.method not in ("GET", "HEAD"):
+                await http.respond(405, headers=((b"allow", b"GET, HEAD"),))
+            else:
+                await page(http)
         except ClientGone:
             pass
+        except asyncio.CancelledError:
+            if not http.is_abandoned:  # else its client has left
+                raise
         except Exception:  # the edge of a task: nothing of it goes to the client
             logger.exception("could not serve a request")
-            http.connection.abort()
+        finally:
+            if not http.has_ended and not http.is_abandoned:
+                http.connection.abort()
 
     async def idle(self) -> None:
         """Wait until no request is in flight."""
@@ -119,7 +119,7 @@ class App:
         admitted = await self._access.admit(facts)
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
-        http.principal = admitted
+        http.principal, http.access = admitted, self._access
         version = http.headers.get(MCP_PROTOCOL_VERSION_HEADER)
         is_modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
         if method == "POST":

@@ -10,14 +10,11 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from email.utils import formatdate
-from typing import cast
-
-import uvicorn
 
 from toolbus.core.errors import ToolbusError
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
-from toolbus.gateway.http.protocol import Hub, LimitedProtocol
+from toolbus.gateway.http.protocol import Connection, Hub
 
 logger = logging.getLogger("toolbus")
 
@@ -74,27 +71,16 @@ class HttpServer:
 
     def __init__(self, app: App, *, trusted_proxies: Iterable[str] = ()) -> None:
         self._app = app
-        config = uvicorn.Config(
-            app,
-            http=LimitedProtocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-        )
-        config.load()
-        self._hub = Hub(config, app, app.limits, app.refusals, tuple(trusted_proxies))
+        self._hub = Hub(app.serve, app.limits, app.refusals, tuple(trusted_proxies))
         self._server: asyncio.Server | None = None
         self._ticking: asyncio.Task[None] | None = None
-        app.connections = lambda: len(self._hub.state.connections)
+        app.connections = lambda: len(self._hub.connections)
 
     async def start(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Accept connections."""
         self._set_date()
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: LimitedProtocol(self._hub), sock=sock, ssl=tls, backlog=_BACKLOG
+            lambda: Connection(self._hub), sock=sock, ssl=tls, backlog=_BACKLOG
         )
         self._ticking = asyncio.create_task(self._tick())
 
@@ -116,10 +102,9 @@ class HttpServer:
             self._server.close()
         if self._ticking is not None:
             self._ticking.cancel()
-        connections = cast("set[LimitedProtocol]", self._hub.state.connections)
+        connections, tasks = self._hub.connections, self._hub.tasks
         for connection in tuple(connections):
             connection.close()
-        tasks = self._hub.state.tasks
         if tasks:
             await asyncio.wait(tuple(tasks), timeout=_ENDING)
         for connection in tuple(connections):
@@ -136,13 +121,13 @@ class HttpServer:
             self._set_date()
             self._app.tick()
             now = loop.time()
-            for connection in cast("list[LimitedProtocol]", list(self._hub.state.connections)):
+            for connection in tuple(self._hub.connections):
                 connection.sweep(now)
             if ticks % _EXPIRE_EVERY == 0:
                 self._app.gateway.sessions.end_idle()
 
     def _set_date(self) -> None:
-        self._hub.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+        self._hub.date_line = f"date: {formatdate(usegmt=True)}\r\n".encode()
 
 
 async def serve_http(

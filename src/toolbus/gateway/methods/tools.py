@@ -38,7 +38,9 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
         spec = request.client.offering.view.catalog.get(name) or await _found(kernel, request, name)
         if spec.route != "tools/call":
             return await _own_tool(request, spec, arguments or {})
-        target = Target(spec, arguments or {}, name)
+        target, headers = Target(spec, arguments or {}, name), request.exchange.headers
+        if headers is not None and request.is_modern:
+            kernel.mirroring.check(spec, target.arguments, headers)
         if not request.is_modern and "task" in params:
             return _started(kernel, request, target)
         return await kernel.calls.run(request, target)
