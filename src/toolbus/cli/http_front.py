@@ -14,6 +14,7 @@ from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
 from toolbus.gateway.seal import KEY_BYTES, Seal, stored_key
+from toolbus.gateway.spent import Spent, stored_spent
 
 
 class HttpFront:
@@ -28,8 +29,8 @@ class HttpFront:
             self._socket = listening_socket(*serve.address)
         except CannotListen as error:
             raise ToolbusError(f"{error}; choose another with --http, or port 0 for any") from error
-        self.seal = Seal(_seal_key(config, log))
-        """For what clients carry."""
+        self.seal, self.spent = _carried(config, log)
+        """For what clients carry, and the approvals in it that were used."""
         for warning in serve.warnings:
             log.add_line("serve", warning, "yellow")
 
@@ -69,11 +70,11 @@ def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
         raise ConfigError(problem, file=config.file, key="serve.tls") from error
 
 
-def _seal_key(config: BusConfig, log: ServeLog) -> bytes:
+def _carried(config: BusConfig, log: ServeLog) -> tuple[Seal, Spent]:
     if config.file is not None:
         try:
-            return stored_key(config.file)
+            return Seal(stored_key(config.file)), stored_spent(config.file)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             log.add_line("serve", f"what clients carry will not outlive a restart: {reason}", "yellow")
-    return os.urandom(KEY_BYTES)
+    return Seal(os.urandom(KEY_BYTES)), Spent()

@@ -44,11 +44,11 @@ async def serve(screen: Screen, config: BusConfig, serve: Serve, *, over_stdio: 
     offered = _only_view(serve) if over_stdio else serve
     views = Views(bus, offered)
     limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
-    seal = None if front is None else front.seal
+    seal, spent = (None, None) if front is None else (front.seal, front.spent)
     with stop_signals() as stop:
         try:
             async with Gateway(
-                bus, limits, view_of=views.view_of, budget_of=views.budget_of, seal=seal
+                bus, limits, view_of=views.view_of, budget_of=views.budget_of, seal=seal, spent=spent
             ) as gateway:
                 client.sessions = gateway.sessions
                 seen = stamps_at_start(config, began)
