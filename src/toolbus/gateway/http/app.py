@@ -198,9 +198,10 @@ class App:
         await http.respond_json(200, {"status": "ok"})
 
     async def _ready(self, http: HttpRequest) -> None:
-        """Anyone learns whether; why, only who is admitted."""
-        is_ready, details = readiness(self.gateway.bus, draining=self.is_draining)
+        """Anyone learns whether; why, only who is admitted, and only of the servers of its view."""
         admitted = await self._admitted(http)
+        seen = () if isinstance(admitted, Refusal) else self.gateway.view(admitted).servers
+        is_ready, details = readiness(self.gateway.bus, seen=seen, draining=self.is_draining)
         shown = {"ready": is_ready} if isinstance(admitted, Refusal) else details
         await http.respond_json(200 if is_ready else 503, shown)
 
@@ -209,7 +210,9 @@ class App:
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
         gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
-        text = self.metrics.text(self.gateway.bus.servers, gauges)
+        seen = self.gateway.view(admitted).servers
+        states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
+        text = self.metrics.text(states, gauges)
         kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
         return await http.respond(200, text.encode(), (kind,))
 
