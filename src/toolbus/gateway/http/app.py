@@ -1,7 +1,7 @@
 """The HTTP front as an ASGI application: paths, who is admitted, and which era a message belongs to."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -107,6 +107,13 @@ class App:
         self.is_draining = True
         self._modern.end_streams()
         self._legacy.end_streams()
+
+    def end_views(self, names: Container[str]) -> None:
+        """End sessions that have one of these views, and streams without end: clients open others."""
+        self._modern.end_streams()
+        for session in self.gateway.sessions:
+            if session.principal.view in names:
+                self.gateway.sessions.close(session.id)
 
     # MCP
 
