@@ -65,7 +65,8 @@ event. JSON: one document per line, `{"event", "at", ...}` with the fields of [t
 """,
     "serve": """\
 What is served goes to stderr, and then each server's trouble in one line, as in watch. The config is read
-again when it changes; what is under `serve:` counts from the next start on. Ctrl-C, SIGTERM, and over stdio
+again when it changes; the address and the limits under `serve:`, and all of it over stdio, count from the next
+start on. Ctrl-C, SIGTERM, and over stdio
 the end of stdin, end it with exit code 0: it takes no more calls, and waits for those in flight. A second
 signal ends it at once.
 

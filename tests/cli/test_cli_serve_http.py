@@ -35,7 +35,7 @@ class Served(NamedTuple):
 
     def get(self, path: str) -> tuple[int, bytes]:
         """The status and the body of a page."""
-        with self._response("GET", path, None, {}) as response:
+        with self.response("GET", path, None, {}) as response:
             return response.status, response.read()
 
     def post(self, method: str, path: str = "", key: str = "", **params: Any) -> tuple[int, Any]:
@@ -56,7 +56,7 @@ class Served(NamedTuple):
             **({"mcp-name": params["name"]} if "name" in params else {}),
             **({"authorization": f"Bearer {key}"} if key else {}),
         }
-        with self._response("POST", urlsplit(self.url).path + path, json.dumps(message), headers) as response:
+        with self.response("POST", urlsplit(self.url).path + path, json.dumps(message), headers) as response:
             yield response
 
     def tools(self, **how: str) -> list[str]:
@@ -65,7 +65,7 @@ class Served(NamedTuple):
         return [tool["name"] for tool in body["result"]["tools"]]
 
     @contextmanager
-    def _response(
+    def response(
         self, method: str, path: str, body: str | None, headers: dict[str, str]
     ) -> Generator[HTTPResponse]:
         address = urlsplit(self.url)
@@ -224,3 +224,85 @@ def test_a_certificate_that_cannot_be_used_is_one_line(folder: Path) -> None:
 
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "serve.tls: the certificate or its key cannot be used (No such file or directory)" in done.stderr
+
+
+def _noted(gateway: Served) -> str:
+    """The next thing that it reports about its config."""
+    assert gateway.process.stdout is not None
+    for line in gateway.process.stdout:
+        event = json.loads(line)
+        if event["event"] == "Noted" and event["about"] == "config":
+            return event["message"]
+    raise AssertionError("it has ended")
+
+
+def test_views_and_authentication_are_followed_and_the_address_stays(folder: Path) -> None:
+    servers = {"post": scripted(folder, "post", tools=[{"name": "send"}, {"name": "read"}])}
+    views: dict[str, Any] = {"all": {}, "few": {"include": ["post/read"]}}
+    file = write_config(
+        folder, servers, serve={"auth": {"keys": True}, "views": views, "default_view": "all"}
+    )
+    made = toolbus("key", "add", "ann", "--view", "few", "--json", folder=folder)
+    key = json.loads(made.stdout)["key"]
+
+    def change(**serve: Any) -> str:
+        write_config(folder, servers, serve={"views": views, "default_view": "all", **serve})
+        return _noted(gateway)
+
+    with served(folder, "--config", str(file)) as gateway:
+        session = _initialized(gateway, key)
+        assert _tools_of(gateway, key, session) == (200, ["post_read"])
+        views["few"] = {"include": ["post/send"]}
+        assert change(auth={"keys": True}) == "reloaded"
+        assert gateway.tools(key=key) == ["post_send"]
+        assert _tools_of(gateway, key, session)[0] == 404  # it had another view
+        later = change(auth={"keys": True}, http="127.0.0.1:9", max_body=5)
+        assert later == "reloaded; serve.max_body from the next start on"  # --http counts more
+        views.pop("few")
+        assert change(auth={"keys": True}) == "reloaded"
+        assert gateway.post("tools/list", key=key)[0] == 403
+        assert change() == "reloaded"
+        assert gateway.tools() == ["post_read", "post_send"]
+
+
+def test_a_config_that_would_open_the_gateway_to_others_is_not_used(folder: Path) -> None:
+    servers = {"post": scripted(folder, "post", tools=[{"name": "send"}])}
+    open_to_others = {"auth": {"keys": True}, "hosts": ["tools.example.com"]}
+    file = write_config(folder, servers, serve=open_to_others)
+    with served(folder, "--config", str(file), "--http", "0.0.0.0:0") as gateway:
+        write_config(folder, servers)
+        assert "would be open to others without authentication" in _noted(gateway)
+        assert gateway.serving["auth"] == ["keys"]
+        port = urlsplit(gateway.url).port
+        here = Served(gateway.process, {**gateway.serving, "url": f"http://127.0.0.1:{port}/mcp"})
+        assert here.post("tools/list")[0] == 401
+
+
+def _initialized(gateway: Served, key: str) -> str:
+    """The id of a new session of a legacy client."""
+    info = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    with _legacy(gateway, key, {"method": "initialize", "params": params}) as response:
+        assert response.status == 200
+        return response.headers["mcp-session-id"]
+
+
+def _tools_of(gateway: Served, key: str, session: str) -> tuple[int, list[str]]:
+    with _legacy(gateway, key, {"method": "tools/list"}, {"mcp-session-id": session}) as response:
+        tools = json.loads(response.read()).get("result", {}).get("tools", [])
+        return response.status, [tool["name"] for tool in tools]
+
+
+@contextmanager
+def _legacy(
+    gateway: Served, key: str, message: dict[str, Any], headers: dict[str, str] | None = None
+) -> Generator[HTTPResponse]:
+    sent = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "authorization": f"Bearer {key}",
+        **(headers or {}),
+    }
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, **message})
+    with gateway.response("POST", urlsplit(gateway.url).path, body, sent) as response:
+        yield response

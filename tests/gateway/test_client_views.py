@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -105,6 +106,10 @@ async def test_a_session_of_another_principal() -> None:
     mine = sessions.open(LOCAL, "2025-11-25", {})
     assert sessions.get(mine.id, LOCAL) is mine
     assert sessions.get(mine.id, Principal(name="eve")) is None
+    # Who gets something else now must not keep what it got before.
+    assert sessions.get(mine.id, replace(LOCAL, view="other")) is None
+    assert sessions.get(mine.id, replace(LOCAL, user="ann")) is None
+    assert sessions.get(mine.id, replace(LOCAL, expires=7.0)) is mine
     assert sessions.get("made up", LOCAL) is None
 
 

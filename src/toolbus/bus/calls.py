@@ -105,6 +105,19 @@ class Calls:
             self.report_unsent(name, reason_of(error), str(error))
             raise
 
+    async def find_visible(self, name: str) -> ToolSpec:
+        """As `find_to_call`, but a tool that the rules of the view deny is unknown; that is recorded."""
+        spec = await self.find_to_call(name)
+        if self.is_hidden(spec, {}):
+            error = self._engine.unknown(name, self._scope)
+            self.report_unsent(name, "refused", str(error))
+            raise error
+        return spec
+
+    def is_hidden(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> bool:
+        """Whether the rules of the view, not those of the bus, deny every such operation."""
+        return self._engine.guard.is_hidden(self.operation(spec, arguments=arguments))
+
     def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
         """Report a call that was not made to the observers: of a tool, or of an unknown name."""
         engine, failure = self._engine, Failure(reason, error)

@@ -5,10 +5,12 @@ import signal
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
+from toolbus.cli.errors import Usage
 from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
@@ -24,18 +26,21 @@ from toolbus.gateway.principal import LOCAL
 from toolbus.gateway.settings import Settings as Limits
 from toolbus.gateway.stdio import serve_stdio
 
+Chosen: TypeAlias = Callable[[BusConfig], Serve]
+"""The `serve` of a config, changed by the options of the command; raises `Usage` if it cannot be."""
 POLL_SECONDS = 1.0
 """Interval for checking the config file."""
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-async def serve(screen: Screen, config: BusConfig, serve: Serve, *, over_stdio: bool, began: int) -> int:
+async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio: bool, began: int) -> int:
     """Serve the config until stdin ends or a signal comes; returns the exit code.
 
-    `serve` is used instead of the config's own; `began` is the time before the config was read, in
-    nanoseconds.
+    `chosen` is used instead of the config's own `serve`; `began` is the time before the config was read,
+    in nanoseconds.
     """
     collect_rarely()
+    serve = chosen(config)
     log, client = ServeLog(screen), OnlyClient()
     # First, before anything starts: it may be impossible.
     front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log)
@@ -46,16 +51,23 @@ async def serve(screen: Screen, config: BusConfig, serve: Serve, *, over_stdio: 
         bus.max_sessions = serve.max_sessions
     offered = _only_view(serve) if over_stdio else serve
     views = Views(bus, offered)
+
+    def prepared(fresh: BusConfig) -> Callable[[], str]:
+        wanted = chosen(fresh)
+        if front is not None:
+            return partial(front.prepared(fresh.model_copy(update={"serve": wanted})), views)
+        return lambda: views.use(offered) or ("" if wanted == serve else "serve from the next start on")
+
     limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
-    seal = None if front is None else front.seal
+    seal, spent = (None, None) if front is None else (front.seal, front.spent)
     with stop_signals() as stop:
         try:
             async with Gateway(
-                bus, limits, view_of=views.view_of, budget_of=views.budget_of, seal=seal
+                bus, limits, view_of=views.view_of, budget_of=views.budget_of, seal=seal, spent=spent
             ) as gateway:
                 client.sessions = gateway.sessions
                 seen = stamps_at_start(config, began)
-                following = _follow_config(bus, config, seen, log, lambda: views.use(offered))
+                following = _follow_config(bus, config, seen, log, prepared)
                 if front is None:
                     serving = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
                 else:
@@ -138,22 +150,29 @@ async def _announce(gateway: Gateway, log: ServeLog, serve: Serve, url: str | No
 
 
 async def _follow_config(
-    bus: Toolbus, config: BusConfig, seen: Stamps, log: ServeLog, changed: Callable[[], None]
+    bus: Toolbus,
+    config: BusConfig,
+    seen: Stamps,
+    log: ServeLog,
+    prepared: Callable[[BusConfig], Callable[[], str]],
 ) -> None:
-    """Read the config again when it changes, and report what cannot be used; `changed` is called after."""
+    """Read the config again when it changes, and report what cannot be used.
+
+    `prepared` raises if its `serve` cannot; what it returns uses that, and returns what has to wait.
+    """
     while True:
         await asyncio.sleep(POLL_SECONDS)
         if (now := file_stamps(config)) == seen:
             continue
         try:
             fresh = read_again(config)
+            use = prepared(fresh)
             await bus.reload(fresh)
-        except ToolbusError as error:
+        except (ToolbusError, Usage) as error:
             log.add_line("config", f"not reloaded: {str(error).removeprefix(f'{config.file}: ')}", "red")
         else:
-            changed()
-            later = "" if fresh.serve == config.serve else "; what is under serve: needs a restart"
-            log.add_line("config", f"reloaded{later}")
+            later = use()
+            log.add_line("config", f"reloaded{'; ' if later else ''}{later}")
             config = fresh
         # The state before the reload, so that a write during it is noticed.
         seen = {file: now.get(file, stamp) for file, stamp in file_stamps(config).items()}

@@ -28,6 +28,19 @@ _Count = Annotated[int, Field(ge=1)]
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 DEFAULT_VIEW = "default"
+AT_START = (
+    "http",
+    "path",
+    "tls",
+    "trusted_proxies",
+    "max_sessions",
+    "max_in_flight",
+    "max_body",
+    "max_header",
+    "session_idle",
+    "drain",
+)
+"""The keys that count from the next start on; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
@@ -195,6 +208,12 @@ class Serve(_ServeModel):
         values: dict[str, JSON] = {name: getattr(self, name) for name in self.model_fields_set}
         values["http"] = http
         return Serve(**values)
+
+    def staying_as(self, started: "Serve") -> "Serve":
+        """The same, but `AT_START` as it was at the start; ConfigError if that may not be."""
+        fixed = {name: getattr(started, name) for name in started.model_fields_set.intersection(AT_START)}
+        own = {name: getattr(self, name) for name in self.model_fields_set.difference(AT_START)}
+        return Serve(**own, **fixed)
 
     def view(self, name: str) -> ServeView | None:
         """The view of that name; without any in the config, the default one shows everything."""

@@ -29,6 +29,7 @@ from toolbus.gateway.rounds import Rounds
 from toolbus.gateway.seal import KEY_BYTES, Seal
 from toolbus.gateway.sessions import Session, Sessions
 from toolbus.gateway.settings import Settings
+from toolbus.gateway.spent import Spent
 from toolbus.gateway.tasks import Tasks
 from toolbus.gateway.views import BudgetOf, ClientViews, ViewOf
 from toolbus.telemetry.serving import Inbound, ServerTelemetry
@@ -51,10 +52,11 @@ class Gateway:
         view_of: ViewOf | None = None,
         budget_of: BudgetOf | None = None,
         seal: Seal | None = None,
+        spent: Spent | None = None,
     ) -> None:
         """`view_of` says what a principal sees, by default all, and `budget_of` how much of a tool's result.
 
-        `seal` seals what clients carry for us.
+        `seal` seals what clients carry for us, and `spent` remembers which approvals of it were used.
         """
         self.bus = bus
         self.settings = settings = settings or Settings()
@@ -65,7 +67,7 @@ class Gateway:
         self._parked = ParkedCalls(settings.max_parked, settings.answer_within)
         seal = seal or Seal(os.urandom(KEY_BYTES))
         tasks = Tasks(seal, self._parked, settings.task_seconds)
-        rounds = Rounds(seal, settings.answer_within)
+        rounds = Rounds(seal, settings.answer_within, spent or Spent())
         self._kernel = Kernel(
             settings=settings,
             calls=Calls(rounds, self._parked, tasks),

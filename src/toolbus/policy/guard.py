@@ -176,6 +176,11 @@ class PolicyGuard:
         ruling = self._removal(target, policies)
         return None if ruling is None else CallRefused(described(name, target), ruling.denial, ruling.label)
 
+    def is_hidden(self, operation: Operation) -> bool:
+        """Whether the policies of views alone deny an operation, whatever its arguments are."""
+        target = self._subjects.target(operation)
+        return target is not None and removal(layers_of(operation.policies), target) is not None
+
     def question(self, operation: Operation) -> ApprovalRequest | None:
         """What a person has to be asked about an operation; None if it is decided without one."""
         target = self._subjects.target(operation)

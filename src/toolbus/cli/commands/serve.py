@@ -6,6 +6,7 @@ import re
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
@@ -33,13 +34,14 @@ def run(settings: Settings, options: ServeOptions) -> int:
     _check(settings, options)
     config = load_trusted_config(settings)
     selected_servers(config, ())  # raises if there is none
-    chosen = _serve_settings(config, options)
+    _serve_settings(config, options)  # raises before anything starts
     screen = Screen(settings)
     if not settings.verbose:
         enable_logging(logging.WARNING, "gateway")  # such as refused requests
     with screen.spinner("starting"):  # the imports take a while
         from toolbus.cli.serving import serve
 
+    chosen = partial(_serve_settings, options=options)
     return asyncio.run(serve(screen, config, chosen, over_stdio=options.stdio, began=began))
 
 

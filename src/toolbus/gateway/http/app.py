@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -108,6 +108,13 @@ class App:
         self._modern.end_streams()
         self._legacy.end_streams()
 
+    def end_views(self, names: Container[str]) -> None:
+        """End sessions that have one of these views, and streams without end: clients open others."""
+        self._modern.end_streams()
+        for session in self.gateway.sessions:
+            if session.principal.view in names:
+                self.gateway.sessions.close(session.id)
+
     # MCP
 
     async def _mcp(self, http: HttpRequest) -> None:
@@ -198,9 +205,10 @@ class App:
         await http.respond_json(200, {"status": "ok"})
 
     async def _ready(self, http: HttpRequest) -> None:
-        """Anyone learns whether; why, only who is admitted."""
-        is_ready, details = readiness(self.gateway.bus, draining=self.is_draining)
+        """Anyone learns whether; why, only who is admitted, and only of the servers of its view."""
         admitted = await self._admitted(http)
+        seen = () if isinstance(admitted, Refusal) else self.gateway.view(admitted).servers
+        is_ready, details = readiness(self.gateway.bus, seen=seen, draining=self.is_draining)
         shown = {"ready": is_ready} if isinstance(admitted, Refusal) else details
         await http.respond_json(200 if is_ready else 503, shown)
 
@@ -209,7 +217,9 @@ class App:
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
         gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
-        text = self.metrics.text(self.gateway.bus.servers, gauges)
+        seen = self.gateway.view(admitted).servers
+        states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
+        text = self.metrics.text(states, gauges)
         kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
         return await http.respond(200, text.encode(), (kind,))
 

@@ -55,7 +55,7 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
 async def _found(kernel: Kernel, request: Request, name: str) -> ToolSpec:
     """A tool that is not in the catalog yet, or that the policy or the lock holds back."""
     await kernel.started()
-    return await request.client.view.calls.find_to_call(name)
+    return await request.client.view.calls.find_visible(name)
 
 
 async def _own_tool(request: Request, spec: ToolSpec, arguments: JSONObject) -> JSONObject:
