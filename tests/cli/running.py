@@ -7,10 +7,15 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests import warm
+from toolbus.config.trust import accept, candidate
+from toolbus.core.errors import ConfigError
 
 TOOLBUS = str(Path(sys.executable).parent / "toolbus")
 SECONDS = 50
@@ -66,7 +71,10 @@ def write_config(folder: Path, servers: Mapping[str, Any], **settings: Any) -> P
     """A `toolbus.yaml` with these servers, which the user of that home trusts."""
     file = folder / "toolbus.yaml"
     file.write_text(json.dumps({"servers": servers, **settings}, indent=1))
-    toolbus("trust", "--yes", folder=folder)
+    with pytest.MonkeyPatch.context() as patch, suppress(ConfigError):
+        for name, value in environment(folder.parent).items():
+            patch.setenv(name, value)
+        accept(candidate(file))  # as `toolbus trust --yes` does; a wrong config cannot be trusted
     return file
 
 

@@ -28,6 +28,7 @@ from tests.processes import keeping
 from tests.warm.standin import ask, received
 
 HERE = Path(__file__).parent
+STAND_IN = f"import sys; sys.path.append({str(HERE)!r}); import standin; standin.main()"
 
 
 @cache
@@ -37,8 +38,9 @@ def folder() -> Path:
     bin_folder, address = Path(made.name) / "bin", os.path.join(made.name, "socket")
     bin_folder.mkdir()
     for program in ("toolbus", "python"):
-        words = [sys.executable, "-I", "-S", str(HERE / "standin.py"), address, program]
-        (bin_folder / program).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        stand_in = shlex.join([sys.executable, "-I", "-S", "-c", STAND_IN, address, program])
+        cold = f'[ "$1" != -I ] || exec {sys.executable} "$@"' if program == "python" else ""
+        (bin_folder / program).write_text(f'#!/bin/sh\n{cold}\nexec {stand_in} "$@"\n')
         (bin_folder / program).chmod(0o755)
     with keeping():
         # It ends when nobody holds the other end of its input any more.

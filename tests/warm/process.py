@@ -6,7 +6,7 @@ of them are when our input ends.
 
 import fcntl
 import gc
-import json
+import marshal
 import os
 import runpy
 import select
@@ -17,25 +17,29 @@ import termios
 import traceback
 import warnings
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
+from importlib.metadata import version
 from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from pkgutil import walk_packages
 from typing import Any
 
 IMPORTED = (
     "sqlite3",
+    "encodings.utf_8_sig",
     "yaml",
     "dotenv",
     "platformdirs",
     "uvicorn",
     "anyio._backends._asyncio",
     "mcp.server.mcpserver",
-    "toolbus.connect.link",
-    "toolbus.connect.requests",
-    "toolbus.discover",
-    "toolbus.agent",
-    "toolbus.testing",
+    "typer._adapters",
+    "typer._click.decorators",
+    "rich._emoji_codes",
+    "rich.logging",
     "jsonschema",
+    "jsonschema_rs",
+    "keyring",
     "pydantic_ai.models.function",
     "pydantic_ai.models.openai",
     "pydantic_ai.providers.openai",
@@ -43,7 +47,7 @@ IMPORTED = (
     "openai.resources.responses.responses",
     "genai_prices.data",
 )
-"""What the programs would import, besides all of the command line."""
+"""What the programs would import, besides all of toolbus."""
 
 WARM_PYTHON = os.path.join(os.path.dirname(sys.argv[-1]), "bin", "python")
 
@@ -77,11 +81,7 @@ def serve(path: str) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(100)
-    for module in (*IMPORTED, *_command_line()):
-        with suppress(ImportError):  # the environment of one adapter has not all of them
-            import_module(module)
-    gc.collect()
-    gc.freeze()
+    _prepare()
     print("listening", flush=True)
     running: list[Program] = []
     while True:
@@ -107,12 +107,26 @@ def serve(path: str) -> None:
         program.end()
 
 
-def _command_line() -> list[str]:
-    """The modules of `toolbus.cli`, each of which is imported by the command that needs it."""
+def _prepare() -> None:
+    """Do what every program would do first."""
+    for module in (*IMPORTED, *_modules()):
+        with suppress(ImportError):  # the environment of one adapter has not all of them
+            import_module(module)
+    typer_main: Any = import_module("typer.main")
+    typer_main.get_command = cache(typer_main.get_command)
+    typer_main.get_command(import_module("toolbus.cli.app").app)
+    version("toolbus")  # the folders that it looks through are kept
+    gc.collect()
+    gc.freeze()
+
+
+def _modules() -> list[str]:
+    """The modules of toolbus, but for those that would import a framework."""
     import toolbus
 
-    found = walk_packages([os.path.join(folder, "cli") for folder in toolbus.__path__], "toolbus.cli.")
-    return [module.name for module in found]
+    found = walk_packages(toolbus.__path__, "toolbus.", onerror=lambda name: None)
+    frameworks = ("toolbus.adapters.", "toolbus.extension.")
+    return [module.name for module in found if not module.name.startswith(frameworks)]
 
 
 def _close(*descriptors: int | socket.socket) -> None:
@@ -123,7 +137,7 @@ def _close(*descriptors: int | socket.socket) -> None:
 def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     size, streams, _, _ = socket.recv_fds(connection, 4, 3)
     body = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
-    return json.loads(body), streams
+    return marshal.loads(body), streams
 
 
 def _run(request: dict[str, Any], streams: list[int]) -> int:
