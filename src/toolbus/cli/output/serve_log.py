@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from toolbus.bus.view import View
-from toolbus.cli.output.event_lines import event_line, timed_line
+from toolbus.cli.output.event_lines import DATE_AND_TIME, event_line, timed_line
 from toolbus.cli.output.screen import Screen, escaped_json
 from toolbus.config.serve import Serve
 from toolbus.core.display import counted
@@ -25,14 +25,14 @@ class ServeLog:
         if self._screen.as_json:
             self._print_json({"event": type(event).__name__, **asdict(event)})
         else:
-            self._screen.err.print(timed_line(*event_line(event), at=event.at))
+            self._print_line(*event_line(event), at=event.at)
 
     def add_line(self, who: str, what: str, style: str = "") -> None:
         """Report something else."""
         if self._screen.as_json:
             self._print_json({"event": "Noted", "about": who, "message": what})
         else:
-            self._screen.err.print(timed_line(who, what, style))
+            self._print_line(who, what, style)
 
     def serving(self, bus: View, serve: Serve, url: str | None) -> None:
         """Report what is served; `url` is None over stdio."""
@@ -64,6 +64,10 @@ class ServeLog:
             self._troubled.discard(event.server)
             return True
         return False
+
+    def _print_line(self, who: str, what: str, style: str, at: float | None = None) -> None:
+        # With the date: a gateway runs for days.
+        self._screen.err.print(timed_line(who, what, style, at, DATE_AND_TIME))
 
     def _print_json(self, value: JSON) -> None:
         print(escaped_json(value), flush=True)

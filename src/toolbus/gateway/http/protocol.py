@@ -166,7 +166,7 @@ class LimitedProtocol(HttpToolsProtocol):
                 # An unfinished header is not reported by the parser, so the bytes are counted.
                 self._head_bytes += len(data)
                 if self._head_bytes > self._limits.head_bytes:
-                    self._refuse(_Refused(431, "head", "its headers are too long"))
+                    self._refuse(_Refused(431, "head", "its headers are too long (serve.max_header)"))
 
     def on_message_begin(self) -> None:
         self.url = b""
@@ -194,7 +194,7 @@ class LimitedProtocol(HttpToolsProtocol):
         if name == b"expect":
             self.expect_100_continue = value.lower() == b"100-continue"
         elif name == b"content-length" and int(value) > self._limits.body_bytes:
-            self._fail(413, "body", "its body is too long")
+            self._fail(413, "body", "its body is too long (serve.max_body)")
 
     def on_headers_complete(self) -> None:
         headers, limits = self.headers, self._limits
@@ -235,7 +235,7 @@ class LimitedProtocol(HttpToolsProtocol):
             sum((len(name) + len(value) for name, value in self.headers), len(self.url))
             > self._limits.head_bytes
         ):
-            self._fail(431, "head", "its headers are too long")
+            self._fail(431, "head", "its headers are too long (serve.max_header)")
 
     def _path(self) -> tuple[str, bytes]:
         try:
@@ -253,7 +253,7 @@ class LimitedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
         if self._body_bytes > self._limits.body_bytes:
-            self._fail(413, "body", "its body is too long")
+            self._fail(413, "body", "its body is too long (serve.max_body)")
         cycle = self.cycle
         if not cycle.response_complete:
             cycle.body += body
