@@ -282,6 +282,12 @@ def test_a_mistake_is_one_line(line: str, message: str, folder: Path) -> None:
     _is_one_line(toolbus(*shlex.split(line), folder=folder), message)
 
 
+def test_names_are_missing_beyond_this_machine(folder: Path) -> None:
+    write_config(folder, {"post": {"command": "python"}}, serve={"auth": {"keys": True}})
+    done = toolbus("serve", "--http", "0.0.0.0:7400", folder=folder)
+    _is_one_line(done, "--http 0.0.0.0:7400: serve.hosts is missing; list the names under which clients ")
+
+
 def test_stdio_leaves_no_room_for_json(folder: Path) -> None:
     done = toolbus("serve", "--stdio", "--json", folder=folder)
 

@@ -1,6 +1,7 @@
 """`toolbus serve --http`: it reports where it listens, and ends without losing calls."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -170,6 +171,7 @@ def test_a_call_in_flight_ends_before_it_does(folder: Path) -> None:
                 while b"notifications/progress" not in response.readline():
                     pass
                 gateway.process.send_signal(signal.SIGTERM)
+                assert "for 1 request in flight; a second signal ends it" in _noted(gateway, "serve")
                 control.say("go")
                 rest = response.read()
             code = gateway.process.wait(SECONDS)
@@ -198,7 +200,11 @@ def test_a_key_is_needed_where_the_config_says_so_and_gives_its_view(folder: Pat
 
     assert gateway.serving["auth"] == ["keys"]
     assert (refused[0], wrong[0], names, other[0]) == (401, 401, ["post_read"], 403)
-    assert "unknown key" in err
+    (line,) = [line for line in err.splitlines() if "unknown key" in line]
+    when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.fullmatch(
+        rf"{when}  clients       the gateway refused a request of 127.0.0.1: unknown key", line
+    )
     assert key not in err
     assert "tb_wrong" not in err
 
@@ -226,12 +232,12 @@ def test_a_certificate_that_cannot_be_used_is_one_line(folder: Path) -> None:
     assert "serve.tls: the certificate or its key cannot be used (No such file or directory)" in done.stderr
 
 
-def _noted(gateway: Served) -> str:
-    """The next thing that it reports about its config."""
+def _noted(gateway: Served, about: str = "config") -> str:
+    """The next thing that it reports about its config, or about something else."""
     assert gateway.process.stdout is not None
     for line in gateway.process.stdout:
         event = json.loads(line)
-        if event["event"] == "Noted" and event["about"] == "config":
+        if event["event"] == "Noted" and event["about"] == about:
             return event["message"]
     raise AssertionError("it has ended")
 

@@ -161,7 +161,9 @@ async def test_requests_of_the_wrong_kind_are_refused() -> None:
         assert (await http.get(url, headers=version)).status_code == 405
         assert (await http.delete(url, headers=version)).status_code == 405
         plain = {**headers, "content-type": "text/plain"}
-        assert (await http.post(url, content=body, headers=plain)).status_code == 415
+        refused = await http.post(url, content=body, headers=plain)
+        reason = "send content-type: application/json"
+        assert (refused.status_code, refused.json()["error"]["message"]) == (415, reason)
         only_json = {**headers, "accept": "application/json"}
         assert (await http.post(url, content=body, headers=only_json)).status_code == 406
         assert (await http.put(url, content=body)).status_code == 405

@@ -153,6 +153,7 @@ async def test_the_policy_asks_the_client(era: Era) -> None:
         mute = await client_of(era, gateway, capabilities={})
         refused = await mute.request("tools/call", params)
         assert refused["isError"]
+        assert text_of(refused).endswith("does not support forms; use one that does, or change the rule")
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])

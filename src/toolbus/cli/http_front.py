@@ -8,6 +8,7 @@ from collections.abc import Callable
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config import BusConfig
 from toolbus.config.serve import AT_START, Tls
+from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ToolbusError
 from toolbus.gateway.access.control import access_of
 from toolbus.gateway.access.views import Views
@@ -26,6 +27,7 @@ class HttpFront:
         assert config.serve is not None, "the caller sets it"
         self._serve = self._followed = serve = config.serve
         self._app: App | None = None
+        self._log = log
         self._access = access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         try:
@@ -81,6 +83,10 @@ class HttpFront:
         try:
             await server.start(self._socket, self._tls)
             await stop.wait()
+            if app.metrics.in_flight:
+                calls = counted(app.metrics.in_flight, "request")
+                what = f"stopping: up to {serve.drain:g} s for {calls} in flight; a second signal ends it"
+                self._log.add_line("serve", what)
             await server.drain(serve.drain)
         finally:
             await server.close()

@@ -63,7 +63,13 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
     with stop_signals() as stop:
         try:
             async with Gateway(
-                bus, limits, view_of=views.view_of, budget_of=views.budget_of, seal=seal, spent=spent
+                bus,
+                limits,
+                view_of=views.view_of,
+                budget_of=views.budget_of,
+                seal=seal,
+                spent=spent,
+                on_event=log.on_event,
             ) as gateway:
                 client.sessions = gateway.sessions
                 seen = stamps_at_start(config, began)

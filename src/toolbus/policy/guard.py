@@ -24,6 +24,7 @@ NOBODY = (
     "asks a person, and nobody can be asked here; pass Interactions(approve=...), use a terminal or "
     'on_input="suspend", or change the rule'
 )
+MUTE = "asks a person, and this client does not support forms; use one that does, or change the rule"
 CHANGED = "the call is not the one that was approved: its arguments or the tool changed since"
 ANSWERS = ("once", "session", "always", "never", "no")
 """What a person may answer to the question of a suspended call."""
@@ -228,7 +229,8 @@ class PolicyGuard:
         if answered is None and operation.on_input == "suspend":
             raise ApprovalPending(_pending(operation, request))
         if answered is None and not self._asking.can_ask:
-            raise self._refusal(case, "policy", f"rule {ruling.label} {NOBODY}")
+            unasked = NOBODY if operation.forwarding is None else MUTE
+            raise self._refusal(case, "policy", f"rule {ruling.label} {unasked}")
         if answered is None:
             add_event("toolbus.approval_asked", rule=ruling.label or "")
             answered = await self._asking.ask(request, keys)

@@ -208,12 +208,22 @@ class Screen:
                 line.show()
 
 
-def enable_logging(level: int, part: str | None = None) -> None:
-    """Log to stderr, only of that part of toolbus if one is given; at DEBUG, also the SDK and HTTP client."""
+def enable_logging(level: int) -> None:
+    """Log to stderr; at DEBUG, also the SDK and HTTP client."""
     handler = logging.StreamHandler(sys.stderr)
-    if part is not None:
-        handler.addFilter(lambda record: part in Path(record.pathname).parts)
     handler.setFormatter(_EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S"))
+    _add_handler(handler, level)
+
+
+def enable_gateway_log(dates: str) -> None:
+    """Log warnings of the gateway, such as refused requests, to stderr, in the form of its other lines."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(lambda record: "gateway" in Path(record.pathname).parts)
+    handler.setFormatter(_EscapingFormatter(f"%(asctime)s  {'clients':12}  %(message)s", dates))
+    _add_handler(handler, logging.WARNING)
+
+
+def _add_handler(handler: logging.Handler, level: int) -> None:
     for name in ("toolbus",) if level > logging.DEBUG else ("toolbus", "mcp", "client", "httpx2"):
         logger = logging.getLogger(name)
         logger.setLevel(level)

@@ -37,6 +37,7 @@ logger = logging.getLogger("toolbus")
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
 _KINDS = {401: "unauthenticated", 403: "forbidden", 404: "not_found", 421: "misdirected", 429: "throttled"}
+_JSON = "application/json"
 _RETRY: Headers = ((b"retry-after", b"1"),)
 
 
@@ -143,7 +144,11 @@ class App:
         refusal = self._access.check(http.facts)
         if refusal is not None:
             return await self._refuse(http, refusal)
-        return await http.respond(204 if http.cors else 403)
+        if http.cors:
+            return await http.respond(204)
+        # A page of this machine, which the browser of anyone may show.
+        reason = "web pages may use it only if serve.origins lists their origin"
+        return await self._refuse(http, Refusal.of(403, "misdirected", reason))
 
     async def _refuse(self, http: HttpRequest, refusal: Refusal) -> None:
         """Send a refusal, which whoever decided it has logged."""
@@ -157,9 +162,9 @@ class App:
     async def _post(self, http: HttpRequest, *, is_modern: bool) -> None:
         has_json, has_events = accepted(http.headers.get("accept", ""))
         if not (has_json and has_events):
-            return await http.respond(406)
+            return await _refuse_message(http, 406, f"send accept: {_JSON}, text/event-stream")
         if not is_json(http.headers.get("content-type", "")):
-            return await http.respond(415)
+            return await _refuse_message(http, 415, f"send content-type: {_JSON}")
         principal = http.principal.name
         status = self._in_flight.take(principal)
         if status:
@@ -182,8 +187,7 @@ class App:
         kind = _kind_of(message)
         is_modern = is_modern or _has_envelope(message)
         if kind is None or (kind == "response" and is_modern):
-            error = {"code": INVALID_REQUEST, "message": "the body must be one JSON-RPC message"}
-            return await http.respond_json(400, failure(None, error))
+            return await _refuse_message(http, 400, "the body must be one JSON-RPC message")
         if kind == "request" and self.is_draining:
             return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
         if not is_modern and kind == "request" and message["method"] == "initialize":
@@ -233,6 +237,10 @@ class App:
         if metadata is None:
             return await http.respond(404)
         return await http.respond_json(200, metadata)
+
+
+async def _refuse_message(http: HttpRequest, status: int, reason: str) -> None:
+    await http.respond_json(status, failure(None, {"code": INVALID_REQUEST, "message": reason}))
 
 
 def _kind_of(message: object) -> str | None:

@@ -220,7 +220,7 @@ class Connection(asyncio.Protocol):
                 # An unfinished header is not reported by the parser, so the bytes are counted.
                 self._head_bytes += len(data)
                 if self._head_bytes > self._limits.head_bytes:
-                    self._refuse(_Refused(431, "head", "its headers are too long"))
+                    self._refuse(_Refused(431, "head", "its headers are too long (serve.max_header)"))
 
     def on_message_begin(self) -> None:
         self._url = b""
@@ -240,7 +240,7 @@ class Connection(asyncio.Protocol):
         if name == b"expect":
             self._expects_continue = value.lower() == b"100-continue"
         elif name == b"content-length" and int(value) > self._limits.body_bytes:
-            self._fail(413, "body", "its body is too long")
+            self._fail(413, "body", "its body is too long (serve.max_body)")
 
     def on_headers_complete(self) -> None:
         headers, limits, parser = self._headers, self._limits, self._parser
@@ -264,7 +264,7 @@ class Connection(asyncio.Protocol):
     def _check_head(self) -> None:
         size = sum((len(name) + len(value) for name, value in self._headers), len(self._url))
         if size > self._limits.head_bytes:
-            self._fail(431, "head", "its headers are too long")
+            self._fail(431, "head", "its headers are too long (serve.max_header)")
 
     def _path(self) -> str:
         try:
@@ -283,7 +283,7 @@ class Connection(asyncio.Protocol):
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
         if self._body_bytes > self._limits.body_bytes:
-            self._fail(413, "body", "its body is too long")
+            self._fail(413, "body", "its body is too long (serve.max_body)")
         coming = self._coming
         if coming is not None and not coming.has_ended:
             coming.add_body(body)

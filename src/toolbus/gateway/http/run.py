@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from email.utils import formatdate
 
+from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
@@ -94,7 +95,8 @@ class HttpServer:
                 # Connections stay open for what clients answer to questions in the middle of a request.
                 await self._app.idle()
         except TimeoutError:
-            logger.warning("%d requests did not end within %g s", self._app.metrics.in_flight, seconds)
+            left = counted(self._app.metrics.in_flight, "request")
+            logger.warning("%s did not end within %g s", left, seconds)
 
     async def close(self) -> None:
         """Close all connections; what is still running is cancelled."""
