@@ -145,7 +145,7 @@ class Gateway:
             with session.running(exchange.id):
                 return for_legacy(await answers(self._kernel, request))
         except ToolbusError as error:
-            raise protocol_error(error) from error
+            raise protocol_error(error, modern=session is None) from error
 
     async def initialize(self, principal: Principal, params: JSONObject | None) -> tuple[Session, JSONObject]:
         """Open a session for a legacy client; returns it with the result of `initialize`.
