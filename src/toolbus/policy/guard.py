@@ -222,7 +222,7 @@ class PolicyGuard:
         answered = self._given(operation, request, case) or self._asking.settled(keys)
         if answered is None and operation.on_input == "suspend":
             raise ApprovalPending(_pending(operation, request))
-        if answered is None and not self._asking.can_ask:
+        if answered is None and not self._asking.can_ask(request.session):
             raise self._refusal(case, "policy", f"rule {ruling.label} {NOBODY}")
         if answered is None:
             add_event("toolbus.approval_asked", rule=ruling.label or "")
