@@ -174,7 +174,7 @@ def starting_only(config: BusConfig, servers: Collection[str], tokens: "Tokens |
     return config.model_copy(update={"servers": changed, "tokens": store})
 
 
-def _log_server_message(event: Logged) -> None:
+def log_server_message(event: Logged) -> None:
     """Write a server's log message to our log, which `-v` shows."""
     text = event.data if isinstance(event.data, str) else escaped_json(event.data)
     source = f" ({event.logger})" if event.logger else ""
@@ -203,7 +203,7 @@ class _StartupMonitor:
             if self._waiting:
                 self._spinner.set_text(one_line("starting " + ", ".join(map(self._label, self._waiting))))
         if isinstance(event, Logged):
-            _log_server_message(event)
+            log_server_message(event)
         if self._on_event is not None:
             self._on_event(event)
 

@@ -4,12 +4,10 @@ In the background bus, commands of several clients run side by side, each in a t
 belongs to one of them (streams, working folder, variables, signals) is asked for here.
 """
 
-import asyncio
 import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from concurrent.futures import Future
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
@@ -17,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from toolbus.cli.background.shared_bus import SharedBus
 
 
@@ -106,6 +106,8 @@ def here(path: Path) -> Path:
 @contextmanager
 def signal_calls(number: int, call: Callable[[], object]) -> Generator[None]:
     """Call the function in the running event loop when the signal comes, until the block ends."""
+    import asyncio  # here and below: it takes long, and no mistake in a command line needs it
+
     loop, client = asyncio.get_running_loop(), client_terminal()
     if client is not None:
 
@@ -127,11 +129,15 @@ def signal_calls(number: int, call: Callable[[], object]) -> Generator[None]:
 
 def run_until_signal(work: Coroutine[Any, Any, int]) -> int:
     """Run a command in an event loop of its own; a signal cancels it, so that it can clean up."""
+    import asyncio
+
     return asyncio.run(_until_signal(work))
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
     """Cancel the work on SIGTERM and SIGHUP, as asyncio does on Ctrl-C."""
+    import asyncio
+
     loop, client = asyncio.get_running_loop(), client_terminal()
     task = asyncio.ensure_future(work)
     received: list[int] = []

@@ -1,7 +1,6 @@
 """The right to be the background bus of a config: one process has it at a time."""
 
 import os
-from contextlib import suppress
 
 from toolbus.cli.background.place import Place
 from toolbus.core.errors import ToolbusError
@@ -18,20 +17,13 @@ class AlreadyRunning(ToolbusError):
         )
 
 
-class Claim:
-    """Holds it until it is closed, or the process ends; raises `AlreadyRunning`, OSError."""
-
-    def __init__(self, place: Place) -> None:
-        PrivateFolder(place.lock.parent, protects=True).make_folders(place.lock.name)
-        self._file = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        if not try_lock(self._file):
-            os.close(self._file)
-            raise AlreadyRunning(place)
-
-    def close(self) -> None:
-        """Let another one be it."""
-        with suppress(OSError):
-            os.close(self._file)
+def claim(place: Place) -> None:
+    """Have it until the process ends; raises `AlreadyRunning`, OSError."""
+    PrivateFolder(place.lock.parent, protects=True).make_folders(place.lock.name)
+    file = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if not try_lock(file):
+        os.close(file)
+        raise AlreadyRunning(place)
 
 
 def is_claimed(place: Place) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toolbus.cli.background.claim import Claim
+from toolbus.cli.background.claim import claim
 from toolbus.cli.background.command_runner import RunLine
 from toolbus.cli.background.place import Place
 from toolbus.cli.background.server import BackgroundBus
@@ -30,11 +30,8 @@ class Start:
 
 def run_here(start: Start, log: ServeLog, ready: Callable[[BackgroundBus], None]) -> int:
     """Run it until it is to stop; `ready` is called when its servers have started. Returns the exit code."""
-    claim = Claim(start.place)
-    try:
-        return asyncio.run(_run(start, log, ready))
-    finally:
-        claim.close()
+    claim(start.place)
+    return asyncio.run(_run(start, log, ready))
 
 
 async def _run(start: Start, log: ServeLog, ready: Callable[[BackgroundBus], None]) -> int:

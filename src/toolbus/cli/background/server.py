@@ -16,12 +16,12 @@ from toolbus.cli.background.status import Status
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.output.serve_log import ServeLog
-from toolbus.cli.session import starting_only
+from toolbus.cli.session import log_server_message, starting_only
 from toolbus.cli.sign_in import tokens_of
 from toolbus.cli.stop_signals import stop_signals
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolbusError
-from toolbus.core.events import CallEnded, CatalogChanged, Event
+from toolbus.core.events import CallEnded, CatalogChanged, Event, Logged
 from toolbus.state.tokens.tokens import Tokens
 
 POLL_SECONDS = 1.0
@@ -145,6 +145,8 @@ class BackgroundBus:
     def _on_event(self, event: Event) -> None:
         self.shared.keep(event)
         self._log.on_event(event)
+        if isinstance(event, Logged):
+            log_server_message(event)
         if isinstance(event, CallEnded):
             self.status.calls += 1
         self._is_listing_new = self._is_listing_new or isinstance(event, CatalogChanged)
