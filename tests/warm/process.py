@@ -193,7 +193,7 @@ def _start(words: list[str]) -> None:
             sys.path[0] = os.path.dirname(os.path.abspath(script))
             runpy.run_path(script, run_name="__main__")
         case _:
-            from toolbus.cli.app import main
+            from toolbus.cli.entry import main
 
             if words[1:2] == ["demo"]:
                 sys.executable = WARM_PYTHON  # for its servers

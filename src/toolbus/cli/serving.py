@@ -1,9 +1,7 @@
 """Run a bus and its gateway until they are told to stop; calls in flight are then given time to end."""
 
 import asyncio
-import signal
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -14,6 +12,7 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.stop_signals import stop_signals
 from toolbus.config import BusConfig
 from toolbus.config.serve import Serve
 from toolbus.core.collector import collect_rarely
@@ -30,7 +29,6 @@ Chosen: TypeAlias = Callable[[BusConfig], Serve]
 """The `serve` of a config, changed by the options of the command; raises `Usage` if it cannot be."""
 POLL_SECONDS = 1.0
 """Interval for checking the config file."""
-SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
 async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio: bool, began: int) -> int:
@@ -93,44 +91,6 @@ def _only_view(serve: Serve) -> Serve:
     """The settings with the default view alone: the only client gets it, whatever it is called."""
     view = serve.view(serve.default_view)
     return serve if view is None else serve.model_copy(update={"views": {serve.default_view: view}})
-
-
-class Stop:
-    """The wish to stop: the first signal lets calls end, the second one does not."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-        self.number = 0
-        """The last signal."""
-        self.is_forced = False
-        self._task = asyncio.current_task()
-
-    def take(self, number: int) -> None:
-        """Take a signal."""
-        self.is_forced, self.number = self.event.is_set(), number
-        self.event.set()
-        if self.is_forced and self._task is not None:
-            self._task.cancel()
-
-
-@contextmanager
-def stop_signals() -> Generator[Stop]:
-    """Take Ctrl-C and the signals that end a program until the block ends."""
-    loop, stop = asyncio.get_running_loop(), Stop()
-    known = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in known}
-    for number in known:
-        try:
-            loop.add_signal_handler(number, stop.take, int(number))
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda given, _: loop.call_soon_threadsafe(stop.take, given))
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
-            signal.signal(number, handler)
 
 
 async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any, Any, None]) -> None:

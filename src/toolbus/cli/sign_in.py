@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from toolbus.cli.errors import NoSignIn
 from toolbus.cli.output.screen import short_path
+from toolbus.cli.terminal import client_terminal
 from toolbus.config import BusConfig, Secrets, ServerConfig
 from toolbus.core.errors import ConfigError, LoginRequired, SignInFailed
 from toolbus.core.login import LoginHandler
@@ -65,7 +66,9 @@ def check_sign_in(config: BusConfig, alias: str) -> None:
 
 
 def tokens_of(config: BusConfig) -> Tokens:
-    """The token store of the config."""
+    """The token store of the config; in the background bus, the one that it uses."""
+    if (client := client_terminal()) is not None:
+        return client.bus.tokens
     return open_tokens(config.tokens)
 
 

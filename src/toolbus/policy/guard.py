@@ -228,7 +228,7 @@ class PolicyGuard:
         answered = self._given(operation, request, case) or self._asking.settled(keys)
         if answered is None and operation.on_input == "suspend":
             raise ApprovalPending(_pending(operation, request))
-        if answered is None and not self._asking.can_ask:
+        if answered is None and not self._asking.can_ask(request.session):
             unasked = NOBODY if operation.forwarding is None else MUTE
             raise self._refusal(case, "policy", f"rule {ruling.label} {unasked}")
         if answered is None:

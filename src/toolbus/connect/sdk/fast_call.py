@@ -52,12 +52,12 @@ class CallSender:
         result_filter: ResultFilter,
         check_output: CheckOutput,
         server: str,
-        handled: frozenset[str],
+        handled: Callable[[], frozenset[str]],
         tasks_only: Set[str],
     ) -> None:
         """`check_output` checks every result of the SDK's that is not an error.
 
-        `handled` names the server's requests that have a handler, `tasks_only` the tools that a legacy server
+        `handled` gives the server's requests that have a handler, `tasks_only` the tools that a legacy server
         runs only as tasks.
         """
         self._dispatcher = result_filter.inner
@@ -181,7 +181,7 @@ class CallSender:
             if isinstance(result, types.CallToolResult) and not result.is_error:
                 await self._check_output(name, result)
         if isinstance(result, types.InputRequiredResult):
-            check_input_required(result, self._server, in_flight, self._handled)
+            check_input_required(result, self._server, in_flight, self._handled())
         return result
 
 
@@ -221,11 +221,13 @@ def _parse_result(raw: dict[str, Any], *, as_task: bool) -> Any:
     return _call_response.validate_python(raw, by_name=False)
 
 
-def _checking_input(request: Callable[..., Awaitable[Any]], server: str, handled: frozenset[str]) -> Any:
+def _checking_input(
+    request: Callable[..., Awaitable[Any]], server: str, handled: Callable[[], frozenset[str]]
+) -> Any:
     async def checked(*args: Any, **more: Any) -> Any:
         result = await request(*args, **more)
         if isinstance(result, types.InputRequiredResult):
-            check_input_required(result, server, None, handled)
+            check_input_required(result, server, None, handled())
         return result
 
     return checked
