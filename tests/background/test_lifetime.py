@@ -219,7 +219,8 @@ def test_servers_run_where_up_was_run_and_that_is_said(folder: Path, tmp_path: P
         there = toolbus("call", "every_echo", "text=a", "--config", file, folder=elsewhere)
         assert there.stdout == "a\n"
         assert there.stderr == (
-            f"toolbus: every: run in {folder}, where 'toolbus up --config {file}' was run, not in {elsewhere}\n"
+            f"toolbus: every: run in {folder}, where 'toolbus up --config {file}' was run, "
+            f"not in {elsewhere}\n"
         )
     # One that is found runs its servers in its own folder, wherever a command is given.
     below = folder / "below"

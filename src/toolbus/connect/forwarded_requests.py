@@ -83,8 +83,8 @@ class ForwardedRequests:
         sent = {} if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
         if (missing := _missing(client, kind, sent)) is not None:
             # With what a modern client gets to know, if the server passes the error on.
-            modes = {sent.get("mode") or "form": {}} if kind == "elicitation" else {}
-            data = {"requiredCapabilities": {kind: modes}}
+            modes: JSONObject = {str(sent.get("mode") or "form"): {}} if kind == "elicitation" else {}
+            data: JSONObject = {"requiredCapabilities": {kind: modes}}
             return types.ErrorData(code=types.INVALID_REQUEST, message=missing, data=data)
         if (problem := handler.too_many() or _fault(handler.server, params)) is not None:
             return handler.refuse(problem)
