@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-from toolbus.cli.output.visible import visible
+from toolbus.core.visible import visible
 
 try:
     import termios

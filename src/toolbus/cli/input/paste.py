@@ -15,7 +15,7 @@ from typing import NoReturn
 
 from toolbus.cli.input.ask import Interrupted, ctrl_c_calls
 from toolbus.cli.input.keys import is_in_foreground, single_keys
-from toolbus.cli.output.visible import visible
+from toolbus.core.visible import visible
 
 MAX_LINE = 64 * 2**10
 POLL_SECONDS = 0.05

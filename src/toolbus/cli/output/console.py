@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from toolbus.cli.output.visible import visible
+from toolbus.core.visible import visible
 
 
 class SafeConsole(Console):

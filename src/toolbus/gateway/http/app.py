@@ -1,6 +1,5 @@
 """The HTTP front as an ASGI application: paths, who is admitted, and which era a message belongs to."""
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
@@ -13,6 +12,8 @@ from pydantic_core import from_json
 from toolbus.config.serve import Serve
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
+from toolbus.gateway.console.app import PATH as CONSOLE
+from toolbus.gateway.console.app import ConsoleApp
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.in_flight import InFlight
@@ -20,14 +21,13 @@ from toolbus.gateway.http.legacy import LegacyFront
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.request import (
-    ClientGone,
     Headers,
     HttpRequest,
     Receive,
     Scope,
     Send,
-    Watch,
     accepted,
+    answer,
     encoded_headers,
     failure,
     is_json,
@@ -35,11 +35,11 @@ from toolbus.gateway.http.request import (
 from toolbus.gateway.metrics import OTHER, Metrics
 from toolbus.gateway.principal import Principal
 
-logger = logging.getLogger("toolbus")
-
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
 _KINDS = {401: "unauthenticated", 403: "forbidden", 404: "not_found", 421: "misdirected", 429: "throttled"}
+_EXPIRE_EVERY = 30
+"""Ticks between two looks for idle sessions."""
 _RETRY: Headers = ((b"retry-after", b"1"),)
 
 
@@ -53,10 +53,13 @@ class App:
         limits: Limits | None = None,
         *,
         path: str = "/mcp",
+        console: ConsoleApp | None = None,
     ) -> None:
         """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in."""
         self.gateway = gateway
         self._path = path
+        self._console = console
+        self._ticks = 0
         self._below = f"{path}/"
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -77,22 +80,20 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         http = HttpRequest(scope, receive, send, self._access)
+        await answer(http, self._serve(http))
+
+    async def _serve(self, http: HttpRequest) -> None:
         path = http.facts.path
-        try:
-            with Watch(http.connection):
-                if path == self._path or path.startswith(self._below):
-                    await self._mcp(http)
-                elif (page := self._page(path)) is None:
-                    await http.respond(404)
-                elif http.facts.method not in ("GET", "HEAD"):
-                    await http.respond(405, headers=((b"allow", b"GET, HEAD"),))
-                else:
-                    await page(http)
-        except ClientGone:
-            pass
-        except Exception:  # the edge of a task: nothing of it goes to the client
-            logger.exception("could not serve a request")
-            http.connection.abort()
+        if path == self._path or path.startswith(self._below):
+            await self._mcp(http)
+        elif self._console is not None and (path == CONSOLE or path.startswith(f"{CONSOLE}/")):
+            await self._console.serve(http)
+        elif (page := self._page(path)) is None:
+            await http.respond(404)
+        elif http.facts.method not in ("GET", "HEAD"):
+            await http.respond(405, headers=((b"allow", b"GET, HEAD"),))
+        else:
+            await page(http)
 
     async def idle(self) -> None:
         """Wait until no request is in flight."""
@@ -101,12 +102,22 @@ class App:
     def tick(self) -> None:
         """Call it every second."""
         self._modern.tick()
+        self._ticks += 1
+        if self._ticks % _EXPIRE_EVERY == 0:
+            self.gateway.sessions.end_idle()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are being answered."""
+        return self.metrics.in_flight
 
     def drain(self) -> None:
         """Take no more requests; those in flight go on, streams without end are ended."""
         self.is_draining = True
         self._modern.end_streams()
         self._legacy.end_streams()
+        if self._console is not None:
+            self._console.drain()
 
     # MCP
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -15,6 +16,8 @@ from toolbus.gateway.principal import LOCAL, Principal
 
 if TYPE_CHECKING:
     from toolbus.gateway.http.protocol import LimitedProtocol
+
+logger = logging.getLogger("toolbus")
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -59,6 +62,18 @@ class Watch:
         self._task.cancel()
 
 
+async def answer(http: "HttpRequest", work: Awaitable[None]) -> None:
+    """Let the work answer a request, until its client leaves; nothing that it raises goes to the client."""
+    try:
+        with Watch(http.connection):
+            await work
+    except ClientGone:
+        pass
+    except Exception:  # the edge of a task
+        logger.exception("could not serve a request")
+        http.connection.abort()
+
+
 class HttpRequest:
     """A request, read on demand; each is answered by `respond`, or by `start_stream` and `write`."""
 
@@ -71,6 +86,7 @@ class HttpRequest:
         "facts",
         "headers",
         "principal",
+        "query",
         "repeated",
     )
 
@@ -93,6 +109,7 @@ class HttpRequest:
             address=client[0] if client else "",
             scheme=scope["scheme"],
         )
+        self.query: bytes = scope["query_string"]
         self.principal: Principal = LOCAL
         """Who sent it; set once it is admitted."""
         self.cors: Headers = ()
