@@ -110,8 +110,8 @@ async def console_over(
 ) -> AsyncGenerator[Opened]:
     """The console of a bus that is started, on a free port of this machine."""
     board = board or Switchboard()
-    options = {"interactions": board.interactions(Interactions(forwards=True)), **bus_options}
-    async with Toolbus(config, **options) as bus:
+    interactions = board.interactions(Interactions(forwards=True))
+    async with Toolbus(config, interactions=interactions, **bus_options) as bus:
         console = Console(bus, board)
         app = ConsoleApp(console, serve or Serve(), Entry(clock))
         server, sock = HttpServer(StandaloneConsole(app, limits)), listening_socket("127.0.0.1", 0)

@@ -22,7 +22,8 @@ _VOID = frozenset({"br", "hr", "img", "input", "link", "meta", "source", "wbr"})
 _FORBIDDEN = frozenset({"style", "iframe", "object", "embed", "base", "template", "foreignObject"})
 _LINKS = frozenset({"href", "src", "action", "formaction"})
 _PICTURE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]*")
-_SCHEME = re.compile(r"[\x00-\x20]*([a-zA-Z][a-zA-Z0-9+.-]*):")
+_URL = re.compile(r"[!-~]*")
+_SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 
 
 class Element:
@@ -109,9 +110,11 @@ def _check_attribute(name: str, key: str, value: Attribute) -> None:
 
 
 def _is_safe_link(name: str, url: str) -> bool:
+    if not _URL.fullmatch(url):  # browsers ignore some characters, such as line feeds
+        return False
     scheme = _SCHEME.match(url)
     if scheme is None or (name == "a" and scheme[1].lower() in ("http", "https")):
-        return not url.lstrip("".join(map(chr, range(33)))).startswith(("//", "\\", "/\\"))
+        return not url.startswith(("//", "\\", "/\\"))
     return name == "img" and _PICTURE.fullmatch(url) is not None
 
 
