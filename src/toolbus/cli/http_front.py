@@ -4,14 +4,20 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config import BusConfig
 from toolbus.config.serve import AT_START, Tls
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ToolbusError
+from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.access.control import access_of
 from toolbus.gateway.access.views import Views
+from toolbus.gateway.console.announcement import Announcement, announced
+from toolbus.gateway.console.app import PATH as CONSOLE
+from toolbus.gateway.console.app import ConsoleApp
+from toolbus.gateway.console.state import Console
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
@@ -27,6 +33,7 @@ class HttpFront:
         assert config.serve is not None, "the caller sets it"
         self._serve = self._followed = serve = config.serve
         self._app: App | None = None
+        self._config = config
         self._log = log
         self._access = access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
@@ -69,8 +76,46 @@ class HttpFront:
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{self._serve.path}"
 
-    async def serve(self, gateway: Gateway, stop: asyncio.Event) -> None:
+    @property
+    def console_url(self) -> str | None:
+        """The URL of the page for people; None if there is none."""
+        if not self._serve.has_console:
+            return None
+        base = self._serve.public_url or self.url.removesuffix(self._serve.path)
+        return f"{base.rstrip('/')}{CONSOLE}"
+
+    async def serve(self, gateway: Gateway, stop: asyncio.Event, board: Switchboard) -> None:
         """Serve until it is to stop; then wait for the requests in flight."""
+        if self.console_url is None:
+            return await self._run(gateway, stop, None)
+        console = Console(gateway.bus, board)
+        app = ConsoleApp(console, self._serve)
+        try:
+            with ExitStack() as stack:
+                self._announce(stack, app.entry.secret, self.console_url)
+                return await self._run(gateway, stop, app)
+        finally:
+            await console.close()
+
+    def _announce(self, stack: ExitStack, secret: str, url: str) -> None:
+        """Let `toolbus console` find it."""
+        host, port = self._serve.address[0], self._socket.getsockname()[1]
+        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        scheme = "http" if self._tls is None else "https"
+        announcement = Announcement(
+            url=f"{scheme}://{f'[{local}]' if ':' in local else local}:{port}{CONSOLE}",
+            public_url=url,
+            secret=secret,
+            config=self._config.file,
+            certificate=None if self._serve.tls is None else self._serve.tls.cert,
+        )
+        try:
+            stack.enter_context(announced(announcement))
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            self._log.add_line("serve", f"'toolbus console' will not find this gateway: {reason}", "yellow")
+
+    async def _run(self, gateway: Gateway, stop: asyncio.Event, console: ConsoleApp | None) -> None:
         serve = self._serve
         limits = Limits(
             head_bytes=serve.max_header,
@@ -78,7 +123,7 @@ class HttpFront:
             requests=serve.max_in_flight,
             drain_seconds=serve.drain,
         )
-        app = self._app = App(gateway, self._access, limits, path=serve.path)
+        app = self._app = App(gateway, self._access, limits, path=serve.path, console=console)
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
         try:
             await server.start(self._socket, self._tls)

@@ -18,6 +18,7 @@ from toolbus.config.serve import Serve
 from toolbus.core.collector import collect_rarely
 from toolbus.core.errors import ToolbusError
 from toolbus.core.interactions import Interactions
+from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.only_client import OnlyClient
@@ -43,6 +44,10 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
     # First, before anything starts: it may be impossible.
     front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log)
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
+    board = Switchboard()
+    if front is not None and front.console_url is not None:
+        # The clients of the gateway are asked themselves; these are for the calls of the console.
+        interactions = board.interactions(interactions)
     bus = Toolbus(config, interactions=interactions)
     bus.on_event(log.on_event, calls=False)
     if "max_sessions" in serve.model_fields_set:
@@ -75,9 +80,9 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
                 if front is None:
                     serving = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
                 else:
-                    serving = front.serve(gateway, stop.event)
-                url = None if front is None else front.url
-                await _until_first(serving, _announce(gateway, log, serve, url), following)
+                    serving = front.serve(gateway, stop.event, board)
+                urls = (None, None) if front is None else (front.url, front.console_url)
+                await _until_first(serving, _announce(gateway, log, serve, *urls), following)
         except asyncio.CancelledError:
             if not stop.is_forced:
                 raise
@@ -109,10 +114,12 @@ async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any,
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _announce(gateway: Gateway, log: ServeLog, serve: Serve, url: str | None) -> None:
+async def _announce(
+    gateway: Gateway, log: ServeLog, serve: Serve, url: str | None, console: str | None
+) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
     await gateway.started()
-    log.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url)
+    log.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url, console)
 
 
 async def _follow_config(

@@ -7,8 +7,8 @@ import signal
 import sys
 from collections.abc import Awaitable
 
-from toolbus.cli.output.visible import visible
 from toolbus.cli.terminal import ClientTerminal, client_terminal, signal_calls
+from toolbus.core.visible import visible
 
 try:
     import termios

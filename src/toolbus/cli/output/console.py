@@ -6,8 +6,8 @@ from typing import Any
 from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from toolbus.cli.output.visible import visible
 from toolbus.cli.terminal import client_terminal
+from toolbus.core.visible import visible
 
 
 class SafeConsole(Console):

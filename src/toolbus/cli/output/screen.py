@@ -17,11 +17,11 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO
 
 from toolbus.cli.options import Settings
-from toolbus.cli.output.visible import UNSEEN, visible
 from toolbus.cli.suggested import suggested
 from toolbus.cli.terminal import client_terminal, working_folder
 from toolbus.core.records import JSON
 from toolbus.core.text import BLANK, rewritten_json
+from toolbus.core.visible import UNSEEN, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -43,14 +43,19 @@ class ServeLog:
         else:
             self._print_line(who, what, style)
 
-    def serving(self, bus: View, serve: Serve, url: str | None) -> None:
-        """Report what is served; `url` is None over stdio."""
+    def serving(self, bus: View, serve: Serve, url: str | None, console: str | None) -> None:
+        """Report what is served; `url` is None over stdio, and `console` if there is no page for people."""
         states = [status.state for status in bus.servers.values()]
         usable = sum(state in ("ready", "idle") for state in states)
         held = len(bus.held)
         if self._screen.as_json:
             facts: dict[str, JSON] = {"url": url, "servers": usable, "of": len(states)}
-            facts |= {"tools": len(bus.catalog), "held": held, "auth": _ways(serve) if url else []}
+            facts |= {
+                "tools": len(bus.catalog),
+                "held": held,
+                "auth": _ways(serve) if url else [],
+                "console": console,
+            }
             self._print_json({"event": "Serving", **facts})
             return
         servers = counted(len(states), "server")
@@ -62,6 +67,8 @@ class ServeLog:
         where = "over stdio" if url is None else url
         who = "" if url is None else f"; {_who(serve)}"
         self._screen.note(f"serving {where}: {', '.join(parts)}{who}")
+        if console is not None:
+            self._screen.note(f"console: {console}; 'toolbus console' opens it")
 
     def _is_news(self, event: Event, user: str) -> bool:
         if not isinstance(event, StateChanged):

@@ -1,7 +1,5 @@
 """The HTTP front: paths, who is admitted, and which era a message belongs to."""
 
-import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
@@ -14,6 +12,8 @@ from pydantic_core import from_json
 from toolbus.config.serve import Serve
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
+from toolbus.gateway.console.app import PATH as CONSOLE
+from toolbus.gateway.console.app import ConsoleApp
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.in_flight import InFlight
@@ -21,10 +21,10 @@ from toolbus.gateway.http.legacy import LegacyFront
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.request import (
-    ClientGone,
     Headers,
     HttpRequest,
     accepted,
+    answer,
     encoded_headers,
     failure,
     is_json,
@@ -32,12 +32,12 @@ from toolbus.gateway.http.request import (
 from toolbus.gateway.metrics import OTHER, Metrics
 from toolbus.gateway.principal import Principal
 
-logger = logging.getLogger("toolbus")
-
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
 _KINDS = {401: "unauthenticated", 403: "forbidden", 404: "not_found", 421: "misdirected", 429: "throttled"}
 _JSON = "application/json"
+_EXPIRE_EVERY = 30
+"""Ticks between two looks for idle sessions."""
 _RETRY: Headers = ((b"retry-after", b"1"),)
 
 
@@ -51,10 +51,13 @@ class App:
         limits: Limits | None = None,
         *,
         path: str = "/mcp",
+        console: ConsoleApp | None = None,
     ) -> None:
         """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in."""
         self.gateway = gateway
         self._path = path
+        self._console = console
+        self._ticks = 0
         self._below = f"{path}/"
         self.limits = limits or Limits()
         self.metrics = Metrics()
@@ -74,26 +77,20 @@ class App:
 
     async def serve(self, http: HttpRequest) -> None:
         """Answer one request."""
+        await answer(http, self._serve(http))
+
+    async def _serve(self, http: HttpRequest) -> None:
         path = http.facts.path
-        try:
-            if path == self._path or path.startswith(self._below):
-                await self._mcp(http)
-            elif (page := self._page(path)) is None:
-                await http.respond(404)
-            elif http.facts.method not in ("GET", "HEAD"):
-                await http.respond(405, headers=((b"allow", b"GET, HEAD"),))
-            else:
-                await page(http)
-        except ClientGone:
-            pass
-        except asyncio.CancelledError:
-            if not http.is_abandoned:  # else its client has left
-                raise
-        except Exception:  # the edge of a task: nothing of it goes to the client
-            logger.exception("could not serve a request")
-        finally:
-            if not http.has_ended and not http.is_abandoned:
-                http.connection.abort()
+        if path == self._path or path.startswith(self._below):
+            await self._mcp(http)
+        elif self._console is not None and (path == CONSOLE or path.startswith(f"{CONSOLE}/")):
+            await self._console.serve(http)
+        elif (page := self._page(path)) is None:
+            await http.respond(404)
+        elif http.facts.method not in ("GET", "HEAD"):
+            await http.respond(405, headers=((b"allow", b"GET, HEAD"),))
+        else:
+            await page(http)
 
     async def idle(self) -> None:
         """Wait until no request is in flight."""
@@ -102,12 +99,22 @@ class App:
     def tick(self) -> None:
         """Call it every second."""
         self._modern.tick()
+        self._ticks += 1
+        if self._ticks % _EXPIRE_EVERY == 0:
+            self.gateway.sessions.end_idle()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are being answered."""
+        return self.metrics.in_flight
 
     def drain(self) -> None:
         """Take no more requests; those in flight go on, streams without end are ended."""
         self.is_draining = True
         self._modern.end_streams()
         self._legacy.end_streams()
+        if self._console is not None:
+            self._console.drain()
 
     def end_views(self, names: Container[str]) -> None:
         """End sessions that have one of these views, and streams without end: clients open others."""

@@ -254,6 +254,8 @@ class Connection(asyncio.Protocol):
         request = HttpRequest(self, parser.get_method().decode("ascii"), self._path(), headers, version)
         request.keeps_alive = version != "1.0" and bool(parser.should_keep_alive())
         request.expects_continue = self._expects_continue
+        if b"?" in self._url:
+            request.query = self._url.partition(b"?")[2]
         self._coming = request
         if self._served is None or self._served.has_ended:
             self._start(request)

@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol, TypeAlias
@@ -12,6 +13,8 @@ from pydantic_core import PydanticSerializationError, to_json
 from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.access.admission import Access, Refusal, RequestFacts
 from toolbus.gateway.principal import LOCAL, Principal
+
+logger = logging.getLogger("toolbus")
 
 RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
@@ -67,6 +70,22 @@ class RequestConnection(Protocol):
         ...
 
 
+async def answer(http: "HttpRequest", work: Awaitable[None]) -> None:
+    """Let the work answer a request; nothing that it raises goes to the client."""
+    try:
+        await work
+    except ClientGone:
+        pass
+    except asyncio.CancelledError:
+        if not http.is_abandoned:  # else its client has left
+            raise
+    except Exception:  # the edge of a task
+        logger.exception("could not serve a request")
+    finally:
+        if not http.has_ended and not http.is_abandoned:
+            http.connection.abort()
+
+
 class HttpRequest:
     """A request; each is answered by `respond`, or by `start_stream`, `write` and `end_stream`."""
 
@@ -87,6 +106,7 @@ class HttpRequest:
         "is_abandoned",
         "keeps_alive",
         "principal",
+        "query",
         "repeated",
     )
 
@@ -110,6 +130,8 @@ class HttpRequest:
         self.facts = RequestFacts(
             method=method, path=path, headers=headers, address=connection.address, scheme=connection.scheme
         )
+        self.query = b""
+        """What follows the `?` of its URL."""
         self.principal: Principal = LOCAL
         """Who sent it; set once it is admitted."""
         self.cors: Headers = ()

@@ -10,18 +10,19 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from email.utils import formatdate
+from typing import Protocol
 
 from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
+from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.protocol import Connection, Hub
+from toolbus.gateway.http.request import HttpRequest
 
 logger = logging.getLogger("toolbus")
 
 _TICK = 1.0
-_EXPIRE_EVERY = 30
-"""Ticks between two looks for idle sessions."""
 _ENDING = 5.0
 """Seconds for tasks to end once their connections are closed."""
 _BACKLOG = 1024
@@ -67,10 +68,40 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return sock
 
 
+class Application(Protocol):
+    """What a server runs: the front of a gateway, or a console alone."""
+
+    limits: Limits
+    refusals: Refusals
+    connections: Callable[[], int]
+    """How many connections are open; set by the server."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are being answered."""
+        ...
+
+    async def serve(self, http: HttpRequest) -> None:
+        """Answer one request."""
+        ...
+
+    async def idle(self) -> None:
+        """Wait until no request is in flight."""
+        ...
+
+    def tick(self) -> None:
+        """Called every second."""
+        ...
+
+    def drain(self) -> None:
+        """Take no more requests, and end streams without end."""
+        ...
+
+
 class HttpServer:
     """Serves an app on a socket, from `start` to `close`."""
 
-    def __init__(self, app: App, *, trusted_proxies: Iterable[str] = ()) -> None:
+    def __init__(self, app: Application, *, trusted_proxies: Iterable[str] = ()) -> None:
         self._app = app
         self._hub = Hub(app.serve, app.limits, app.refusals, tuple(trusted_proxies))
         self._server: asyncio.Server | None = None
@@ -95,7 +126,7 @@ class HttpServer:
                 # Connections stay open for what clients answer to questions in the middle of a request.
                 await self._app.idle()
         except TimeoutError:
-            left = counted(self._app.metrics.in_flight, "request")
+            left = counted(self._app.in_flight, "request")
             logger.warning("%s did not end within %g s", left, seconds)
 
     async def close(self) -> None:
@@ -116,17 +147,14 @@ class HttpServer:
         await asyncio.sleep(0)  # lets the loop close the sockets
 
     async def _tick(self) -> None:
-        loop, ticks = asyncio.get_running_loop(), 0
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_TICK)
-            ticks += 1
             self._set_date()
             self._app.tick()
             now = loop.time()
             for connection in tuple(self._hub.connections):
                 connection.sweep(now)
-            if ticks % _EXPIRE_EVERY == 0:
-                self._app.gateway.sessions.end_idle()
 
     def _set_date(self) -> None:
         self._hub.date_line = f"date: {formatdate(usegmt=True)}\r\n".encode()
