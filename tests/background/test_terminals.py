@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -63,16 +64,16 @@ def test_a_command_reads_its_pipe_its_files_and_writes_to_its_folder(folder: Pat
     (below / "args.json").write_text('{"a": 20, "b": 3}')
     with background(folder):
         # In a folder below, as the bus is in another one.
-        seen = {"folder": below, "env": {"HOME": str(folder.parent), **_state(folder)}}
-        assert toolbus("call", "every_add", "-", input='{"a": 1, "b": 2}', **seen).stdout == "3\n"
-        assert toolbus("call", "every_echo", "text=@text", **seen).stdout == "from a file\n"
-        assert toolbus("call", "every_echo", "text=@-", input="typed", **seen).stdout == "typed\n"
-        assert toolbus("call", "every_add", "--args-file", "args.json", **seen).stdout == "23\n"
-        run = toolbus("call", "every_many", "--out", "blobs", "--json", **seen)
+        run_there = partial(toolbus, folder=below, env={"HOME": str(folder.parent), **_state(folder)})
+        assert run_there("call", "every_add", "-", input='{"a": 1, "b": 2}').stdout == "3\n"
+        assert run_there("call", "every_echo", "text=@text").stdout == "from a file\n"
+        assert run_there("call", "every_echo", "text=@-", input="typed").stdout == "typed\n"
+        assert run_there("call", "every_add", "--args-file", "args.json").stdout == "23\n"
+        run = run_there("call", "every_many", "--out", "blobs", "--json")
         paths = [block["path"] for block in json.loads(run.stdout)["content"] if "path" in block]
         assert paths == ["blobs/every_many.png", "blobs/every_many.wav", "blobs/blob.bin"]
         assert all((below / path).is_file() for path in paths)
-        assert toolbus("read", "memo://greeting", "--out", "note.txt", **seen).returncode == 0
+        assert run_there("read", "memo://greeting", "--out", "note.txt").returncode == 0
         assert (below / "note.txt").read_text() == "hello"
 
 
@@ -138,6 +139,25 @@ def test_ctrl_c_cancels_a_question_and_ctrl_d_declines_it(asking: Path) -> None:
             assert screen.ended() == 0
 
 
+def test_a_suspended_client_leaves_its_terminal_alone(asking: Path) -> None:
+    with background(asking), terminal("--norc", "-i", folder=asking, program="/bin/bash") as shell:
+        shell.press("PS1='$ '; toolbus call inn_book guest=Ann\r")
+        shell.until("When does Ann come?", DATE)
+        shell.press("\x1a")
+        shell.until("Stopped", "$ ")
+        for number in range(3):
+            shell.press(f"echo typed-$(({number} + 1))\r")
+            shell.until(f"typed-{number + 1}\r\n")
+        shell.press("fg\r")
+        shell.until("toolbus call inn_book guest=Ann\r\n")
+        shell.press("2026-12-24\r")
+        shell.until(SEATS)
+        shell.press("\x03")
+        shell.until("not booked: cancel", "$ ")
+        shell.press("exit\r")
+        assert shell.ended() == 0
+
+
 def test_without_a_terminal_a_question_ends_the_call_as_it_does_without(asking: Path) -> None:
     words = ("call", "inn_book", "guest=Ann")
     by_itself = toolbus(*words, "--no-up", folder=asking)
@@ -194,7 +214,7 @@ def test_a_client_that_is_killed_takes_its_call_with_it(folder: Path) -> None:
     with background(folder):
         nothing = os.open(os.devnull, os.O_RDWR)
         call = warm.Running(
-            "toolbus", ["call", "every_hang"], folder, environment(folder.parent), (nothing,) * 3
+            "toolbus", ["call", "every_hang"], folder, environment(folder.parent), (nothing, nothing, nothing)
         )
         os.close(nothing)
         eventually(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")

@@ -6,12 +6,12 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+from toolbus.cli.background.client_signals import ClientSignals, SignalCame
 from toolbus.cli.background.command_line import BusCommand
 from toolbus.cli.background.place import Place, config_file, places
 from toolbus.cli.background.protocol import Hostile, Messages, check_peer, send
@@ -29,7 +29,6 @@ VARIABLES = (
     "TOOLBUS_MODEL",
 )
 """What a command has to know of our environment; all else is that of `toolbus up`."""
-PASSED_ON = ("SIGINT", "SIGTERM", "SIGHUP")
 FAILED = 1
 
 
@@ -94,7 +93,7 @@ class _Client:
         self._place = place
         self._connection = connection
         self._messages = Messages()
-        self._signals = Signals()
+        self._signals = ClientSignals()
         self._was_interrupted = False
 
     def run(self, words: Sequence[str]) -> int | None:
@@ -106,7 +105,6 @@ class _Client:
             "cwd": os.getcwd(),
             "environ": {name: os.environ[name] for name in VARIABLES if name in os.environ},
             "encodings": [_encoding(sys.stdin), _encoding(sys.stdout), _encoding(sys.stderr)],
-            "foreground": _is_in_foreground(),
         }
         try:
             with self._signals:
@@ -150,13 +148,12 @@ class _Client:
 
     def _pass_on(self, numbers: bytes) -> None:
         for number in numbers:
-            if number == signal.SIGCONT:
-                send(self._connection, {"foreground": _is_in_foreground()})
-                continue
             if number == signal.SIGINT and self._was_interrupted:
                 os._exit(128 + number)  # the bus sees the connection go
             self._was_interrupted = number == signal.SIGINT
             send(self._connection, {"signal": number})
+            if number == signal.SIGTSTP:
+                os.kill(os.getpid(), signal.SIGSTOP)
 
     def _lost(self) -> int:
         _say(
@@ -164,69 +161,6 @@ class _Client:
             f"start it again with 'toolbus up' (its log is {self._place.log})"
         )
         return FAILED
-
-
-class Signals:
-    """The signals that we get, as bytes to wait for: one must not be sent in the middle of a message."""
-
-    def __enter__(self) -> None:
-        self._reader, self._writer = _pipe()
-        names = (*PASSED_ON, "SIGCONT")
-        self._before = {number: signal.signal(number, _ignore) for number in map(_number, names)}
-        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-
-    def __exit__(self, *error: object) -> None:
-        signal.set_wakeup_fd(-1)
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        os.close(self._reader)
-        os.close(self._writer)
-
-    def fileno(self) -> int:
-        """For `select`."""
-        return self._reader
-
-    def received(self) -> bytes:
-        """The numbers of those that came."""
-        return os.read(self._reader, 64)
-
-    @contextmanager
-    def raising(self) -> Generator[None]:
-        """Let them interrupt a person who types a line."""
-        signal.set_wakeup_fd(-1)
-        before = {number: signal.signal(number, _raise) for number in map(_number, PASSED_ON)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-            signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-
-
-class _Ended(BaseException):
-    """A signal came while a line was typed."""
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-
-
-def _number(name: str) -> int:
-    return int(getattr(signal, name))
-
-
-def _pipe() -> tuple[int, int]:
-    reader, writer = os.pipe()
-    os.set_blocking(reader, False)
-    os.set_blocking(writer, False)
-    return reader, writer
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    """Its number is in the pipe."""
-
-
-def _raise(number: int, frame: FrameType | None) -> None:
-    raise _Ended(number)
 
 
 def _read_line(prompt: str) -> dict[str, Any]:
@@ -237,7 +171,7 @@ def _read_line(prompt: str) -> dict[str, Any]:
         return {"line": read_line(prompt)}
     except EOFError:
         return {"line": None}
-    except _Ended as ended:
+    except SignalCame as ended:
         return {"interrupted": ended.number}
     except UnicodeDecodeError:
         return {"undecodable": True}

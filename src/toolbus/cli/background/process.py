@@ -1,6 +1,7 @@
 """Be the background bus of a config, in this process."""
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from toolbus.cli.background.claim import claim
 from toolbus.cli.background.command_runner import RunLine
 from toolbus.cli.background.place import Place
 from toolbus.cli.background.server import BackgroundBus
+from toolbus.cli.output.screen import enable_logging
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config import BusConfig
 
@@ -31,6 +33,7 @@ class Start:
 def run_here(start: Start, log: ServeLog, ready: Callable[[BackgroundBus], None]) -> int:
     """Run it until it is to stop; `ready` is called when its servers have started. Returns the exit code."""
     claim(start.place)
+    enable_logging(logging.WARNING, "background")  # such as refused clients
     return asyncio.run(_run(start, log, ready))
 
 

@@ -1,12 +1,14 @@
 """Messages between a command and the background bus: JSON after its length, and passed descriptors.
 
 The client begins with one of
-    {"run": [words], "version", "cwd", "environ", "encoding", "foreground"}, with its three streams
+    {"run": [words], "version", "cwd", "environ", "encodings"}, with its three streams
     {"ask": "status" | "stop"}
-and may send {"signal": number}, {"foreground": true}, {"line": text}, {"line": null} at the end of the input,
-and {"interrupted": true} instead of a line. The bus answers with
-    {"exit": code} | {"refused": reason, "version", "pid"} | {"status": {...}}
-and may send {"claim": true} before it reads from a terminal, and {"read": prompt} for a line.
+and passes on {"signal": number}. The bus answers with
+    {"exit": code} | {"refused": reason} | {"status": {...}} | {"stopping": pid}
+and may ask before that
+    {"claim": true}, before it reads from the terminal: {"foreground": true}
+    {"read": prompt}: {"line": text}, {"line": null} at the end of the input, {"undecodable": true}, or
+        {"interrupted": number} of a signal
 """
 
 import json
