@@ -126,6 +126,7 @@ def test_it_reports_where_it_listens_and_serves_there(folder: Path) -> None:
         "tools": 1,
         "held": 0,
         "auth": [],
+        "console": f"http://127.0.0.1:{port}/console",
     }
     assert gateway.serving == {"event": "Serving", **facts}
     assert names == ["post_send"]
@@ -137,7 +138,7 @@ def test_it_reports_where_it_listens_and_serves_there(folder: Path) -> None:
     assert living_at(folder.parent) == set()
 
 
-def test_a_person_reads_it_in_one_line(folder: Path) -> None:
+def test_a_person_reads_it_in_one_line_and_where_the_console_is_in_another(folder: Path) -> None:
     write_config(folder, {"post": scripted(folder, "post", tools=[{"name": "send"}])}, serve={"path": "/x/y"})
 
     with subprocess.Popen(
@@ -158,7 +159,8 @@ def test_a_person_reads_it_in_one_line(folder: Path) -> None:
     assert url.startswith("http://127.0.0.1:")
     assert url.endswith("/x/y")
     assert facts == "1 server, 1 tool; open to everyone on this machine\n"
-    assert (process.returncode, out, err) == (0, "", "")
+    assert (process.returncode, out) == (0, "")
+    assert err == f"console: {url.removesuffix('/x/y')}/console; 'toolbus console' opens it\n"
 
 
 def test_a_call_in_flight_ends_before_it_does(folder: Path) -> None:

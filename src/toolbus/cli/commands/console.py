@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 import ssl
 from contextlib import closing
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -63,7 +64,8 @@ def _chosen(wanted: tuple[str | None, bool]) -> Announcement:
         which = f" of {short_path(file)}" if is_named and file else ""
         raise NoConsole(f"no gateway{which} with a console is running; start one with 'toolbus serve'")
     if len(running) > 1:
-        configs = tuple(f"    toolbus console --config {short_path(one.config or '')}" for one in running)
+        lines = (shlex.join(["toolbus", "console", "--config", one.config or ""]) for one in running)
+        configs = tuple(f"    {line}" for line in lines)
         raise Usage(f"{len(running)} gateways with a console are running; choose one:", configs)
     return running[0]
 

@@ -58,7 +58,7 @@ def _entry(page: Page, console: Console, *, is_current: bool) -> Element:
         element(
             "a",
             page.title,
-            count and [" ", element("span", count, class_="count")],
+            count > 0 and [" ", element("span", count, class_="count")],
             href=page.path,
             aria_current="page" if is_current else None,
         ),

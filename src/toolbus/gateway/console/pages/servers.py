@@ -2,7 +2,7 @@
 
 from toolbus.config import ServerConfig
 from toolbus.core.display import counted
-from toolbus.core.errors import LoginRequired, ServerNotFound, problem_of
+from toolbus.core.errors import LoginRequired, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.records import ServerStatus, State
 from toolbus.gateway.console.html import Child, Element, element, live
 from toolbus.gateway.console.page import Notice, Page, PageRequest
@@ -88,8 +88,7 @@ def _server(console: Console, config: ServerConfig, status: ServerStatus) -> Ele
     heading = anchor("name", alias)
     return element(
         "article",
-        element("h2", alias, id=heading),
-        live(anchor("status", alias), _status(console, config, status)),
+        live(anchor("status", alias), _status(console, config, status, heading)),
         live(anchor("sign-in", alias), _sign_in(alias, console.sign_ins.now.get(alias))),
         live(anchor("stderr", alias), _stderr(alias, console.bus.stderr(alias))),
         element(
@@ -103,7 +102,7 @@ def _server(console: Console, config: ServerConfig, status: ServerStatus) -> Ele
     )
 
 
-def _status(console: Console, config: ServerConfig, status: ServerStatus) -> Child:
+def _status(console: Console, config: ServerConfig, status: ServerStatus, heading: str) -> Child:
     alias, error = config.alias, console.bus.failures.get(config.alias)
     needs_sign_in = (
         isinstance(error, LoginRequired) and config.auth is not None and config.auth.type == "oauth"
@@ -112,8 +111,13 @@ def _status(console: Console, config: ServerConfig, status: ServerStatus) -> Chi
     offers_sign_in = needs_sign_in and (known is None or not known.is_waiting)
     era = status.era and (f"{status.era} ({status.protocol})" if status.protocol else status.era)
     return [
-        badge(_NAMES.get(status.state, status.state), _TONES[status.state]),
-        error and element("p", problem_of(error), class_="problem"),
+        element(
+            "div",
+            element("h2", alias, id=heading),
+            badge(_NAMES.get(status.state, status.state), _TONES[status.state]),
+            class_="title",
+        ),
+        error and element("p", _reason(error), class_="problem"),
         offers_sign_in
         and button(
             "Sign in", "servers/sign-in", {"server": alias}, class_="main", hint=f"Sign in to {alias}"
@@ -128,6 +132,11 @@ def _status(console: Console, config: ServerConfig, status: ServerStatus) -> Chi
             }
         ),
     ]
+
+
+def _reason(error: ToolbusError) -> str:
+    """Why a server cannot be used; a button says more than the command to sign in."""
+    return error.reason if isinstance(error, LoginRequired) else problem_of(error)
 
 
 def _sign_in(alias: str, known: SignIn | None) -> Child:

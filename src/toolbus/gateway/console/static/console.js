@@ -62,7 +62,7 @@ function replace(old, fresh) {
   const place = focused && placeOf(old, focused);
   for (const opened of old.querySelectorAll("details[id][open]")) {
     const same = fresh.querySelector(`details[id="${CSS.escape(opened.id)}"]`);
-    if (same) same.open = true;
+    if (same) same.open = same.dataset.kept = true;
   }
   const scrolled = [...old.querySelectorAll("pre")].map((one) => one.scrollTop);
   old.replaceWith(fresh);
@@ -96,6 +96,13 @@ function showTimes(root) {
     if (time.textContent !== text) time.textContent = text;
   }
 }
+
+// The last lines of a text that a person opens are the ones that matter.
+document.addEventListener("toggle", ({ target }) => {
+  const text = target.open && !target.dataset.kept && target.querySelector("pre");
+  if (text) text.scrollTop = text.scrollHeight;
+  delete target.dataset.kept;
+}, true);
 
 // A form is sent once: a second press while the first is on its way would do it twice.
 
