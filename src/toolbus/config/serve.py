@@ -28,18 +28,8 @@ _Count = Annotated[int, Field(ge=1)]
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 DEFAULT_VIEW = "default"
-AT_START = (
-    "http",
-    "path",
-    "tls",
-    "trusted_proxies",
-    "max_sessions",
-    "max_in_flight",
-    "max_body",
-    "max_header",
-    "session_idle",
-    "drain",
-)
+_LIMITS = ("max_sessions", "max_in_flight", "max_body", "max_header", "session_idle", "drain")
+AT_START = ("http", "path", "tls", "trusted_proxies", "console", *_LIMITS)
 """The keys that count from the next start on; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
