@@ -214,6 +214,17 @@ async def test_requests_that_are_sent_in_one_go_are_answered_in_order() -> None:
     assert answer.index(b'"text":"3"') < answer.index(b'"text":"4"')
 
 
+async def test_a_client_that_leaves_after_a_long_body_cancels_its_request() -> None:
+    """The body is longer than what is read before somebody takes it."""
+    params: JSON = {"name": "wait", "_meta": {"long": "x" * 300_000}}
+    async with front() as served, asyncio.timeout(WITHIN):
+        _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(modern_bytes(served.port, "tools/call", params))
+        await served.gates.entered.wait()
+        writer.close()
+        await served.gates.cancelled.wait()
+
+
 async def test_a_client_that_asks_whether_to_send_the_body() -> None:
     async with front() as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
