@@ -25,7 +25,8 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
 ***** toolbus on both sides: with a valid OAuth token of 43 characters, or one that is bound to a key, so
   that each request carries a proof (DPoP); raw: without credentials.
 ****** toolbus on both sides, the path of a call alone: with a lockfile, a policy of eleven rules and an audit
-  trail; raw: with none of them. CPU time."""
+  trail; raw: with none of them. CPU time.
+******* 'toolbus call' of a tool that does nothing, after 'toolbus up'; raw: 'toolbus call --help'."""
 NAME = 30
 HEAD = f"{'':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
 UVLOOP = "on uvloop instead of asyncio's own loop, without bars:"
