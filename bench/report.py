@@ -28,7 +28,8 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
   trail; raw: with none of them. CPU time.
 # through 'toolbus serve' with an API key, by a raw load generator; raw: the server without a gateway, and for
   one call at a time over stdio also the HTTP front of the gateway alone. Sessions: the memory of the gateway
-  with one idle legacy session, and with 1,000 more, each with an open stream."""
+  with one idle legacy session, and with 1,000 more, each with an open stream.
+******* 'toolbus call' of a tool that does nothing, after 'toolbus up'; raw: 'toolbus call --help'."""
 NAME = 30
 HEAD = f"{'':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
 GATEWAY = 30

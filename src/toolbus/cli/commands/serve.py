@@ -10,7 +10,7 @@ from functools import partial
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.event_lines import DATE_AND_TIME
-from toolbus.cli.output.screen import Screen, enable_gateway_log
+from toolbus.cli.output.screen import Screen, enable_part_log
 from toolbus.cli.session import load_trusted_config, selected_servers
 from toolbus.config import BusConfig
 from toolbus.config.location import near_miss
@@ -37,7 +37,7 @@ def run(settings: Settings, options: ServeOptions) -> int:
     _serve_settings(config, options)  # raises before anything starts
     screen = Screen(settings)
     if not settings.verbose:
-        enable_gateway_log(DATE_AND_TIME)
+        enable_part_log("gateway", DATE_AND_TIME)
     with screen.spinner("starting"):  # the imports take a while
         from toolbus.cli.serving import serve
 

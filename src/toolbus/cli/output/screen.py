@@ -219,10 +219,10 @@ def enable_logging(level: int) -> None:
     _add_handler(handler, level)
 
 
-def enable_gateway_log(dates: str) -> None:
-    """Log warnings of the gateway, such as refused requests, to stderr, in the form of its other lines."""
+def enable_part_log(part: str, dates: str) -> None:
+    """Log warnings of one part, such as refused clients, to stderr, in the form of the lines of `ServeLog`."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(lambda record: "gateway" in Path(record.pathname).parts)
+    handler.addFilter(lambda record: part in Path(record.pathname).parts)
     handler.setFormatter(_EscapingFormatter(f"%(asctime)s  {'clients':12}  %(message)s", dates))
     _add_handler(handler, logging.WARNING)
 
