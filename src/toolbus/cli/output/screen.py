@@ -220,7 +220,7 @@ def enable_logging(level: int) -> None:
 
 
 def enable_part_log(part: str, dates: str) -> None:
-    """Log warnings of one part, such as refused clients, to stderr, in the form of the lines of `ServeLog`."""
+    """Log warnings of one part, such as refused clients, to stderr, in the form of `ServeLog`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(lambda record: part in Path(record.pathname).parts)
     handler.setFormatter(_EscapingFormatter(f"%(asctime)s  {'clients':12}  %(message)s", dates))
