@@ -121,12 +121,12 @@ def _prepare() -> None:
 
 
 def _modules() -> list[str]:
-    """The modules of toolbus, but for those that would import a framework."""
+    """The modules of toolbus, but for those that would import a framework, or are programs."""
     import toolbus
 
     found = walk_packages(toolbus.__path__, "toolbus.", onerror=lambda name: None)
-    frameworks = ("toolbus.adapters.", "toolbus.extension.")
-    return [module.name for module in found if not module.name.startswith(frameworks)]
+    left_out = ("toolbus.adapters.", "toolbus.extension.", "toolbus.__main__")
+    return [module.name for module in found if not module.name.startswith(left_out)]
 
 
 def _close(*descriptors: int | socket.socket) -> None:
@@ -177,6 +177,7 @@ def _start(words: list[str]) -> None:
     match words:
         case ["python", "-m", module, *more]:
             sys.argv = [module, *more]
+            sys.modules.pop(module, None)  # runpy warns of what was imported before
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case ["python", "-W", action, script, *more] if action in ("error", "default"):
             warnings.simplefilter(action)
