@@ -33,7 +33,8 @@ class Start:
 def run_here(start: Start, log: ServeLog, ready: Callable[[BackgroundBus], None]) -> int:
     """Run it until it is to stop; `ready` is called when its servers have started. Returns the exit code."""
     claim(start.place)
-    enable_logging(logging.WARNING, "background")  # such as refused clients
+    if not logging.getLogger("toolbus").isEnabledFor(logging.INFO):  # as it is with -v
+        enable_logging(logging.WARNING, "background")  # such as refused clients
     return asyncio.run(_run(start, log, ready))
 
 
