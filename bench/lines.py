@@ -64,7 +64,7 @@ def lines(url: str) -> list[Line]:
         Line(name="first catalog, 10 servers", note="****", open=first_catalogs(), rounds=5, bar=0.1),
         Line(name="catalog printed / mcp", note="****", open=catalog_printed(), rounds=10, bar=0.45),
         Line(name="toolbus tools / mcp", note="****", open=tools_printed(), rounds=10, bar=0.6),
-        Line(name="call, background / --help", note="*******", open=background_call(), rounds=10, bar=1.4),
+        Line(name="call after up / --help", note="*******", open=background_call(), rounds=10, bar=1.4),
         Line(name="start-up, 1 server", note="*", open=started(1), rounds=10, bar=1.1),
         Line(name="start-up, 10 servers", note="*", open=started(10), rounds=5, bar=1.1),
         Line(name="import toolbus / import mcp", open=imports(), rounds=10, bar=0.30),

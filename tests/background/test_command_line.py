@@ -1,8 +1,14 @@
 """Which command lines are for a background bus, as the light client reads them."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from typer.main import get_command
 
+from tests.background.holding import background
+from tests.cli.running import SECONDS, environment
 from toolbus.cli.app import app
 from toolbus.cli.background.command_line import COMMANDS, FLAGS, NOT_THERE, WITH_VALUE, bus_command
 
@@ -62,3 +68,33 @@ def test_the_options_are_those_of_the_commands() -> None:
     assert {"--no-up"} <= flags
     before = {option for parameter in root.params for option in parameter.opts}
     assert before - {"--install-completion", "--show-completion"} <= FLAGS | NOT_THERE | WITH_VALUE
+
+
+LOADED = """
+import atexit, sys
+atexit.register(lambda: print("loaded:", *sys.modules))
+sys.argv = ["toolbus", *sys.argv[1:]]
+from toolbus.cli.entry import main
+main()
+"""
+
+
+def test_the_client_imports_nothing_that_takes_time(folder: Path) -> None:
+    with background(folder):
+        seen = environment(folder.parent)
+        words = ["-c", LOADED, "call", "every_echo", "text=hi"]
+        run = subprocess.run(
+            [sys.executable, *words],
+            cwd=folder,
+            env=seen,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=True,
+        )
+    printed, _, loaded = run.stdout.partition("loaded:")
+    assert printed == "hi\n"
+    packages = {name.partition(".")[0] for name in loaded.split()}
+    slow = {"typer", "rich", "pydantic", "mcp", "mcp_types", "httpx2", "anyio", "yaml", "asyncio"}
+    assert packages & slow == set()
+    assert not any(name.startswith("toolbus.config") for name in loaded.split())

@@ -272,3 +272,17 @@ def test_a_reader_that_has_enough_ends_the_command(folder: Path) -> None:
         assert call.wait(SECONDS) == 1
         assert called(folder, "every_echo", "text=on") == "on"
         os.close(nothing)
+
+
+def test_check_finds_the_trail_that_the_bus_writes(tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    write_config(folder, {"every": EVERYDAY}, audit={"file": "audit.jsonl"})
+    by_itself = toolbus("check", "--no-up", folder=folder)
+    with background(folder):
+        assert called(folder, "every_echo", "text=a") == "a"
+        run = toolbus("check", folder=folder)
+        trail = [line for line in run.stdout.splitlines() if line.startswith("audit")]
+        assert trail == [line for line in by_itself.stdout.splitlines() if line.startswith("audit")]
+        assert trail
+        assert '"face":"cli"' in (folder / "audit.jsonl").read_text().replace(" ", "")

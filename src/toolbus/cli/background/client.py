@@ -35,13 +35,17 @@ FAILED = 1
 def run_in_background(command: BusCommand, words: Sequence[str]) -> int | None:
     """The exit code of the command; None if it has to run by itself."""
     try:
+        folder = os.getcwd()
         file = config_file(command.config)
+    except OSError:  # the folder is gone, which the command itself reports
+        return None
+    try:
         found = None if file is None else running_bus(file)
         if found is None:
             return None
         place, connection = found
         with connection:
-            return _Client(place, connection).run(words)
+            return _Client(place, connection).run(words, folder)
     except Hostile as error:
         _say(f"{error}; this command runs without the background bus")
         return None
@@ -96,13 +100,13 @@ class _Client:
         self._signals = ClientSignals()
         self._was_interrupted = False
 
-    def run(self, words: Sequence[str]) -> int | None:
+    def run(self, words: Sequence[str], folder: str) -> int | None:
         from importlib.metadata import version
 
         request = {
             "run": list(words),
             "version": version("toolbus"),
-            "cwd": os.getcwd(),
+            "cwd": folder,
             "environ": {name: os.environ[name] for name in VARIABLES if name in os.environ},
             "encodings": [_encoding(sys.stdin), _encoding(sys.stdout), _encoding(sys.stderr)],
         }

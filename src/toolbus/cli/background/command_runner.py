@@ -27,6 +27,8 @@ def run_command(run: RunLine, terminal: PassedTerminal, words: Sequence[str]) ->
             return end.code if isinstance(end.code, int) else FAILED
         except KeyboardInterrupt:
             return 130
+        finally:
+            follow_clients()  # the parser wraps the streams of the process when a pipe breaks
 
 
 def _note(terminal: PassedTerminal, words: Sequence[str]) -> None:
@@ -63,7 +65,12 @@ class _Following:
         return getattr(self._own if client is None else getattr(client, self._name), attribute)
 
 
+_following: dict[str, _Following] = {}
+
+
 def follow_clients() -> None:
     """Have `print` and all else that uses the streams of the process reach the client whose command it is."""
     for name in ("stdin", "stdout", "stderr"):
-        setattr(sys, name, cast("TextIO", _Following(name, getattr(sys, name))))
+        if name not in _following:
+            _following[name] = _Following(name, getattr(sys, name))
+        setattr(sys, name, cast("TextIO", _following[name]))

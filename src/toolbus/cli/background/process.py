@@ -1,6 +1,7 @@
 """Be the background bus of a config, in this process."""
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +33,8 @@ class Start:
 def run_here(start: Start, log: ServeLog, ready: Callable[[BackgroundBus], None]) -> int:
     """Run it until it is to stop; `ready` is called when its servers have started. Returns the exit code."""
     claim(start.place)
-    enable_part_log("background", DATE_AND_TIME)  # such as refused clients
+    if not logging.getLogger("toolbus").isEnabledFor(logging.INFO):  # as it is with -v
+        enable_part_log("background", DATE_AND_TIME)  # such as refused clients
     return asyncio.run(_run(start, log, ready))
 
 
