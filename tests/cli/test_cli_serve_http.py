@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import warm
 from tests.cli.running import SECONDS, TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
 
 META: dict[str, Any] = {
@@ -77,10 +78,10 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def served(folder: Path, *words: str) -> Generator[Served]:
-    """A gateway on a free port, once it serves; killed if it is still there afterwards."""
+def served(folder: Path, *words: str, program: str | None = None) -> Generator[Served]:
+    """A gateway on a free port, once it serves, by default a warm one; killed if it is there afterwards."""
     with subprocess.Popen(
-        [TOOLBUS, "serve", "--http", ":0", "--json", *words],
+        [program or warm.toolbus(), "serve", "--http", ":0", "--json", *words],
         cwd=folder,
         env=environment(folder.parent),
         stdin=subprocess.DEVNULL,
@@ -110,7 +111,7 @@ def test_it_reports_where_it_listens_and_serves_there(folder: Path) -> None:
     post = scripted(folder, "post", tools=[{"name": "send"}])
     write_config(folder, {"post": post, "attic": {"command": "no-such-program"}})
 
-    with served(folder) as gateway:
+    with served(folder, program=TOOLBUS) as gateway:
         names = gateway.tools()
         called = gateway.post("tools/call", name="post_send", arguments={"to": "Ann"})
         ready = gateway.get("/readyz")
@@ -142,7 +143,7 @@ def test_a_person_reads_it_in_one_line_and_where_the_console_is_in_another(folde
     write_config(folder, {"post": scripted(folder, "post", tools=[{"name": "send"}])}, serve={"path": "/x/y"})
 
     with subprocess.Popen(
-        [TOOLBUS, "serve", "--http", "127.0.0.1:0"],
+        [warm.toolbus(), "serve", "--http", "127.0.0.1:0"],
         cwd=folder,
         env=environment(folder.parent),
         stdin=subprocess.DEVNULL,

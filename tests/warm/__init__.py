@@ -37,6 +37,7 @@ def folder() -> Path:
     made = tempfile.TemporaryDirectory(prefix="warm-")
     bin_folder, address = Path(made.name) / "bin", os.path.join(made.name, "socket")
     bin_folder.mkdir()
+    (bin_folder.parent / "homes").mkdir()
     for program in ("toolbus", "python"):
         stand_in = shlex.join([sys.executable, "-I", "-S", "-c", STAND_IN, address, program])
         cold = f'[ "$1" != -I ] || exec {sys.executable} "$@"' if program == "python" else ""
@@ -64,6 +65,20 @@ def folder() -> Path:
 def python() -> str:
     """The warm `python`."""
     return str(folder() / "python")
+
+
+def toolbus() -> str:
+    """The warm `toolbus`."""
+    return str(folder() / "toolbus")
+
+
+def homes() -> dict[int, str]:
+    """The homes of the programs that run; that of a fork cannot be seen in the process table."""
+    found: dict[int, str] = {}
+    for file in (folder().parent / "homes").iterdir():
+        with suppress(OSError):  # it ended while we looked
+            found[int(file.name)] = file.read_text()
+    return found
 
 
 class Running:

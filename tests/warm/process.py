@@ -49,16 +49,20 @@ IMPORTED = (
 )
 """What the programs would import, besides all of toolbus."""
 
-WARM_PYTHON = os.path.join(os.path.dirname(sys.argv[-1]), "bin", "python")
+FOLDER = os.path.dirname(sys.argv[-1])
+WARM_PYTHON = os.path.join(FOLDER, "bin", "python")
 
 
 class Program:
     """One that runs: who asked for it, and how its end is seen."""
 
-    def __init__(self, connection: socket.socket, pid: int) -> None:
+    def __init__(self, connection: socket.socket, pid: int, home: str) -> None:
         self.connection = connection
         self.pid = pid
         self.ended = os.pidfd_open(pid)
+        self._home = os.path.join(FOLDER, "homes", str(pid))
+        with open(self._home, "w") as file:
+            file.write(home)
         self.tell(pid)
 
     def end(self) -> None:
@@ -67,6 +71,7 @@ class Program:
             os.kill(self.pid, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self.ended)
+        os.unlink(self._home)
         self.tell(code)
         self.connection.close()
 
@@ -98,7 +103,7 @@ def serve(path: str) -> None:
                 _close(listening, connection, *(p.connection for p in running), *(p.ended for p in running))
                 os._exit(_run(request, streams))
             _close(*streams)
-            running.append(Program(connection, pid))
+            running.append(Program(connection, pid, request["env"].get("HOME", "")))
         for program in list(running):
             if program.ended in ready or program.connection in ready:
                 program.end()
