@@ -51,7 +51,7 @@ async def test_a_person_signs_in_and_the_server_is_there(
             back = await _signed_in(link)
             # The browser comes back by itself.
             assert (await opened.http.get(back)).status_code == 200
-            await stream.until(lambda markup: plain(markup).startswith("ready since"))
+            await stream.until(lambda markup: plain(markup).startswith("guarded ready since"))
         assert await called(opened.bus, "whoami") == "ann"
         assert "Sign in" not in await opened.page("servers")
     assert (await stored(guarded, tmp_path)).access
@@ -66,7 +66,7 @@ async def test_a_browser_on_another_machine_has_its_url_pasted(
             link = await _link(opened, stream)
             back = await _signed_in(link)
             await opened.post("servers/finish", {**FORM, "url": f" {back}\n"})
-            await stream.until(lambda markup: plain(markup).startswith("ready since"))
+            await stream.until(lambda markup: plain(markup).startswith("guarded ready since"))
         await opened.post("servers/finish", {**FORM, "url": back})
         assert "Nobody is signing in to guarded any more." in await opened.page("servers")
 
