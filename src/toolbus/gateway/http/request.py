@@ -191,7 +191,7 @@ class HttpRequest:
         return self.access.is_current(self.principal)
 
     async def body(self) -> bytes:
-        """The whole body; `ClientGone` if the client leaves before."""
+        """The whole body, once; `ClientGone` if the client leaves before."""
         if self.expects_continue:
             self.expects_continue = False
             self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -201,7 +201,8 @@ class HttpRequest:
             await self._waiter
         if self.is_abandoned:
             raise ClientGone
-        return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        chunks, self._chunks = self._chunks, []  # not kept as long as the request
+        return b"".join(chunks)
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
         """Send the whole response."""
@@ -223,7 +224,8 @@ class HttpRequest:
 
     async def write(self, data: bytes) -> None:
         """Write to the stream; waits while the client does not read."""
-        await self._write(b"%x\r\n%s\r\n" % (len(data), data) if self._is_chunked else data)
+        if data:  # an empty chunk would end the stream
+            await self._write(b"%x\r\n%s\r\n" % (len(data), data) if self._is_chunked else data)
 
     async def end_stream(self) -> None:
         """End the stream."""
