@@ -209,5 +209,5 @@ def test_a_command_whose_bus_is_killed_is_not_run_again(folder: Path) -> None:
         run = call.result()
         assert (run.returncode, run.stdout) == (1, "")
         assert run.stderr.startswith(
-            "toolbus: the background bus ended while the command ran; what it did is not known; start it again"
+            "toolbus: the background bus ended while the command ran; what it did is not known; start it"
         )
