@@ -181,3 +181,33 @@ def _was_taken(pid: int) -> bool:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     facts = dict(line.split(":\t", 1) for line in lines)
     return facts["State"].startswith("S") and int(facts["ShdPnd"], 16) == 0
+
+
+def test_a_command_that_the_bus_did_not_accept_runs_by_itself(folder: Path) -> None:
+    """As when the bus is just about to stop."""
+    with background(folder):
+        (path,) = (folder.parent / ".state/toolbus/run").glob("*.sock")
+    with socket.socket(socket.AF_UNIX) as listening, ThreadPoolExecutor(1) as pool:
+        before = os.getcwd()
+        os.chdir(path.parent)
+        listening.bind(path.name)
+        os.chdir(before)
+        listening.listen()
+        listening.settimeout(SECONDS)
+        call = pool.submit(toolbus, "call", "every_echo", "text=on", folder=folder)
+        listening.accept()[0].close()
+        run = call.result()
+        assert (run.returncode, run.stdout, run.stderr) == (0, "on\n", "")
+        path.unlink()
+
+
+def test_a_command_whose_bus_is_killed_is_not_run_again(folder: Path) -> None:
+    with background(folder) as held, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(toolbus, "call", "every_hang", folder=folder)
+        eventually(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
+        os.kill(held.process.pid, signal.SIGKILL)
+        run = call.result()
+        assert (run.returncode, run.stdout) == (1, "")
+        assert run.stderr.startswith(
+            "toolbus: the background bus ended while the command ran; what it did is not known; start it"
+        )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from tests.background.holding import ASKING, EVERYDAY, background, called, eventually
+from tests.background.holding import ASKING, EVERYDAY, background, called, eventually, status
 from tests.cli.running import SECONDS, Done, environment, toolbus, write_config
 from tests.cli.terminal import COLOUR, terminal
 
@@ -221,6 +221,14 @@ def test_a_client_that_is_killed_takes_its_call_with_it(folder: Path) -> None:
         call.kill()
         assert call.wait(SECONDS) == -signal.SIGKILL
         eventually(lambda: called(folder, "every_hangs") == "1 1", "the call goes on")
+
+
+def test_ctrl_c_ends_a_command_that_waits_for_its_input(folder: Path) -> None:
+    with background(folder), terminal("call", "every_echo", "-", folder=folder) as screen:
+        eventually(lambda: status(folder)["commands"] == 1, "it did not begin")
+        screen.press("\x03")
+        assert screen.ended() == 130
+        eventually(lambda: status(folder)["commands"] == 0, "it still reads what is typed")
 
 
 def test_ctrl_c_in_a_terminal_cancels_the_call(folder: Path) -> None:

@@ -99,6 +99,8 @@ class _Client:
         self._messages = Messages()
         self._signals = ClientSignals()
         self._was_interrupted = False
+        self._is_accepted = False
+        """Whether the bus runs the command: from then on it must not be run again."""
 
     def run(self, words: Sequence[str], folder: str) -> int | None:
         from importlib.metadata import version
@@ -116,6 +118,10 @@ class _Client:
                 return self._follow()
         except (BrokenPipeError, ConnectionResetError):
             return self._lost()
+        except Hostile:
+            if not self._is_accepted:
+                raise
+            return self._lost()
 
     def _follow(self) -> int | None:
         while True:
@@ -131,6 +137,8 @@ class _Client:
                 match message:
                     case {"exit": int(code)}:
                         return code
+                    case {"accepted": _}:
+                        self._is_accepted = True
                     case {"refused": str(reason)}:
                         _say(f"{reason}; this command runs without it")
                         return None
@@ -155,11 +163,14 @@ class _Client:
             if number == signal.SIGINT and self._was_interrupted:
                 os._exit(128 + number)  # the bus sees the connection go
             self._was_interrupted = number == signal.SIGINT
-            send(self._connection, {"signal": number})
+            with suppress(OSError):  # it is gone, which we are about to read
+                send(self._connection, {"signal": number})
             if number == signal.SIGTSTP:
                 os.kill(os.getpid(), signal.SIGSTOP)
 
-    def _lost(self) -> int:
+    def _lost(self) -> int | None:
+        if not self._is_accepted:  # it was about to stop
+            return None
         _say(
             "the background bus ended while the command ran; what it did is not known; "
             f"start it again with 'toolbus up' (its log is {self._place.log})"

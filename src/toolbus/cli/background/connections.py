@@ -209,6 +209,7 @@ class Connection:
                 name = f"cli-{next(_names)}"
                 streams = (first, second, third)
                 self._terminal = PassedTerminal(self._clients.bus, name, message, streams, self.send)
+                self._send({"accepted": True})
                 self._task = asyncio.create_task(self._run(self._terminal, words))
             case _:
                 raise Hostile("it asked for something unknown")

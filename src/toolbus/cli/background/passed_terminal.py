@@ -1,11 +1,12 @@
 """The terminal that a client passed to the background bus: its streams, folder, variables and signals."""
 
 import os
+import select
 import signal
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
-from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
+from io import BufferedReader, BufferedWriter, FileIO, RawIOBase, TextIOWrapper
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TextIO
@@ -13,6 +14,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from toolbus.cli.background.client_log import ClientLog
 
 if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
     from toolbus.cli.background.shared_bus import SharedBus
 
 POLL_SECONDS = 0.5
@@ -35,7 +38,8 @@ class PassedTerminal:
         self.cwd = Path(str(request.get("cwd", "/")))
         self.environ: Mapping[str, str] = dict(request.get("environ") or {})
         encodings: list[str] = request.get("encodings") or ["utf-8"] * 3
-        self.stdin: TextIO = TextIOWrapper(BufferedReader(FileIO(streams[0])), encodings[0])
+        reader = BufferedReader(_Input(streams[0], self.check_signals))
+        self.stdin: TextIO = TextIOWrapper(reader, encodings[0])
         self.stdout: TextIO = _writer(streams[1], encodings[1], is_line_buffered=os.isatty(streams[1]))
         self.stderr: TextIO = _writer(streams[2], encodings[2], is_line_buffered=True)
         self._send = send
@@ -165,6 +169,38 @@ class PassedTerminal:
         for stream in (self.stdout, self.stderr, self.stdin):
             with suppress(OSError, ValueError):  # nobody reads it any more
                 stream.close()
+
+
+class _Input(RawIOBase):
+    """The stdin of a client: nobody waits for it whose client has pressed Ctrl-C, or is gone."""
+
+    def __init__(self, stream: int, check: Callable[[], None]) -> None:
+        self._stream = stream
+        self._check = check
+
+    def readable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._stream
+
+    def isatty(self) -> bool:
+        return os.isatty(self._stream)
+
+    def readinto(self, buffer: "Buffer", /) -> int:
+        ready = select.poll()
+        ready.register(self._stream, select.POLLIN)
+        while not ready.poll(POLL_SECONDS * 1000):
+            self._check()
+        view = memoryview(buffer).cast("B")
+        data = os.read(self._stream, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        if not self.closed:
+            os.close(self._stream)
+        super().close()
 
 
 def _writer(stream: int, encoding: str, *, is_line_buffered: bool) -> TextIOWrapper:

@@ -3,7 +3,7 @@
 The client begins with one of
     {"run": [words], "version", "cwd", "environ", "encodings"}, with its three streams
     {"ask": "status" | "stop"}
-and passes on {"signal": number}. The bus answers with
+and passes on {"signal": number}. The bus answers a command with {"accepted": true}, and in the end with
     {"exit": code} | {"refused": reason} | {"status": {...}} | {"stopping": pid}
 and may ask before that
     {"claim": true}, before it reads from the terminal: {"foreground": true}
