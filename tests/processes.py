@@ -2,8 +2,7 @@
 
 import os
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 
 _kept: set[int] = set()
 
@@ -18,10 +17,7 @@ def children(*, keepers: bool = False) -> set[int]:
 
 
 def _is_keeper(pid: int) -> bool:
-    try:
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return True  # it has ended meanwhile
+    command = _read(f"/proc/{pid}/cmdline")
     return not command or b"guard.main(" in command  # a process that is ending has none
 
 
@@ -35,18 +31,30 @@ def keeping() -> Generator[None]:
 
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not, unless one of its threads has still to end."""
-    try:
-        # The command stands in brackets and may itself hold spaces and brackets.
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        return state not in "ZX" or len(os.listdir(f"/proc/{pid}/task")) > 1
-    except OSError:
-        return False
+    # The command stands in brackets and may itself hold spaces and brackets.
+    state = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:1]
+    return bool(state) and (state[0] not in (b"Z", b"X") or len(_listed(f"/proc/{pid}/task")) > 1)
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):  # it ended while we looked
-            for child in map(int, task.read_text().split()):
-                if alive(child):
-                    yield child
-                yield from _descendants(child)
+    # Before and after every test, so without `Path`, which takes three times as long.
+    for task in _listed(f"/proc/{pid}/task"):
+        for child in map(int, _read(f"/proc/{pid}/task/{task}/children").split()):
+            if alive(child):
+                yield child
+            yield from _descendants(child)
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # it ended while we looked
+        return []
+
+
+def _read(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:
+            return file.read()
+    except OSError:
+        return b""

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema_rs import validator_for
 
+from tests.config.conftest import misfits
 from toolbus.config import load_config
 from toolbus.config.audit import Audit
-from toolbus.config.schema import config_schema
 from toolbus.core.errors import ConfigError
 
 SERVERS = {"servers": {"files": {"command": "x"}}}
@@ -78,4 +77,4 @@ def test_a_mistake_is_named(audit: object, mistake: str) -> None:
     ],
 )
 def test_the_schema_for_editors_agrees(audit: object, is_valid: bool) -> None:
-    assert validator_for(config_schema()).is_valid({**SERVERS, "audit": audit}) is is_valid
+    assert (misfits({**SERVERS, "audit": audit}) == []) is is_valid

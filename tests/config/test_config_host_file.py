@@ -126,7 +126,7 @@ def test_a_comment_that_would_be_lost_stops_the_edit() -> None:
 
 def test_a_large_file_of_a_host_is_edited_at_once(tmp_path: Path) -> None:
     many = ",\n".join(
-        f'    "/home/ann/{n}": {{"history": ["hellö \\ud83d\\ude00", "{n}"]}}' for n in range(9_000)
+        f'    "/home/ann/{n}": {{"history": ["hellö \\ud83d\\ude00", "{n}"]}}' for n in range(3_000)
     )
     text = f'{{\n  "projects": {{\n{many}\n  }}\n}}\n'
 

@@ -1,10 +1,9 @@
 """The `policy` of a config: what is read, and what is a mistake."""
 
 import pytest
-from jsonschema_rs import validator_for
 
+from tests.config.conftest import misfits
 from toolbus.config import load_config
-from toolbus.config.schema import config_schema
 from toolbus.core.errors import ConfigError
 
 SERVERS = {"servers": {"files": {"command": "x"}}}
@@ -66,9 +65,8 @@ def test_a_mistake_names_the_rule_and_the_key(rule: object, mistake: str) -> Non
 
 
 def test_the_schema_for_editors_takes_one_pattern_or_a_list() -> None:
-    schema = validator_for(config_schema())
     for tools, fits in (("files/*", True), (["files/*"], True), ([], False), (3, False)):
-        assert schema.is_valid({**SERVERS, "policy": [{"tools": tools, "do": "ask"}]}) is fits
+        assert (misfits({**SERVERS, "policy": [{"tools": tools, "do": "ask"}]}) == []) is fits
 
 
 def test_an_alias_below_another_one_is_a_mistake_with_a_policy_only() -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -99,7 +98,7 @@ IGNORED: dict[str, tuple[dict[str, Any], str]] = {
 def staged(folder: Path, *stages: dict[str, Any], era: str = "legacy") -> dict[str, Any]:
     file = folder / "stages.json"
     file.write_text(json.dumps(stages), encoding="utf-8")
-    return {"command": sys.executable, "args": [str(STAGED), era, str(file)]}
+    return {"command": warm.python(), "args": [str(STAGED), era, str(file)]}
 
 
 @asynccontextmanager

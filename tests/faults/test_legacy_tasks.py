@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-import sys
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS
 from toolbus import CallRejected, Toolbus
 
@@ -21,7 +21,7 @@ def task(status: str, **more: Any) -> dict[str, Any]:
 def bus_of(*results: dict[str, Any], tasks: list[dict[str, Any]], created: str = "working") -> Toolbus:
     script = {"tasks_only": True, "call": [{"task": task(created)}], "task": tasks, "result": results}
     args = [str(SERVERS / "scripted.py"), "legacy", json.dumps(script)]
-    return Toolbus({"servers": {"a": {"command": sys.executable, "args": args}}})
+    return Toolbus({"servers": {"a": {"command": warm.python(), "args": args}}})
 
 
 def text(said: str, **more: Any) -> dict[str, Any]:

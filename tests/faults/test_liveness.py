@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS
 from tests.servers.recording import recording
 from toolbus import Toolbus
@@ -34,7 +34,7 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:  # pyright: ignore[reportUn
 def serving(era: str, folder: Path, port: int = 0) -> Generator[tuple[subprocess.Popen[bytes], int]]:
     """A server of that era without sessions, streams and change notices, as a process; gives its port."""
     port_file = folder / f"{era}.port"
-    command = [sys.executable, str(SERVERS / "recording.py"), era, str(port_file), str(port)]
+    command = [warm.python(), str(SERVERS / "recording.py"), era, str(port_file), str(port)]
     process = subprocess.Popen(command)
     try:
         while not port_file.exists():

@@ -2,12 +2,12 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS, Place, sampled
 from toolbus import (
     Answer,
@@ -32,7 +32,7 @@ EVIL = "\x1b[31mred\u202e"
 
 def bus_of(era: str, interactions: Interactions = NO_HANDLERS, config: Any = None, **script: Any) -> Toolbus:
     server: dict[str, Any] = {
-        "command": sys.executable,
+        "command": warm.python(),
         "args": [str(SERVERS / "scripted.py"), era, json.dumps(script)],
         "era": era,
         **(config or {}),

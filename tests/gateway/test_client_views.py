@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.conftest import SERVERS
 from tests.gateway.driving import (
     FORWARDS,
@@ -83,7 +84,7 @@ async def test_a_budget_shortens_results(era: Era) -> None:
 
 
 async def test_sessions_have_connections_of_their_own_if_a_server_wants_that() -> None:
-    entry = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"], "per_session": True}
+    entry = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"], "per_session": True}
     bus = Toolbus({"servers": {"day": entry}}, interactions=FORWARDS)
     async with bus, Gateway(bus) as gateway:
         a, b = await LegacyClient.opened(gateway), await LegacyClient.opened(gateway)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -11,6 +10,7 @@ import mcp_types as types
 import pytest
 from mcp.server.mcpserver import MCPServer
 
+from tests import warm
 from tests.conftest import SERVERS
 from tests.gateway.driving import (
     MODERN_CAPABILITIES,
@@ -47,7 +47,7 @@ async def scripted(**script: Any) -> AsyncGenerator[Gateway]:
         **script,
     }
     args = [str(SERVERS / "scripted.py"), "legacy", json.dumps(given)]
-    entry = {"command": sys.executable, "args": args, "prefix": ""}
+    entry = {"command": warm.python(), "args": args, "prefix": ""}
     async with gateway_over({"servers": {"a": entry}}) as gateway:
         yield gateway
 

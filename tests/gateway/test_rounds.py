@@ -1,12 +1,12 @@
 """What a modern client carries from round to round is of use to nobody else, and for nothing else."""
 
 import asyncio
-import sys
 from typing import Any
 
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
 
+from tests import warm
 from tests.conftest import SERVERS
 from tests.gateway.driving import Era, ModernClient, client_of, gateway_over, text_of
 from tests.servers.asking import Sure, asking
@@ -187,7 +187,7 @@ async def test_a_legacy_server_needs_what_the_client_did_not_declare(era: Era, c
 
 async def test_calls_of_one_client_on_a_pipe_are_asked_in_the_one_that_waits() -> None:
     """A pipe does not say which call a question belongs to; all of them are of one client."""
-    entry = {"command": sys.executable, "args": [str(SERVERS / "asking.py"), "stdio"], "era": "legacy"}
+    entry = {"command": warm.python(), "args": [str(SERVERS / "asking.py"), "stdio"], "era": "legacy"}
     config = {"servers": {"ask": {**entry, "prefix": ""}}}
     async with gateway_over(config) as gateway:
         client = ModernClient(gateway, answers={"elicitation/create": lambda _: BOOKED})

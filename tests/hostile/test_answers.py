@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.hostile.answers import LIMITS, REFUSED, TAKEN, answer
 from tests.servers.raw_http import Request, raw_server, response
 from toolbus import Toolbus, ToolbusError
@@ -22,7 +22,7 @@ SERVER = str(Path(__file__).with_name("answers.py"))
 async def hostile(transport: str, name: str) -> AsyncGenerator[Toolbus]:
     """A bus with a server that answers so to `look`, and as it should to `plain`."""
     if transport == "stdio":
-        entry: dict[str, Any] = {"command": sys.executable, "args": [SERVER, name]}
+        entry: dict[str, Any] = {"command": warm.python(), "args": [SERVER, name]}
         async with Toolbus({"servers": {"a": {**entry, "era": "legacy", "limits": LIMITS}}}) as bus:
             yield bus
         return

@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import ssl
-import sys
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,6 +14,7 @@ from opentelemetry.baggage import set_baggage
 from opentelemetry.context import attach, detach
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
+from tests import warm
 from tests.cli.running import toolbus, write_config
 from tests.conftest import sampled
 from tests.hostile.echoing import FORMS
@@ -84,7 +84,7 @@ SERVER = str(Path(__file__).with_name("echoing.py"))
 
 def echoing(form: str, **more: Any) -> dict[str, Any]:
     """A config with the server that repeats its secret."""
-    entry = {"command": sys.executable, "args": [SERVER, form], "env": {"API_TOKEN": "${OF_THE_TEST}"}}
+    entry = {"command": warm.python(), "args": [SERVER, form], "env": {"API_TOKEN": "${OF_THE_TEST}"}}
     return {"servers": {"a": {**entry, "era": "legacy", **more}}}
 
 

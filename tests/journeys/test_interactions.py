@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -306,7 +305,7 @@ async def test_a_reload_changes_the_folders_that_servers_are_told_of(asker: Plac
 
 
 async def test_a_server_of_the_legacy_era_is_notified_of_other_folders() -> None:
-    entry = {"command": sys.executable, "args": [str(SERVERS / "scripted.py"), "legacy", "{}"]}
+    entry = {"command": warm.python(), "args": [str(SERVERS / "scripted.py"), "legacy", "{}"]}
     config: dict[str, Any] = {"servers": {"a": entry}, "roots": ["one"]}
     async with Toolbus(config) as bus:
         await bus.reload(config)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests import warm
 from toolbus import Toolbus
 from toolbus.config import load_config
 from toolbus.core.records import Inventory, Prompt, PromptArgument, ResourceTemplate, ToolSpec
@@ -112,7 +113,7 @@ class Place:
 
     def server(self, **more: Any) -> dict[str, Any]:
         """The entry of the server."""
-        return {"command": sys.executable, "args": [OFFERING, str(self.folder / "offer.json")], **more}
+        return {"command": warm.python(), "args": [OFFERING, str(self.folder / "offer.json")], **more}
 
     def configure(self, **entry: Any) -> None:
         """Write the config, with these keys in the entry of the server."""

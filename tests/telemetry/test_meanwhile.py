@@ -2,12 +2,12 @@
 
 import os
 import signal
-import sys
 from typing import Any
 
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
+from tests import warm
 from tests.conftest import SERVERS, Place
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
@@ -94,7 +94,7 @@ async def test_an_approval_is_an_event_of_the_call(collected: Collected) -> None
 
 
 async def test_a_call_over_a_lost_connection_is_one_span(collected: Collected) -> None:
-    entry = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"]}
+    entry = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
     async with Toolbus({"servers": {"day": entry}}) as bus:
         first = (await bus.call("day_process")).text
         os.kill(int(first), signal.SIGKILL)

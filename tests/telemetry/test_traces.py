@@ -1,7 +1,6 @@
 """One trace from the program to the server, exported by both over OTLP, as it was on the wire."""
 
 import subprocess
-import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
+from tests import warm
 from tests.conftest import STARTING
 from tests.telemetry.collected import Collected, id_of
 from tests.telemetry.receiver import Receiver, receiving
@@ -26,15 +26,16 @@ SERVER = str(Path(__file__).with_name("traced_server.py"))
 def served(transport: str, receiver: Receiver, folder: Path) -> Generator[dict[str, Any]]:
     """A server entry for a server that exports its spans."""
     if transport == "stdio":
-        yield {"command": sys.executable, "args": [SERVER, receiver.url, "stdio"]}
+        yield {"command": warm.python(), "args": [SERVER, receiver.url, "stdio"]}
         return
     port_file = folder / "port"
-    process = subprocess.Popen([sys.executable, SERVER, receiver.url, "http", str(port_file)])
+    process = subprocess.Popen([warm.python(), SERVER, receiver.url, "http", str(port_file)])
     try:
         deadline = time.monotonic() + STARTING
         while not port_file.exists():
             assert process.poll() is None, "the server ended at once"
             assert time.monotonic() < deadline, "the server did not start"
+            time.sleep(0.005)
         yield {"url": f"http://127.0.0.1:{port_file.read_text()}/mcp"}
     finally:
         process.terminate()

@@ -1,9 +1,9 @@
 """Buses with the server of tests/servers/counting.py, which keeps state for each connection."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests import warm
 from tests.conftest import SERVERS
 from toolbus import Toolbus
 from toolbus.bus.view import View
@@ -14,7 +14,7 @@ PATIENCE = 60.0
 def counting(starts: Path | None = None, **more: Any) -> dict[str, Any]:
     """The entry of a server with a connection for each session."""
     args = ["-I", "-S", str(SERVERS / "counting.py"), *([str(starts)] if starts else [])]
-    return {"command": sys.executable, "args": args, "era": "legacy", "per_session": True, **more}
+    return {"command": warm.python(), "args": args, "era": "legacy", "per_session": True, **more}
 
 
 def bus_of(entry: dict[str, Any], **more: Any) -> Toolbus:
