@@ -53,7 +53,7 @@ shapes: .venv/.ready
 hostile: .venv/.ready
 	python -m tests.hostile.table $(ARGS)
 
-bench: .venv/.ready
+bench: .venv/.ready .interop/.ready
 	python -m bench
 
 # The table in README: toolbus next to other clients.

@@ -51,9 +51,9 @@ def children(pid: str = "self") -> int:
     return len(found) + sum(map(children, found))
 
 
-def memory() -> int:
-    """Bytes of this process in memory."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def memory(pid: int | str = "self") -> int:
+    """Bytes of a process in memory."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def leaks(before: Holdings, after: Holdings) -> list[Check]:

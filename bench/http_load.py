@@ -1,33 +1,33 @@
-"""A raw load generator for MCP over HTTP, modern era, that costs little itself.
+"""A raw load generator for MCP over HTTP that costs little itself.
 
     python -m bench.http_load URL --calls 10000 --in-flight 32 --tool NAME --arguments '{"a": 1}'
     python -m bench.http_load --bare
 
-`--bare` measures the HTTP front alone: a gateway that answers each call with a constant, in this process, and
-the load in another.
+`--bare` measures the HTTP front of the gateway alone, which answers each call with a constant.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
-import multiprocessing
+import re
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 from urllib.parse import urlsplit
 
-from toolbus.bus import Toolbus
-from toolbus.core.records import JSONObject
-from toolbus.gateway.exchange import Exchange
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.http.app import App
-from toolbus.gateway.http.run import HttpServer, listening_socket
-from toolbus.gateway.principal import Principal
+from bench.processes import cpu_seconds, running
 
 VERSION = "2026-07-28"
+LEGACY_VERSION = "2025-11-25"
 PREFIX = "io.modelcontextprotocol/"
+INFO = {"name": "load", "version": "1"}
+BARE = [sys.executable, "-m", "bench.bare_front"]
+Message = dict[str, Any]
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_SESSION = re.compile(rb"\r\nmcp-session-id: *(\S+)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,94 +48,112 @@ class Load:
         return 1000 * self.latencies[min(len(self.latencies) - 1, int(part * len(self.latencies)))]
 
 
-def request(url: str, tool: str, arguments: Mapping[str, Any], headers: Mapping[str, str]) -> bytes:
-    """The bytes of a tool call; the same for every call."""
-    parts = urlsplit(url)
+# Requests
+
+
+def request(url: str, tool: str, arguments: Mapping[str, Any], key: str | None = None) -> bytes:
+    """The bytes of a call of a modern client, the same for every call; `key` is sent as a bearer token."""
     meta = {
         f"{PREFIX}protocolVersion": VERSION,
-        f"{PREFIX}clientInfo": {"name": "load", "version": "1"},
+        f"{PREFIX}clientInfo": INFO,
         f"{PREFIX}clientCapabilities": {},
     }
     params = {"name": tool, "arguments": arguments, "_meta": meta}
-    message = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-    body = json.dumps(message).encode()
-    lines = {
-        "Host": parts.netloc,
-        "Accept": "application/json, text/event-stream",
-        "Content-Type": "application/json",
-        "MCP-Protocol-Version": VERSION,
-        "Mcp-Method": "tools/call",
-        "Mcp-Name": tool,
-        "Content-Length": str(len(body)),
-        **headers,
-    }
-    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    return f"POST {parts.path} HTTP/1.1\r\n{head}\r\n".encode() + body
+    headers = {"MCP-Protocol-Version": VERSION, "Mcp-Method": "tools/call", "Mcp-Name": tool}
+    return posted(url, {"id": 1, "method": "tools/call", "params": params}, headers, key)
 
 
-async def load(url: str, data: bytes, calls: int, in_flight: int) -> Load:
-    """Make the calls, each connection one after the other; fails on the first error."""
+def posted(url: str, message: Message, headers: Mapping[str, str], key: str | None = None) -> bytes:
+    """The bytes of a POST with a JSON-RPC message."""
+    body = json.dumps({"jsonrpc": "2.0", **message}).encode()
+    lines = {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}
+    return head("POST", url, "application/json, text/event-stream", lines, key) + body
+
+
+def head(method: str, url: str, accept: str, headers: Mapping[str, str], key: str | None = None) -> bytes:
+    """The head of an HTTP request."""
     parts = urlsplit(url)
+    bearer = {"Authorization": f"Bearer {key}"} if key else {}
+    lines = {"Host": parts.netloc, "Accept": accept, **headers, **bearer}
+    text = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"{method} {parts.path} HTTP/1.1\r\n{text}\r\n".encode()
+
+
+# Connections
+
+
+class Lane:
+    """A connection that is kept alive, with one request on it at a time."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+
+    async def exchange(self, data: bytes) -> tuple[bytes, bytes]:
+        """Send a request; returns the head and the body of its response."""
+        self.writer.write(data)
+        received = await self._reader.readuntil(b"\r\n\r\n")
+        size = _LENGTH.search(received)
+        return received, await self._reader.readexactly(int(size[1])) if size else b""
+
+    async def call(self, data: bytes) -> float:
+        """Seconds of a call, which has to succeed."""
+        began = time.perf_counter()
+        received, body = await self.exchange(data)
+        taken = time.perf_counter() - began
+        assert received.startswith(b"HTTP/1.1 200"), received
+        assert b'"result"' in body, body
+        assert b'"isError":true' not in body, body
+        return taken
+
+
+@contextlib.asynccontextmanager
+async def lanes(url: str, count: int) -> AsyncGenerator[list[Lane]]:
+    """That many connections."""
+    parts = urlsplit(url)
+    opened = [Lane(*await asyncio.open_connection(parts.hostname, parts.port)) for _ in range(count)]
+    try:
+        yield opened
+    finally:
+        for lane in opened:
+            lane.writer.close()
+            with contextlib.suppress(ConnectionError):
+                await lane.writer.wait_closed()
+
+
+async def load(over: Sequence[Lane], requests: Sequence[bytes], calls: int) -> Load:
+    """Make the calls over these connections, each with its own request; fails on the first error."""
     left = iter(range(calls))
     latencies: list[float] = []
 
-    async def connection() -> None:
-        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    async def repeat(lane: Lane, data: bytes) -> None:
         for _ in left:
-            started = time.perf_counter()
-            writer.write(data)
-            head = await reader.readuntil(b"\r\n\r\n")
-            assert head.startswith(b"HTTP/1.1 200"), head
-            size = int(head.lower().partition(b"content-length:")[2].partition(b"\r")[0])
-            body = await reader.readexactly(size)
-            latencies.append(time.perf_counter() - started)
-            assert b'"result"' in body, body
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
+            latencies.append(await lane.call(data))
 
     started = time.perf_counter()
-    await asyncio.gather(*(connection() for _ in range(in_flight)))
+    await asyncio.gather(*map(repeat, over, requests))
     return Load(calls=calls, seconds=time.perf_counter() - started, latencies=sorted(latencies))
 
 
-class ConstantGateway(Gateway):
-    """Answers every request with the same result."""
-
-    async def answer(self, exchange: Exchange, method: str, params: JSONObject | None) -> JSONObject:
-        return {"content": [{"type": "text", "text": "3"}]}
-
-    def tool_schema(self, principal: Principal, name: str) -> JSONObject | None:
-        return _SCHEMA
-
-
-_SCHEMA: JSONObject = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}}
-
-
-async def bare(calls: int, in_flight: int) -> tuple[Load, float]:
-    """The HTTP front alone: what a load came to, and the microseconds of CPU that each call took."""
-    server = HttpServer(App(ConstantGateway(cast("Toolbus", None))))
-    sock = listening_socket("127.0.0.1", 0)
-    await server.start(sock)
-    url = f"http://127.0.0.1:{sock.getsockname()[1]}/mcp"
-    data = request(url, "add", {"a": 1, "b": 2}, {})
-    ours, theirs = multiprocessing.get_context("fork").Pipe()
-    child = multiprocessing.get_context("fork").Process(
-        target=_load_in_child, args=(theirs, url, data, calls, in_flight)
-    )
-    before = time.process_time()
-    child.start()
-    try:
-        done = await asyncio.to_thread(ours.recv)
-    finally:
-        child.join()
-        await server.close()
-    return done, 1e6 * (time.process_time() - before) / calls
+async def legacy_session(lane: Lane, url: str, key: str | None = None) -> dict[str, str]:
+    """Open a session as a legacy client; returns the headers of its requests."""
+    params = {"protocolVersion": LEGACY_VERSION, "capabilities": {}, "clientInfo": INFO}
+    opening = {"id": 0, "method": "initialize", "params": params}
+    received, body = await lane.exchange(posted(url, opening, {}, key))
+    session = _SESSION.search(received)
+    assert session is not None, (received, body)
+    headers = {"Mcp-Session-Id": session[1].decode(), "MCP-Protocol-Version": LEGACY_VERSION}
+    await lane.exchange(posted(url, {"method": "notifications/initialized"}, headers, key))
+    return headers
 
 
-def _load_in_child(pipe: Any, url: str, data: bytes, calls: int, in_flight: int) -> None:
-    asyncio.set_event_loop(None)
-    pipe.send(asyncio.run(load(url, data, calls, in_flight)))
+# The command
+
+
+async def measured(url: str, data: bytes, options: argparse.Namespace) -> Load:
+    """The load that the command line asks for."""
+    async with lanes(url, options.in_flight) as over:
+        return await load(over, [data] * options.in_flight, options.calls)
 
 
 def main() -> None:
@@ -149,12 +167,15 @@ def main() -> None:
     parser.add_argument("--key", help="sent as a bearer token")
     options = parser.parse_args()
     if options.bare:
-        done, cpu = asyncio.run(bare(options.calls, options.in_flight))
-        print(f"{cpu:.0f} us of CPU per call")
+        with running(BARE) as (pid, url):
+            before = cpu_seconds(pid)
+            done = asyncio.run(measured(url, request(url, options.tool, options.arguments), options))
+            print(f"{1e6 * (cpu_seconds(pid) - before) / options.calls:.0f} us of CPU per call")
+    elif options.url:
+        data = request(options.url, options.tool, options.arguments, options.key)
+        done = asyncio.run(measured(options.url, data, options))
     else:
-        headers = {"Authorization": f"Bearer {options.key}"} if options.key else {}
-        data = request(options.url, options.tool, options.arguments, headers)
-        done = asyncio.run(load(options.url, data, options.calls, options.in_flight))
+        parser.error("name a URL, or --bare")
     p50, p99 = done.percentile(0.5), done.percentile(0.99)
     print(f"{done.per_second:,.0f} calls/s, p50 {p50:.2f} ms, p99 {p99:.2f} ms")
 

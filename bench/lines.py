@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from bench.authorized import authorized
+from bench.background import background_call
 from bench.catalogs import catalog_printed, first_catalogs, tools_printed
+from bench.gateway import http_behind, many_in_flight, one_in_flight, sessions
 from bench.guarded import guarded
 from bench.measure import Line, Loop, Opening
 from bench.openings import calls, first_listings, holding, imports, listing, started, tools_held, turns
@@ -50,6 +52,7 @@ def lines(url: str) -> list[Line]:
             bar=None,
             most_more=40e-6,
         ),
+        *gateway_lines(url),
         Line(name="1,000 tools listed", note="*", open=listing(1_000), rounds=10, bar=0.8),
         Line(name="10,000 tools listed", note="*", open=listing(10_000), rounds=5, bar=0.35),
         memory_line("tool, of 1,000", tools_held(1_000), bar=0.5),
@@ -61,6 +64,7 @@ def lines(url: str) -> list[Line]:
         Line(name="first catalog, 10 servers", note="****", open=first_catalogs(), rounds=5, bar=0.1),
         Line(name="catalog printed / mcp", note="****", open=catalog_printed(), rounds=10, bar=0.45),
         Line(name="toolbus tools / mcp", note="****", open=tools_printed(), rounds=10, bar=0.6),
+        Line(name="call after up / --help", note="*******", open=background_call(), rounds=10, bar=1.4),
         Line(name="start-up, 1 server", note="*", open=started(1), rounds=10, bar=1.1),
         Line(name="start-up, 10 servers", note="*", open=started(10), rounds=5, bar=1.1),
         Line(name="import toolbus / import mcp", open=imports(), rounds=10, bar=0.30),
@@ -90,6 +94,41 @@ def call_lines(url: str) -> list[Line]:
         call_line("HTTP, 64 in flight, legacy", url, in_flight, bar=1 / 5, rounds=10, era="legacy"),
         call_line("HTTP, 1 MiB result", url, big(MIB), bar=0.75),
         call_line("HTTP, 10 MiB result", url, big(10 * MIB), bar=0.75, rounds=10),
+    ]
+
+
+def gateway_lines(url: str) -> list[Line]:
+    """Calls through `toolbus serve`, and its memory."""
+    return [
+        Line(
+            name="gateway, stdio",
+            note="#",
+            open=one_in_flight(),
+            rounds=20,
+            bar=None,
+            most_more=0.6e-3,
+            gateways=True,
+        ),
+        Line(
+            name="gateway, stdio, 32 in flight",
+            note="#",
+            open=many_in_flight(),
+            rounds=20,
+            bar=None,
+            least_per_second=2_000,
+            per_second=True,
+            gateways=True,
+        ),
+        Line(name="gateway, HTTP", note="#", open=http_behind(url), rounds=20, bar=None, most_more=1.5e-3),
+        Line(
+            name="gateway, 1,000 sessions",
+            note="#",
+            open=sessions(1_000),
+            rounds=1,
+            bar=None,
+            most_more=200e6,
+            unit="B",
+        ),
     ]
 
 

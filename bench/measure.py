@@ -45,12 +45,16 @@ class Line:
     bar: float | None
     """None: measured, never missed."""
     most_more: float | None = None
-    """The seconds that toolbus may take in addition to the raw client, instead of a bar."""
+    """What toolbus may take in addition to the raw client, in the unit, instead of a bar."""
+    least_per_second: float | None = None
+    """The calls per second that toolbus has to reach, instead of a bar."""
     unit: Unit = "s"
     loop: Loop = "asyncio"
     per_second: bool = False
     """Whether calls per second say more than the time of one."""
     with_peers: bool = False
+    gateways: bool = False
+    """Whether its peers are other gateways, which have a table of their own."""
     note: str = ""
     """The mark of its footnote."""
 
@@ -68,10 +72,12 @@ class Outcome:
     peers: Mapping[str, float] = field(default_factory=dict[str, float])
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
     most_more: float | None = None
+    least_per_second: float | None = None
     unit: Unit = "s"
     loop: Loop = "asyncio"
     per_second: bool = False
     with_peers: bool = False
+    gateways: bool = False
     note: str = ""
     retried: bool = False
 
@@ -90,6 +96,8 @@ class Outcome:
     @property
     def met(self) -> bool:
         if self.most_more is not None and self.toolbus - self.raw > self.most_more:
+            return False
+        if self.least_per_second is not None and 1 / self.toolbus < self.least_per_second:
             return False
         return self.bar is None or self.ratio <= self.bar
 
@@ -110,11 +118,13 @@ async def measured(line: Line, rounds: int) -> Outcome:
         left_out={**sides.left_out, **failed},
         bar=line.bar,
         most_more=line.most_more,
+        least_per_second=line.least_per_second,
         rounds=rounds,
         unit=line.unit,
         loop=line.loop,
         per_second=line.per_second,
         with_peers=line.with_peers,
+        gateways=line.gateways,
         note=line.note,
     )
 

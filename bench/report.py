@@ -25,9 +25,15 @@ memory = bytes that Python holds for each, each side alone in an interpreter; ca
 ***** toolbus on both sides: with a valid OAuth token of 43 characters, or one that is bound to a key, so
   that each request carries a proof (DPoP); raw: without credentials.
 ****** toolbus on both sides, the path of a call alone: with a lockfile, a policy of eleven rules and an audit
-  trail; raw: with none of them. CPU time."""
+  trail; raw: with none of them. CPU time.
+# through 'toolbus serve' with an API key, by a raw load generator; raw: the server without a gateway, and for
+  one call at a time over stdio also the HTTP front of the gateway alone. Sessions: the memory of the gateway
+  with one idle legacy session, and with 1,000 more, each with an open stream.
+******* 'toolbus call' of a tool that does nothing, after 'toolbus up'; raw: 'toolbus call --help'."""
 NAME = 30
 HEAD = f"{'':<{NAME}}{'raw':>13}{'toolbus':>13}{'ratio':>8}{'bar':>7}{'limit':>7}"
+GATEWAY = 30
+"""The width of a column of the gateways."""
 UVLOOP = "on uvloop instead of asyncio's own loop, without bars:"
 PACKAGES = {"toolbus": "toolbus", "mcp": "mcp", "uvloop": "uvloop"} | {
     peer.name: peer.package for peer in OTHERS.values()
@@ -62,6 +68,7 @@ def report(outcomes: Iterable[Outcome], skipped: Sequence[str]) -> Iterator[str]
         yield row(outcome)
     yield from skipped
     yield from peer_rows([outcome for outcome in done if outcome.with_peers])
+    yield from gateway_rows([outcome for outcome in done if outcome.gateways])
     yield from NOTES.splitlines()
 
 
@@ -69,23 +76,35 @@ def row(outcome: Outcome) -> str:
     """One line of the table."""
     name = f"{outcome.name} {outcome.note}".rstrip()
     raw, toolbus = (f"{shown(outcome, value):>13}" for value in (outcome.raw, outcome.toolbus))
-    bar = "" if outcome.bar is None else f"{outcome.bar:.3f}"
-    if outcome.most_more is not None:
-        bar = f"+{outcome.most_more * 1e6:.0f} us"
     limit = "" if outcome.limit_ratio is None else f"{outcome.limit_ratio:.3f}"
-    return f"{name:<{NAME}}{raw}{toolbus}{outcome.ratio:8.3f}{bar:>7}{limit:>7}  {remarks(outcome)}".rstrip()
+    figures = f"{raw}{toolbus}{outcome.ratio:8.3f}{bar(outcome):>7}{limit:>7}"
+    return f"{name:<{NAME}}{figures}  {remarks(outcome)}".rstrip()
+
+
+def bar(outcome: Outcome) -> str:
+    """What a line has to keep: a ratio, something in addition, or calls per second; empty if nothing."""
+    if outcome.least_per_second is not None:
+        return f"{outcome.least_per_second:g}/s"
+    if outcome.most_more is None:
+        return "" if outcome.bar is None else f"{outcome.bar:.3f}"
+    if outcome.unit == "B":
+        return f"+{outcome.most_more / 1e6:g}MB"
+    is_short = outcome.most_more < 1e-4
+    return f"+{outcome.most_more * 1e6:g}us" if is_short else f"+{outcome.most_more * 1e3:g}ms"
 
 
 def shown(outcome: Outcome, value: float) -> str:
     """A value with its unit."""
-    return f"{value * 1000:,.3f} ms" if outcome.unit == "s" else f"{value:,.0f} B"
+    if outcome.unit == "s":
+        return f"{value * 1000:,.3f} ms"
+    return f"{value:,.0f} B" if value < 1e6 else f"{value / 1e6:,.1f} MB"
 
 
 def remarks(outcome: Outcome) -> str:
     """The verdict of a line, and what else there is to say about it."""
-    has_bar = outcome.bar is not None or outcome.most_more is not None
-    verdict = "" if not has_bar else "ok" if outcome.met else "MISSED"
-    more = f"{(outcome.toolbus - outcome.raw) * 1e6:+.1f} us" if outcome.most_more is not None else ""
+    verdict = "" if not bar(outcome) else "ok" if outcome.met else "MISSED"
+    scale, unit = (1e6, "us") if outcome.unit == "s" else (1e-6, "MB")
+    more = f"{(outcome.toolbus - outcome.raw) * scale:+.1f} {unit}" if outcome.most_more is not None else ""
     rates = f"{1 / outcome.raw:,.0f} -> {1 / outcome.toolbus:,.0f} calls/s" if outcome.per_second else ""
     again = f"second try, {outcome.rounds} rounds" if outcome.retried else ""
     return "; ".join(remark for remark in (verdict, more, rates, again) if remark)
@@ -102,6 +121,31 @@ def peer_rows(outcomes: Sequence[Outcome]) -> Iterator[str]:
             ratios = {"toolbus": outcome.ratio, **outcome.peer_ratios, "limit": outcome.limit_ratio}
             cells = (f"{number(ratios.get(column)):>{len(column) + 2}}" for column in columns)
             yield f"{outcome.name:<{NAME}}" + "".join(cells)
+    yield from left_out_rows(outcomes)
+
+
+def gateway_rows(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """The ways to a server, with and without a gateway, and the reasons of those left out."""
+    if outcomes:
+        yield "the same calls without a gateway, through toolbus and through others:"
+        yield f"{'':<{NAME}}" + "".join(f"{outcome.name:>{GATEWAY}}" for outcome in outcomes)
+        names = dict.fromkeys(name for outcome in outcomes for name in outcome.peers)
+        for name in sorted(["toolbus", *names], key=lambda name: (name != "direct", name != "toolbus")):
+            cells = (f"{rate(outcome, name):>{GATEWAY}}" for outcome in outcomes)
+            yield f"{name:<{NAME}}" + "".join(cells)
+    yield from left_out_rows(outcomes)
+
+
+def rate(outcome: Outcome, name: str) -> str:
+    """The time of a call through a gateway, or its calls per second; a dash if there is none."""
+    taken = outcome.toolbus if name == "toolbus" else outcome.peers.get(name)
+    if taken is None:
+        return "-"
+    return f"{1 / taken:,.0f} calls/s" if outcome.per_second else shown(outcome, taken)
+
+
+def left_out_rows(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """Who was left out, and why."""
     for outcome in outcomes:
         for name, why in outcome.left_out.items():
             yield f"left out of {outcome.name!r}: {name} ({why})"

@@ -25,16 +25,22 @@ async def sequential(call: Call) -> list[float]:
     return times
 
 
-async def in_flight(call: Call) -> list[float]:
-    """Seconds per call when 64 are under way at all times."""
+def at_once(lanes: int, each: int) -> Work:
+    """Seconds per call when that many are under way at all times, each lane with `each` of them."""
 
-    async def one_lane() -> None:
-        for _ in range(EACH_IN_FLIGHT):
-            await call("echo", "hello")
+    async def run(call: Call) -> list[float]:
+        async def one_lane() -> None:
+            for _ in range(each):
+                await call("echo", "hello")
 
-    began = perf_counter()
-    await asyncio.gather(*(one_lane() for _ in range(IN_FLIGHT)))
-    return [(perf_counter() - began) / (IN_FLIGHT * EACH_IN_FLIGHT)]
+        began = perf_counter()
+        await asyncio.gather(*(one_lane() for _ in range(lanes)))
+        return [(perf_counter() - began) / (lanes * each)]
+
+    return run
+
+
+in_flight = at_once(IN_FLIGHT, EACH_IN_FLIGHT)
 
 
 def big(size: int) -> Work:

@@ -38,8 +38,8 @@ ALLOWED: dict[str, set[str]] = {
     "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state"},
     **{part: {"core", "bus"} for part in PUBLIC},
     "adapters": FACE,
-    # Tokens: the fetcher of the sign-in; keys: private files.
-    "gateway": FACE | {"connect", "state", "telemetry"},
+    # Tokens: the fetcher of the sign-in; keys: private files; the console: the trail, and what is held.
+    "gateway": FACE | {"connect", "state", "telemetry", "audit", "lock", "schema"},
     "agent": FACE | {"adapters"},  # its tools are those of the adapter for pydantic-ai
     "testing": FACE | {"adapters"},
     "extension": FACE | {"adapters"},  # its host takes tools of one framework

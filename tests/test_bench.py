@@ -17,7 +17,7 @@ from bench.lines import lines, selected
 from bench.measure import Line, Outcome, Round, Sides, measured
 from bench.openings import Turning
 from bench.page import CHART, PAGE, with_report
-from bench.report import HEAD, peer_rows, report, row
+from bench.report import HEAD, gateway_rows, peer_rows, report, row
 from bench.server import Holding
 from bench.sides import STDIO
 from bench.turns import (
@@ -81,6 +81,47 @@ def test_a_row_shows_the_ratio_the_bar_and_whether_it_is_met() -> None:
     ]
     memory = Outcome(name="memory per tool", note="*", raw=3000, toolbus=1500, bar=None, rounds=1, unit="B")
     assert row(memory) == "memory per tool *                   3,000 B      1,500 B   0.500"
+
+
+def test_a_bar_may_also_be_an_addition_or_a_rate() -> None:
+    alone = Outcome(name="gateway, stdio", note="#", raw=0.0004, toolbus=0.0007, bar=None, rounds=20)
+    more, rate = replace(alone, most_more=0.0006), replace(alone, least_per_second=2_000, per_second=True)
+    held = replace(alone, raw=90e6, toolbus=300e6, most_more=200e6, unit="B")
+    assert [row(outcome) for outcome in (more, replace(more, most_more=40e-6), rate, held)] == [
+        "gateway, stdio #                   0.400 ms     0.700 ms   1.750 +0.6ms         ok; +300.0 us",
+        "gateway, stdio #                   0.400 ms     0.700 ms   1.750  +40us         MISSED; +300.0 us",
+        (
+            "gateway, stdio #                   0.400 ms     0.700 ms   1.750 2000/s"
+            "         MISSED; 2,500 -> 1,429 calls/s"
+        ),
+        "gateway, stdio #                    90.0 MB     300.0 MB   3.333 +200MB         MISSED; +210.0 MB",
+    ]
+    assert replace(rate, toolbus=0.0005).met
+
+
+def test_gateways_have_a_table_of_their_own() -> None:
+    one = Outcome(
+        name="gateway, stdio",
+        raw=0.0004,
+        toolbus=0.0007,
+        bar=None,
+        rounds=20,
+        peers={"direct": 0.0001, "mcp-proxy": 0.003},
+        left_out={"FastMCP proxy": "RuntimeError: it did not start"},
+        gateways=True,
+    )
+    many = replace(
+        one, name="gateway, 32", toolbus=0.0004, per_second=True, peers={"direct": 0.0001}, left_out={}
+    )
+    assert list(gateway_rows([one, many])) == [
+        "the same calls without a gateway, through toolbus and through others:",
+        "                                              gateway, stdio                   gateway, 32",
+        "direct                                              0.100 ms                10,000 calls/s",
+        "toolbus                                             0.700 ms                 2,500 calls/s",
+        "mcp-proxy                                           3.000 ms                             -",
+        "left out of 'gateway, stdio': FastMCP proxy (RuntimeError: it did not start)",
+    ]
+    assert list(gateway_rows([])) == []
 
 
 def test_other_clients_have_a_column_each_and_those_left_out_a_reason() -> None:

@@ -1,6 +1,6 @@
 """`python -m toolbus`, for where the command is not on the PATH."""
 
-from toolbus.cli.app import main
+from toolbus.cli.entry import main
 
 if __name__ == "__main__":
     main()

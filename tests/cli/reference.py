@@ -65,15 +65,16 @@ event. JSON: one document per line, `{"event", "at", ...}` with the fields of [t
 """,
     "serve": """\
 What is served goes to stderr, and then each server's trouble in one line, as in watch. The config is read
-again when it changes; what is under `serve:` counts from the next start on. Ctrl-C, SIGTERM, and over stdio
-the end of stdin, end it with exit code 0: it takes no more calls, and waits for those in flight. A second
-signal ends it at once.
+again when it changes; the address and the limits under `serve:`, and all of it over stdio, count from the
+next start on. Ctrl-C, SIGTERM, and over stdio the end of stdin, end it with exit code 0: it takes no more
+calls, and waits for those in flight. A second signal ends it at once.
 
 It refuses to listen beyond this machine without authentication. More about it, also about keys, views and
 HTTPS: [the gateway](gateway.md).
 
 JSON, with HTTP only: one document per line and event: troubles of servers, and `{"event": "Serving", "url",
-"servers", "of", "tools", "held", "auth"}` once the servers have started.
+"servers", "of", "tools", "held", "auth"}` once the servers have started, and `{"event": "Noted", "about",
+"message"}` about the config and the gateway itself.
 """,
     "install": """\
 Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is

@@ -7,10 +7,16 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
+import pytest
+
 from tests import warm
+from toolbus.config.trust import accept, candidate
+from toolbus.core.errors import ConfigError
 
 TOOLBUS = str(Path(sys.executable).parent / "toolbus")
 SECONDS = 50
@@ -62,11 +68,16 @@ def together(commands: Mapping[str, Sequence[str]], folder: Path) -> dict[str, D
         return {key: run.result() for key, run in runs.items()}
 
 
+_trusting = Lock()  # the environment is that of all threads
+
+
 def write_config(folder: Path, servers: Mapping[str, Any], **settings: Any) -> Path:
     """A `toolbus.yaml` with these servers, which the user of that home trusts."""
     file = folder / "toolbus.yaml"
     file.write_text(json.dumps({"servers": servers, **settings}, indent=1))
-    toolbus("trust", "--yes", folder=folder)
+    with _trusting, pytest.MonkeyPatch.context() as patch, suppress(ConfigError):
+        patch.setenv("XDG_STATE_HOME", environment(folder.parent)["XDG_STATE_HOME"])
+        accept(candidate(file))  # as `toolbus trust --yes` does; a wrong config cannot be trusted
     return file
 
 
@@ -107,7 +118,7 @@ class Fifo:
 
 def living_at(home: Path) -> set[int]:
     """The processes that have this home: a command, and all it started, whoever their parent is by now."""
-    found: set[int] = set()
+    found = {pid for pid, its_home in warm.homes().items() if its_home == str(home)}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.running import (
     SECONDS,
-    TOOLBUS,
     Done,
     Fifo,
     environment,
@@ -217,7 +217,7 @@ def test_a_signal_ends_it_and_all_it_started(folder: Path, sign: signal.Signals)
             folder, {"own": {**scripted(folder, "own", **script, marker=marker.path), "trust": True}}
         )
         with subprocess.Popen(
-            [TOOLBUS, "chat", "Hang.", "--model", MODEL],
+            [warm.toolbus(), "chat", "Hang.", "--model", MODEL],
             cwd=folder,
             env=environment(folder.parent, **provider.environment),
             stdin=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.cli.running import SECONDS, TOOLBUS, Done, environment, scripted, together, toolbus, write_config
+from tests.cli.running import SECONDS, Done, environment, scripted, together, toolbus, write_config
 from tests.servers.everyday import PNG
 
 pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
@@ -187,7 +187,7 @@ def piped(folder: Path, *words: str) -> bytes:
     """What a pipe gets, byte by byte."""
     env = environment(folder.parent)
     run = subprocess.run(
-        [TOOLBUS, *words], cwd=folder, env=env, capture_output=True, timeout=SECONDS, check=True
+        [warm.toolbus(), *words], cwd=folder, env=env, capture_output=True, timeout=SECONDS, check=True
     )
     assert run.stderr == b""
     return run.stdout

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.running import SECONDS, TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
 from tests.conftest import plain, sampled
 from tests.processes import alive
@@ -55,10 +56,10 @@ Ends = Mapping[tuple[str, signal.Signals], Ended]
 
 
 @contextmanager
-def running(words: Sequence[str], folder: Path) -> Generator[subprocess.Popen[str]]:
+def running(words: Sequence[str], folder: Path, *, is_cold: bool) -> Generator[subprocess.Popen[str]]:
     """A command under way; killed if it is still there afterwards."""
     with subprocess.Popen(
-        [TOOLBUS, *words],
+        [TOOLBUS if is_cold else warm.toolbus(), *words],
         cwd=folder,
         env=environment(folder.parent),
         stdin=subprocess.DEVNULL,
@@ -73,7 +74,7 @@ def running(words: Sequence[str], folder: Path) -> Generator[subprocess.Popen[st
 
 
 @contextmanager
-def under_way(home: Path, moment: str) -> Generator[subprocess.Popen[str]]:
+def under_way(home: Path, moment: str, *, is_cold: bool = True) -> Generator[subprocess.Popen[str]]:
     """A command that has come to that moment, with a server that ignores all requests to end."""
     words, marks = MOMENTS[moment]
     folder = home / "work"
@@ -82,7 +83,7 @@ def under_way(home: Path, moment: str) -> Generator[subprocess.Popen[str]]:
         script: dict[str, Any] = {"tools": [{"name": "hang"}], "hangs": ["hang"], "stays": True}
         own = scripted(folder, "own", **script, marker=marker.path, waits=moment == "start")
         write_config(folder, {"own": own})
-        with running(words, folder) as process:
+        with running(words, folder, is_cold=is_cold) as process:
             assert [marker.line() for _ in marks] == marks
             assert process.stdout is not None
             if moment in PRINTS:
@@ -100,7 +101,7 @@ def remaining(home: Path, seconds: float) -> set[int]:
 
 
 def interrupted(home: Path, moment: str, sign: signal.Signals) -> Ended:
-    with under_way(home, moment) as process:
+    with under_way(home, moment, is_cold=moment == "call") as process:
         began = time.monotonic()
         process.send_signal(sign)
         _, err = process.communicate(timeout=SECONDS)

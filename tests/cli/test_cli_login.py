@@ -5,7 +5,6 @@ import os
 import re
 import signal
 import socket
-import sys
 import time
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -74,7 +73,7 @@ def browser(folder: Path, user: str = "ann") -> dict[str, str]:
     """An environment with a browser in which that user signs in; it prints as browsers do."""
     program = folder.parent / "browser"
     program.write_text(
-        f"#!{sys.executable}\n"
+        f"#!{warm.python()}\n"
         f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
         "from tests.auth.pages import walk\n"
         "print('Opening in existing browser session.', flush=True)\n"

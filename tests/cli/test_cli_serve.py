@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.running import TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
 from tests.cli.terminal import terminal
 
@@ -73,10 +74,10 @@ class Client:
 
 
 @contextmanager
-def started(folder: Path, *words: str) -> Generator[subprocess.Popen[str]]:
-    """The command; killed if it is still there afterwards."""
+def started(folder: Path, *words: str, program: str | None = None) -> Generator[subprocess.Popen[str]]:
+    """The command, by default a warm one; killed if it is still there afterwards."""
     with subprocess.Popen(
-        [TOOLBUS, "serve", "--stdio", *words],
+        [program or warm.toolbus(), "serve", "--stdio", *words],
         cwd=folder,
         env=environment(folder.parent),
         stdin=subprocess.PIPE,
@@ -91,9 +92,9 @@ def started(folder: Path, *words: str) -> Generator[subprocess.Popen[str]]:
 
 
 @contextmanager
-def client(folder: Path, *words: str) -> Generator[Client]:
+def client(folder: Path, *words: str, program: str | None = None) -> Generator[Client]:
     """An editor with its gateway."""
-    with started(folder, *words) as process:
+    with started(folder, *words, program=program) as process:
         made = Client(process)
         made.ask("initialize", **HELLO)
         yield made
@@ -112,7 +113,7 @@ def test_an_editor_gets_the_tools_of_all_servers_and_stdout_has_nothing_else(fol
     shop = scripted(folder, "shop", tools=[{"name": "buy"}], asks={"buy": ASKS})
     write_config(folder, {"post": post, "shop": shop, "attic": {"command": "no-such-program"}})
 
-    with client(folder) as editor:
+    with client(folder, program=TOOLBUS) as editor:
         names = editor.tools()
         sent = editor.ask("tools/call", name="post_send", arguments={"to": "Ann"})
         buying = editor.send("tools/call", name="shop_buy", arguments={})
@@ -280,6 +281,12 @@ def test_a_mistake_is_one_line(line: str, message: str, folder: Path) -> None:
     write_config(folder, {"post": {"command": "python"}}, serve=serve)
 
     _is_one_line(toolbus(*shlex.split(line), folder=folder), message)
+
+
+def test_names_are_missing_beyond_this_machine(folder: Path) -> None:
+    write_config(folder, {"post": {"command": "python"}}, serve={"auth": {"keys": True}})
+    done = toolbus("serve", "--http", "0.0.0.0:7400", folder=folder)
+    _is_one_line(done, "--http 0.0.0.0:7400: serve.hosts is missing; list the names under which clients ")
 
 
 def test_stdio_leaves_no_room_for_json(folder: Path) -> None:

@@ -1,6 +1,7 @@
 """`toolbus serve --http`: it reports where it listens, and ends without losing calls."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -13,6 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests import warm
 from tests.cli.running import SECONDS, TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
 
 META: dict[str, Any] = {
@@ -35,7 +37,7 @@ class Served(NamedTuple):
 
     def get(self, path: str) -> tuple[int, bytes]:
         """The status and the body of a page."""
-        with self._response("GET", path, None, {}) as response:
+        with self.response("GET", path, None, {}) as response:
             return response.status, response.read()
 
     def post(self, method: str, path: str = "", key: str = "", **params: Any) -> tuple[int, Any]:
@@ -56,7 +58,7 @@ class Served(NamedTuple):
             **({"mcp-name": params["name"]} if "name" in params else {}),
             **({"authorization": f"Bearer {key}"} if key else {}),
         }
-        with self._response("POST", urlsplit(self.url).path + path, json.dumps(message), headers) as response:
+        with self.response("POST", urlsplit(self.url).path + path, json.dumps(message), headers) as response:
             yield response
 
     def tools(self, **how: str) -> list[str]:
@@ -65,7 +67,7 @@ class Served(NamedTuple):
         return [tool["name"] for tool in body["result"]["tools"]]
 
     @contextmanager
-    def _response(
+    def response(
         self, method: str, path: str, body: str | None, headers: dict[str, str]
     ) -> Generator[HTTPResponse]:
         address = urlsplit(self.url)
@@ -76,10 +78,10 @@ class Served(NamedTuple):
 
 
 @contextmanager
-def served(folder: Path, *words: str) -> Generator[Served]:
-    """A gateway on a free port, once it serves; killed if it is still there afterwards."""
+def served(folder: Path, *words: str, program: str | None = None) -> Generator[Served]:
+    """A gateway on a free port, once it serves, by default a warm one; killed if it is there afterwards."""
     with subprocess.Popen(
-        [TOOLBUS, "serve", "--http", ":0", "--json", *words],
+        [program or warm.toolbus(), "serve", "--http", ":0", "--json", *words],
         cwd=folder,
         env=environment(folder.parent),
         stdin=subprocess.DEVNULL,
@@ -109,7 +111,7 @@ def test_it_reports_where_it_listens_and_serves_there(folder: Path) -> None:
     post = scripted(folder, "post", tools=[{"name": "send"}])
     write_config(folder, {"post": post, "attic": {"command": "no-such-program"}})
 
-    with served(folder) as gateway:
+    with served(folder, program=TOOLBUS) as gateway:
         names = gateway.tools()
         called = gateway.post("tools/call", name="post_send", arguments={"to": "Ann"})
         ready = gateway.get("/readyz")
@@ -125,6 +127,7 @@ def test_it_reports_where_it_listens_and_serves_there(folder: Path) -> None:
         "tools": 1,
         "held": 0,
         "auth": [],
+        "console": f"http://127.0.0.1:{port}/console",
     }
     assert gateway.serving == {"event": "Serving", **facts}
     assert names == ["post_send"]
@@ -136,11 +139,11 @@ def test_it_reports_where_it_listens_and_serves_there(folder: Path) -> None:
     assert living_at(folder.parent) == set()
 
 
-def test_a_person_reads_it_in_one_line(folder: Path) -> None:
+def test_a_person_reads_it_in_one_line_and_where_the_console_is_in_another(folder: Path) -> None:
     write_config(folder, {"post": scripted(folder, "post", tools=[{"name": "send"}])}, serve={"path": "/x/y"})
 
     with subprocess.Popen(
-        [TOOLBUS, "serve", "--http", "127.0.0.1:0"],
+        [warm.toolbus(), "serve", "--http", "127.0.0.1:0"],
         cwd=folder,
         env=environment(folder.parent),
         stdin=subprocess.DEVNULL,
@@ -157,7 +160,8 @@ def test_a_person_reads_it_in_one_line(folder: Path) -> None:
     assert url.startswith("http://127.0.0.1:")
     assert url.endswith("/x/y")
     assert facts == "1 server, 1 tool; open to everyone on this machine\n"
-    assert (process.returncode, out, err) == (0, "", "")
+    assert (process.returncode, out) == (0, "")
+    assert err == f"console: {url.removesuffix('/x/y')}/console; 'toolbus console' opens it\n"
 
 
 def test_a_call_in_flight_ends_before_it_does(folder: Path) -> None:
@@ -170,6 +174,7 @@ def test_a_call_in_flight_ends_before_it_does(folder: Path) -> None:
                 while b"notifications/progress" not in response.readline():
                     pass
                 gateway.process.send_signal(signal.SIGTERM)
+                assert "for 1 request in flight; a second signal ends it" in _noted(gateway, "serve")
                 control.say("go")
                 rest = response.read()
             code = gateway.process.wait(SECONDS)
@@ -198,7 +203,11 @@ def test_a_key_is_needed_where_the_config_says_so_and_gives_its_view(folder: Pat
 
     assert gateway.serving["auth"] == ["keys"]
     assert (refused[0], wrong[0], names, other[0]) == (401, 401, ["post_read"], 403)
-    assert "unknown key" in err
+    (line,) = [line for line in err.splitlines() if "unknown key" in line]
+    when = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"
+    assert re.fullmatch(
+        rf"{when}  clients       the gateway refused a request of 127.0.0.1: unknown key", line
+    )
     assert key not in err
     assert "tb_wrong" not in err
 
@@ -224,3 +233,85 @@ def test_a_certificate_that_cannot_be_used_is_one_line(folder: Path) -> None:
 
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert "serve.tls: the certificate or its key cannot be used (No such file or directory)" in done.stderr
+
+
+def _noted(gateway: Served, about: str = "config") -> str:
+    """The next thing that it reports about its config, or about something else."""
+    assert gateway.process.stdout is not None
+    for line in gateway.process.stdout:
+        event = json.loads(line)
+        if event["event"] == "Noted" and event["about"] == about:
+            return event["message"]
+    raise AssertionError("it has ended")
+
+
+def test_views_and_authentication_are_followed_and_the_address_stays(folder: Path) -> None:
+    servers = {"post": scripted(folder, "post", tools=[{"name": "send"}, {"name": "read"}])}
+    views: dict[str, Any] = {"all": {}, "few": {"include": ["post/read"]}}
+    file = write_config(
+        folder, servers, serve={"auth": {"keys": True}, "views": views, "default_view": "all"}
+    )
+    made = toolbus("key", "add", "ann", "--view", "few", "--json", folder=folder)
+    key = json.loads(made.stdout)["key"]
+
+    def change(**serve: Any) -> str:
+        write_config(folder, servers, serve={"views": views, "default_view": "all", **serve})
+        return _noted(gateway)
+
+    with served(folder, "--config", str(file)) as gateway:
+        session = _initialized(gateway, key)
+        assert _tools_of(gateway, key, session) == (200, ["post_read"])
+        views["few"] = {"include": ["post/send"]}
+        assert change(auth={"keys": True}) == "reloaded"
+        assert gateway.tools(key=key) == ["post_send"]
+        assert _tools_of(gateway, key, session)[0] == 404  # it had another view
+        later = change(auth={"keys": True}, http="127.0.0.1:9", max_body=5)
+        assert later == "reloaded; serve.max_body from the next start on"  # --http counts more
+        views.pop("few")
+        assert change(auth={"keys": True}) == "reloaded"
+        assert gateway.post("tools/list", key=key)[0] == 403
+        assert change() == "reloaded"
+        assert gateway.tools() == ["post_read", "post_send"]
+
+
+def test_a_config_that_would_open_the_gateway_to_others_is_not_used(folder: Path) -> None:
+    servers = {"post": scripted(folder, "post", tools=[{"name": "send"}])}
+    open_to_others = {"auth": {"keys": True}, "hosts": ["tools.example.com"]}
+    file = write_config(folder, servers, serve=open_to_others)
+    with served(folder, "--config", str(file), "--http", "0.0.0.0:0") as gateway:
+        write_config(folder, servers)
+        assert "would be open to others without authentication" in _noted(gateway)
+        assert gateway.serving["auth"] == ["keys"]
+        port = urlsplit(gateway.url).port
+        here = Served(gateway.process, {**gateway.serving, "url": f"http://127.0.0.1:{port}/mcp"})
+        assert here.post("tools/list")[0] == 401
+
+
+def _initialized(gateway: Served, key: str) -> str:
+    """The id of a new session of a legacy client."""
+    info = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    with _legacy(gateway, key, {"method": "initialize", "params": params}) as response:
+        assert response.status == 200
+        return response.headers["mcp-session-id"]
+
+
+def _tools_of(gateway: Served, key: str, session: str) -> tuple[int, list[str]]:
+    with _legacy(gateway, key, {"method": "tools/list"}, {"mcp-session-id": session}) as response:
+        tools = json.loads(response.read()).get("result", {}).get("tools", [])
+        return response.status, [tool["name"] for tool in tools]
+
+
+@contextmanager
+def _legacy(
+    gateway: Served, key: str, message: dict[str, Any], headers: dict[str, str] | None = None
+) -> Generator[HTTPResponse]:
+    sent = {
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+        "authorization": f"Bearer {key}",
+        **(headers or {}),
+    }
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, **message})
+    with gateway.response("POST", urlsplit(gateway.url).path, body, sent) as response:
+        yield response

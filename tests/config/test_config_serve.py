@@ -187,3 +187,27 @@ def test_the_key_of_another_host_is_left_alone() -> None:
 )
 def test_the_schema_for_editors_agrees(serve: object, is_valid: bool) -> None:
     assert (not list(misfits({**SERVERS, "serve": serve}))) is is_valid
+
+
+@pytest.mark.parametrize(
+    ("serve", "has_console"),
+    [
+        ({}, True),
+        ({"http": "[::1]:0"}, True),
+        ({"console": False}, False),
+        ({"public_url": "http://localhost:7400"}, True),
+        ({"public_url": "https://tools.example.com", "auth": {"keys": True}}, False),
+        ({"http": "0.0.0.0:1", "hosts": ["a.example"], "auth": {"keys": True}}, False),
+        ({"http": "0.0.0.0:1", "hosts": ["a.example"], "auth": {"keys": True}, "console": True}, True),
+    ],
+)
+def test_the_console_is_there_if_only_this_machine_reaches_it_or_if_asked_for(
+    serve: Any, has_console: bool
+) -> None:
+    assert read(serve).has_console is has_console
+
+
+@pytest.mark.parametrize("path", ["/console", "/console/mcp"])
+def test_the_path_of_the_console_is_taken(path: str) -> None:
+    with pytest.raises(ConfigError, match=r"serve.path: /console is the path of the page for people"):
+        read({"path": path})

@@ -7,7 +7,9 @@ from itertools import count
 from typing import Any, Literal, Protocol
 
 from toolbus import Toolbus
+from toolbus.config.serve import Serve
 from toolbus.core.interactions import Interactions
+from toolbus.gateway.access.views import Views
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.principal import LOCAL, Principal
@@ -184,11 +186,13 @@ async def gateway_over(
     settings: Settings | None = None,
     seal: Seal | None = None,
     interactions: Interactions = FORWARDS,
+    serve: Serve | None = None,
     **more: Any,
 ) -> AsyncGenerator[Gateway]:
-    """A gateway over the servers of a config."""
+    """A gateway over the servers of a config; `serve` has the views of clients."""
     bus = Toolbus(config, interactions=interactions, **more)
-    async with bus, Gateway(bus, settings, seal=seal) as gateway:
+    view_of = None if serve is None else Views(bus, serve).view_of
+    async with bus, Gateway(bus, settings, view_of=view_of, seal=seal) as gateway:
         yield gateway
 
 

@@ -14,6 +14,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import Field
 
 from tests.gateway.driving import JSON, VERSION, gateway_over
+from toolbus.config.serve import Serve
 from toolbus.gateway.access.admission import Access
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
@@ -229,11 +230,12 @@ async def front(
     settings: Settings | None = None,
     config: JSON | None = None,
     certificate: Path | None = None,
+    serve: Serve | None = None,
 ) -> AsyncGenerator[Front]:
     """A gateway over HTTP, on a free port of this machine; over HTTPS with a certificate."""
     gates = Gates()
     config = config or {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
-    async with gateway_over(config, settings) as gateway:
+    async with gateway_over(config, settings, serve=serve) as gateway:
         app = App(gateway, access, limits)
         server, sock = HttpServer(app), listening_socket("127.0.0.1", 0)
         port = sock.getsockname()[1]

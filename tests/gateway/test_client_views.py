@@ -1,7 +1,10 @@
 """What principals and sessions get: views of the config, budgets, connections of their own."""
 
 import asyncio
+import os
+import signal
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,6 +24,7 @@ from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
 from toolbus.bus.view import View
+from toolbus.core.events import Event, StateChanged
 from toolbus.core.interactions import Interactions
 from toolbus.core.records import Budget
 from toolbus.gateway.gateway import Gateway
@@ -99,12 +103,37 @@ async def test_sessions_have_connections_of_their_own_if_a_server_wants_that() -
         await gateway.close()
 
 
+async def test_trouble_with_a_connection_of_a_session_is_reported() -> None:
+    entry = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"], "per_session": True}
+    of_bus: list[Event] = []
+    of_clients: list[Event] = []
+    lost = asyncio.Event()
+
+    def take(event: Event, user: str) -> None:
+        of_clients.append(event)
+        if isinstance(event, StateChanged) and event.error is not None:
+            lost.set()
+
+    bus = Toolbus({"servers": {"day": entry}}, interactions=FORWARDS, on_event=of_bus.append)
+    async with bus, Gateway(bus, on_event=take) as gateway:
+        client = await LegacyClient.opened(gateway)
+        pid = text_of(await client.request("tools/call", {"name": "day_process", "arguments": {}}))
+        os.kill(int(pid), signal.SIGKILL)
+        await asyncio.wait_for(lost.wait(), WITHIN)
+        await gateway.close()
+    assert not any(isinstance(event, StateChanged) and event.error for event in of_bus)
+
+
 async def test_a_session_of_another_principal() -> None:
     """It does not exist for anybody but who opened it."""
     sessions = Sessions(max_sessions=2)
     mine = sessions.open(LOCAL, "2025-11-25", {})
     assert sessions.get(mine.id, LOCAL) is mine
     assert sessions.get(mine.id, Principal(name="eve")) is None
+    # Who gets something else now must not keep what it got before.
+    assert sessions.get(mine.id, replace(LOCAL, view="other")) is None
+    assert sessions.get(mine.id, replace(LOCAL, user="ann")) is None
+    assert sessions.get(mine.id, replace(LOCAL, expires=7.0)) is mine
     assert sessions.get("made up", LOCAL) is None
 
 

@@ -119,8 +119,9 @@ async def test_a_method_that_there_is_not_is_404() -> None:
             assert (response.status_code, response.json()["error"]["code"]) == (404, -32601)
 
 
-async def test_arguments_that_are_mirrored_in_headers_have_to_match() -> None:
-    params: JSON = {"name": "placed", "arguments": {"region": "eu"}}
+@pytest.mark.parametrize("name", ["placed", "gated/placed"])
+async def test_arguments_that_are_mirrored_in_headers_have_to_match(name: str) -> None:
+    params: JSON = {"name": name, "arguments": {"region": "eu"}}
     async with front() as served:
         statuses = [
             (await served.modern("tools/call", params, headers)).status_code
@@ -160,7 +161,9 @@ async def test_requests_of_the_wrong_kind_are_refused() -> None:
         assert (await http.get(url, headers=version)).status_code == 405
         assert (await http.delete(url, headers=version)).status_code == 405
         plain = {**headers, "content-type": "text/plain"}
-        assert (await http.post(url, content=body, headers=plain)).status_code == 415
+        refused = await http.post(url, content=body, headers=plain)
+        reason = "send content-type: application/json"
+        assert (refused.status_code, refused.json()["error"]["message"]) == (415, reason)
         only_json = {**headers, "accept": "application/json"}
         assert (await http.post(url, content=body, headers=only_json)).status_code == 406
         assert (await http.put(url, content=body)).status_code == 405
@@ -209,6 +212,17 @@ async def test_requests_that_are_sent_in_one_go_are_answered_in_order() -> None:
         answer = await served.raw(first + last)
     assert answer.count(b"HTTP/1.1 200 OK") == 2
     assert answer.index(b'"text":"3"') < answer.index(b'"text":"4"')
+
+
+async def test_a_client_that_leaves_after_a_long_body_cancels_its_request() -> None:
+    """The body is longer than what is read before somebody takes it."""
+    params: JSON = {"name": "wait", "_meta": {"long": "x" * 300_000}}
+    async with front() as served, asyncio.timeout(WITHIN):
+        _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(modern_bytes(served.port, "tools/call", params))
+        await served.gates.entered.wait()
+        writer.close()
+        await served.gates.cancelled.wait()
 
 
 async def test_a_client_that_asks_whether_to_send_the_body() -> None:

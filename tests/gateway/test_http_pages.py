@@ -138,6 +138,13 @@ async def test_the_metadata_of_the_resource_is_public() -> None:
         assert preflight.status_code == 204
 
 
+async def test_a_page_of_this_machine_that_is_not_listed_learns_how() -> None:
+    async with front() as served:
+        asked = await served.http.options(served.url, headers={"origin": "http://localhost:3000"})
+        assert asked.status_code == 403
+        assert "serve.origins" in asked.json()["error_description"]
+
+
 async def test_other_paths_and_methods_are_refused() -> None:
     async with front() as served:
         base = served.url.removesuffix("/mcp")

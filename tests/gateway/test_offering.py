@@ -255,11 +255,3 @@ async def test_arguments_of_prompts_and_templates_are_completed() -> None:
                 "completion/complete", {"ref": none, "argument": {"name": "text", "value": ""}}
             )
             assert found["completion"]["values"] == []
-
-
-async def test_the_schema_of_a_listed_tool_is_known_to_the_front() -> None:
-    async with gateway_over(servers()) as gateway:
-        schema = gateway.tool_schema(LOCAL, "day_add")
-        assert schema is not None
-        assert list(schema["properties"]) == ["a", "b"]
-        assert gateway.tool_schema(LOCAL, "day/add") is None

@@ -153,6 +153,7 @@ async def test_the_policy_asks_the_client(era: Era) -> None:
         mute = await client_of(era, gateway, capabilities={})
         refused = await mute.request("tools/call", params)
         assert refused["isError"]
+        assert text_of(refused).endswith("does not support forms; use one that does, or change the rule")
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -165,6 +166,23 @@ async def test_the_policy_asks_before_the_server_does(era: Era, config: dict[str
         client = await client_of(era, gateway, {"elicitation/create": answer})
         assert text_of(await client.request("tools/call", ANN)).startswith("Ann: 2026-12-24")
         assert len(client.asked) == 2
+
+
+@pytest.mark.parametrize(("era", "code"), [("modern", -32021), ("legacy", -32600)])
+async def test_a_legacy_server_needs_what_the_client_did_not_declare(era: Era, code: int) -> None:
+    """A modern client learns which capability that is, in the terms of its era."""
+    config = {"servers": {"ask": {"server": asking(), "era": "legacy", "prefix": ""}}}
+    async with gateway_over(config) as gateway:
+        client = await client_of(era, gateway, capabilities={})
+        cases: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+            ("book", {"guest": "Ann"}, {"elicitation": {"form": {}}}),
+            ("title", {"about": "snow"}, {"sampling": {}}),
+        ]
+        for name, arguments, needed in cases:
+            with pytest.raises(ProtocolError) as failed:
+                await client.request("tools/call", {"name": name, "arguments": arguments})
+            assert failed.value.code == code
+            assert failed.value.data == {"requiredCapabilities": needed}
 
 
 async def test_calls_of_one_client_on_a_pipe_are_asked_in_the_one_that_waits() -> None:

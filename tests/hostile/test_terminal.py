@@ -204,9 +204,15 @@ def test_a_system_without_a_usable_home(home: str, tmp_path: Path, request: pyte
     env = {name: value for name, value in (environment(folder) | HOMES[home]).items() if value is not None}
 
     def run(words: list[str]) -> Done:
-        start = [sys.executable, "-c", UNKNOWN_USER]
+        python = sys.executable if words == AT_HOME["tools"] else warm.python()
         return subprocess.run(
-            [*start, *words], cwd=folder, env=env, input="", capture_output=True, text=True, check=False
+            [python, "-c", UNKNOWN_USER, *words],
+            cwd=folder,
+            env=env,
+            input="",
+            capture_output=True,
+            text=True,
+            check=False,
         )
 
     with ThreadPoolExecutor(3) as pool:
@@ -241,10 +247,13 @@ def test_streams_that_cannot_be_used(streams: str, tmp_path: Path) -> None:
     ascii_only = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     env = environment(tmp_path, **(ascii_only if streams == "stdout is ASCII" else {}))
 
+    is_warm = "full" in streams or "nobody" in streams  # the start of Python is not the point
+    program = warm.toolbus() if is_warm else TOOLBUS
+
     def run(words: list[str]) -> Done:
         shell = f'"$@" {STREAMS[streams]}; exit ${{PIPESTATUS:-$?}}'
         return subprocess.run(
-            ["bash", "-c", shell, "sh", TOOLBUS, *words],
+            ["bash", "-c", shell, "sh", program, *words],
             cwd=folder,
             env=env,
             stdin=subprocess.DEVNULL,

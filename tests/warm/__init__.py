@@ -28,6 +28,7 @@ from tests.processes import keeping
 from tests.warm.standin import ask, received
 
 HERE = Path(__file__).parent
+STAND_IN = f"import sys; sys.path.append({str(HERE)!r}); import standin; standin.main()"
 
 
 @cache
@@ -36,9 +37,11 @@ def folder() -> Path:
     made = tempfile.TemporaryDirectory(prefix="warm-")
     bin_folder, address = Path(made.name) / "bin", os.path.join(made.name, "socket")
     bin_folder.mkdir()
+    (bin_folder.parent / "homes").mkdir()
     for program in ("toolbus", "python"):
-        words = [sys.executable, "-I", "-S", str(HERE / "standin.py"), address, program]
-        (bin_folder / program).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        stand_in = shlex.join([sys.executable, "-I", "-S", "-c", STAND_IN, address, program])
+        cold = f'[ "$1" != -I ] || exec {sys.executable} "$@"' if program == "python" else ""
+        (bin_folder / program).write_text(f'#!/bin/sh\n{cold}\nexec {stand_in} "$@"\n')
         (bin_folder / program).chmod(0o755)
     with keeping():
         # It ends when nobody holds the other end of its input any more.
@@ -62,6 +65,20 @@ def folder() -> Path:
 def python() -> str:
     """The warm `python`."""
     return str(folder() / "python")
+
+
+def toolbus() -> str:
+    """The warm `toolbus`."""
+    return str(folder() / "toolbus")
+
+
+def homes() -> dict[int, str]:
+    """The homes of the programs that run; that of a fork cannot be seen in the process table."""
+    found: dict[int, str] = {}
+    for file in (folder().parent / "homes").iterdir():
+        with suppress(OSError):  # it ended while we looked
+            found[int(file.name)] = file.read_text()
+    return found
 
 
 class Running:

@@ -4,9 +4,10 @@ One loop does it all, without threads, so that a fork is safe. A program whose c
 of them are when our input ends.
 """
 
+import ctypes
 import fcntl
 import gc
-import json
+import marshal
 import os
 import runpy
 import select
@@ -17,25 +18,29 @@ import termios
 import traceback
 import warnings
 from contextlib import suppress
+from functools import cache
 from importlib import import_module
+from importlib.metadata import version
 from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from pkgutil import walk_packages
 from typing import Any
 
 IMPORTED = (
     "sqlite3",
+    "encodings.utf_8_sig",
     "yaml",
     "dotenv",
     "platformdirs",
     "uvicorn",
     "anyio._backends._asyncio",
     "mcp.server.mcpserver",
-    "toolbus.connect.link",
-    "toolbus.connect.requests",
-    "toolbus.discover",
-    "toolbus.agent",
-    "toolbus.testing",
+    "typer._adapters",
+    "typer._click.decorators",
+    "rich._emoji_codes",
+    "rich.logging",
     "jsonschema",
+    "jsonschema_rs",
+    "keyring",
     "pydantic_ai.models.function",
     "pydantic_ai.models.openai",
     "pydantic_ai.providers.openai",
@@ -43,18 +48,22 @@ IMPORTED = (
     "openai.resources.responses.responses",
     "genai_prices.data",
 )
-"""What the programs would import, besides all of the command line."""
+"""What the programs would import, besides all of toolbus."""
 
-WARM_PYTHON = os.path.join(os.path.dirname(sys.argv[-1]), "bin", "python")
+FOLDER = os.path.dirname(sys.argv[-1])
+WARM_PYTHON = os.path.join(FOLDER, "bin", "python")
 
 
 class Program:
     """One that runs: who asked for it, and how its end is seen."""
 
-    def __init__(self, connection: socket.socket, pid: int) -> None:
+    def __init__(self, connection: socket.socket, pid: int, home: str) -> None:
         self.connection = connection
         self.pid = pid
         self.ended = os.pidfd_open(pid)
+        self._home = os.path.join(FOLDER, "homes", str(pid))
+        with open(self._home, "w") as file:
+            file.write(home)
         self.tell(pid)
 
     def end(self) -> None:
@@ -63,6 +72,7 @@ class Program:
             os.kill(self.pid, signal.SIGKILL)
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         os.close(self.ended)
+        os.unlink(self._home)
         self.tell(code)
         self.connection.close()
 
@@ -77,11 +87,7 @@ def serve(path: str) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(path)
     listening.listen(100)
-    for module in (*IMPORTED, *_command_line()):
-        with suppress(ImportError):  # the environment of one adapter has not all of them
-            import_module(module)
-    gc.collect()
-    gc.freeze()
+    _prepare()
     print("listening", flush=True)
     running: list[Program] = []
     while True:
@@ -98,7 +104,7 @@ def serve(path: str) -> None:
                 _close(listening, connection, *(p.connection for p in running), *(p.ended for p in running))
                 os._exit(_run(request, streams))
             _close(*streams)
-            running.append(Program(connection, pid))
+            running.append(Program(connection, pid, request["env"].get("HOME", "")))
         for program in list(running):
             if program.ended in ready or program.connection in ready:
                 program.end()
@@ -107,12 +113,45 @@ def serve(path: str) -> None:
         program.end()
 
 
-def _command_line() -> list[str]:
-    """The modules of `toolbus.cli`, each of which is imported by the command that needs it."""
+def _prepare() -> None:
+    """Do what every program would do first."""
+    for module in (*IMPORTED, *_modules()):
+        with suppress(ImportError):  # the environment of one adapter has not all of them
+            import_module(module)
+    typer_main: Any = import_module("typer.main")
+    typer_main.get_command = cache(typer_main.get_command)
+    typer_main.get_command(import_module("toolbus.cli.app").app)
+    version("toolbus")  # the folders that it looks through are kept
+    gc.collect()
+    gc.freeze()
+    _pack()
+
+
+HUGE = 2 << 20
+MADV_HUGEPAGE, MADV_COLLAPSE = 14, 25
+
+
+def _pack() -> None:
+    """Move our memory into huge pages, where Linux can: most of a fork is copying the table of pages."""
+    libc = ctypes.CDLL(None)
+    with open("/proc/self/maps") as file:
+        areas = [line.split() for line in file]
+    for area, rights, _, _, _, *name in areas:
+        if rights == "rw-p" and name in ([], ["[heap]"]):
+            begin, end = (int(address, 16) for address in area.split("-"))
+            begin, size = -(-begin // HUGE) * HUGE, (end // HUGE + begin // -HUGE) * HUGE
+            for advice in (MADV_HUGEPAGE, MADV_COLLAPSE):
+                if size > 0:
+                    libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), advice)
+
+
+def _modules() -> list[str]:
+    """The modules of toolbus, but for those that would import a framework, or are programs."""
     import toolbus
 
-    found = walk_packages([os.path.join(folder, "cli") for folder in toolbus.__path__], "toolbus.cli.")
-    return [module.name for module in found]
+    found = walk_packages(toolbus.__path__, "toolbus.", onerror=lambda name: None)
+    left_out = ("toolbus.adapters.", "toolbus.extension.", "toolbus.__main__")
+    return [module.name for module in found if not module.name.startswith(left_out)]
 
 
 def _close(*descriptors: int | socket.socket) -> None:
@@ -123,7 +162,7 @@ def _close(*descriptors: int | socket.socket) -> None:
 def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
     size, streams, _, _ = socket.recv_fds(connection, 4, 3)
     body = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
-    return json.loads(body), streams
+    return marshal.loads(body), streams
 
 
 def _run(request: dict[str, Any], streams: list[int]) -> int:
@@ -163,6 +202,7 @@ def _start(words: list[str]) -> None:
     match words:
         case ["python", "-m", module, *more]:
             sys.argv = [module, *more]
+            sys.modules.pop(module, None)  # runpy warns of what was imported before
             runpy.run_module(module, run_name="__main__", alter_sys=True)
         case ["python", "-W", action, script, *more] if action in ("error", "default"):
             warnings.simplefilter(action)
@@ -179,7 +219,7 @@ def _start(words: list[str]) -> None:
             sys.path[0] = os.path.dirname(os.path.abspath(script))
             runpy.run_path(script, run_name="__main__")
         case _:
-            from toolbus.cli.app import main
+            from toolbus.cli.entry import main
 
             if words[1:2] == ["demo"]:
                 sys.executable = WARM_PYTHON  # for its servers

@@ -23,6 +23,7 @@ from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolRe
 from toolbus.agent.limits import LimitReached, Limits
 from toolbus.bus.tool import Tool
 from toolbus.core.approval import LASTING, Approval, ApprovalAnswer, ApprovalRequest, is_approval
+from toolbus.core.loop import OwnerLoop
 from toolbus.core.records import JSON
 
 T = TypeVar("T")
@@ -66,6 +67,7 @@ class Run(Generic[T]):
 
     def start(self, work: Coroutine[Any, Any, RunResult[T]], on_end: Callable[[], None]) -> "Run[T]":
         """Start the run's work; the agent calls this. `on_end` is called when it ends."""
+        self._loop = OwnerLoop()
         self._task = asyncio.create_task(work)
         self._task.add_done_callback(lambda _: on_end())
         self._task.add_done_callback(lambda _: self._events.put_nowait(None))
@@ -165,8 +167,9 @@ class Run(Generic[T]):
     def report_progress(
         self, call: str, name: str, progress: float, total: float | None, message: str | None
     ) -> None:
-        """Emit the progress of a call."""
-        self.emit(ToolProgressed(id=call, name=name, progress=progress, total=total, message=message))
+        """Emit the progress of a call; in the loop of the bus, which need not be ours."""
+        event = ToolProgressed(id=call, name=name, progress=progress, total=total, message=message)
+        self._loop.call_soon(lambda: self.emit(event))
 
     async def _ask(self, request: ApprovalRequest) -> ApprovalAnswer:
         if not self._has_listener:

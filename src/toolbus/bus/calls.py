@@ -1,6 +1,6 @@
 """Calls of the tools of a view: found by name, sent down the path, or reported if they cannot be."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,9 +9,9 @@ from toolbus.bus.scope import Scope
 from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.catalog import Catalog
 from toolbus.core.errors import CallRefused, LoginRequired, ToolNotFound
-from toolbus.core.events import Reason
+from toolbus.core.events import OnLog, Reason
 from toolbus.core.forwarding import Forwarding
-from toolbus.core.operation import Caller, Failure, Operation
+from toolbus.core.operation import Caller, Failure, OnInput, Operation, Resumed
 from toolbus.core.records import JSON, Origin, Progress, ToolResult, ToolSpec
 
 
@@ -105,6 +105,19 @@ class Calls:
             self.report_unsent(name, reason_of(error), str(error))
             raise
 
+    async def find_visible(self, name: str) -> ToolSpec:
+        """As `find_to_call`, but a tool that the rules of the view deny is unknown; that is recorded."""
+        spec = await self.find_to_call(name)
+        if self.is_hidden(spec, {}):
+            error = self._engine.unknown(name, self._scope)
+            self.report_unsent(name, "refused", str(error))
+            raise error
+        return spec
+
+    def is_hidden(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> bool:
+        """Whether the rules of the view, not those of the bus, deny every such operation."""
+        return self._engine.guard.is_hidden(self.operation(spec, arguments=arguments))
+
     def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
         """Report a call that was not made to the observers: of a tool, or of an unknown name."""
         engine, failure = self._engine, Failure(reason, error)
@@ -115,18 +128,43 @@ class Calls:
         operation = self.operation(spec, arguments={})
         self._access.loop.call_soon(lambda: engine.path.report(operation, failure, is_denied=is_denied))
 
-    async def forward(
-        self, spec: ToolSpec, arguments: Mapping[str, JSON], forwarding: Forwarding, **fields: Any
-    ) -> ToolResult:
-        """Send an operation for an MCP client; `fields` are those of an `Operation`.
+    def forward(
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, JSON],
+        forwarding: Forwarding,
+        *,
+        on_progress: Progress | None = None,
+        on_log: OnLog | None = None,
+        on_input: OnInput = "ask",
+        resumed: Resumed | None = None,
+        detached: bool = False,
+        approval: Approval | None = None,
+    ) -> Coroutine[Any, Any, ToolResult]:
+        """Send an operation for an MCP client.
 
         The result has what the server sent (`core.encoding.as_sent`), or is pending: the server needs input,
         the policy asks, or the call became a task and `detached` is set.
         """
-        operation = self.operation(spec, arguments=arguments, forwarding=forwarding, **fields)
-        if self._access.loop.is_current and self._access.installed:
-            return await self._engine.path.run(operation)
-        return await self._access.run(self._engine.path.run(operation))
+        scope, access = self._scope, self._access
+        is_here = access.loop.is_current and access.installed
+        # Not by `operation`: every call of a client is here, and passing keywords on costs.
+        operation = Operation(
+            spec=spec,
+            arguments=arguments,
+            on_progress=on_progress,
+            on_log=on_log,
+            on_input=on_input,
+            resumed=resumed,
+            detached=detached,
+            caller=scope.caller,
+            servers=scope.servers,
+            approval=approval,
+            policies=scope.policies,
+            forwarding=forwarding,
+        )
+        work = self._engine.path.run(operation)
+        return work if is_here else access.run(work)
 
     async def send(self, spec: ToolSpec, **fields: Any) -> ToolResult:
         """Send an operation down the path."""

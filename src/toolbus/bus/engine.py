@@ -248,6 +248,10 @@ class Engine:
         """The error for a tool that is not in a view: unknown, held, denied, or of a server to sign in to."""
         if (refused := self.refused(name, scope)) is not None:
             return refused
+        return self.unknown(name, scope)
+
+    def unknown(self, name: str, scope: Scope) -> ToolNotFound | LoginRequired:
+        """The error for a tool that a view does not have, whatever the reason."""
         # The tools of a locked server are known, connected or not.
         locked = self.lock.approvals.reviewers
         down = [alias for alias in self.servers.down if scope.has_server(alias) and alias not in locked]

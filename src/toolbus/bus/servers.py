@@ -143,6 +143,12 @@ class Servers:
         self._need(self.check(alias))
         await self.by_alias[alias].requests.connect()
 
+    async def restart(self, alias: str) -> None:
+        """Disconnect from a server, and connect to it again."""
+        link = self[alias]
+        await link.restart()
+        _ = link.session  # raises if there is none
+
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers; for a disconnected one, what it offered last."""

@@ -21,6 +21,7 @@ from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.events import Emit, OnLog
 from toolbus.core.interactions import NO_HANDLERS, Interactions
+from toolbus.core.login import LoginHandler
 from toolbus.core.operation import Caller, Guard, Observer
 from toolbus.core.records import (
     JSON,
@@ -288,6 +289,18 @@ class SyncToolbus(SyncView):
     def remove_server(self, alias: str) -> None:
         """As `Toolbus.remove_server`."""
         self.run(self.bus.remove_server(alias))
+
+    def restart(self, alias: str) -> None:
+        """As `Toolbus.restart`."""
+        self.run(self.bus.restart(alias))
+
+    def sign_in(self, alias: str, handler: LoginHandler, *, scopes: Sequence[str] = ()) -> None:
+        """As `Toolbus.sign_in`; the handler is asynchronous here, too."""
+        self.run(self.bus.sign_in(alias, handler, scopes=scopes))
+
+    def stderr(self, alias: str) -> tuple[str, ...]:
+        """As `Toolbus.stderr`."""
+        return self.bus.stderr(alias)
 
     @property
     def policy(self) -> Policy:

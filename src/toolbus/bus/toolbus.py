@@ -14,6 +14,7 @@ from toolbus.bus.bus_engine import BusEngine
 from toolbus.bus.engine import Extensions
 from toolbus.bus.scope import Scope
 from toolbus.bus.session_view import SessionView
+from toolbus.bus.sign_in import sign_in
 from toolbus.bus.view import View
 from toolbus.call import Hook
 from toolbus.config import BusConfig, GetSecret, bus_config, load_server
@@ -21,6 +22,7 @@ from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError
 from toolbus.core.events import Emit
 from toolbus.core.interactions import NO_HANDLERS, Interactions
+from toolbus.core.login import LoginHandler
 from toolbus.core.operation import Caller, Guard, Observer
 from toolbus.lock.file import Lockfile
 from toolbus.policy.dead import DeadRule
@@ -159,6 +161,33 @@ class Toolbus(View):
         self._check(alias)
         lifecycle = self._bus.lifecycle
         await lifecycle.run(lifecycle.apply(lambda old: {a: s for a, s in old.items() if a != alias}))
+
+    async def restart(self, alias: str) -> None:
+        """End the connection to a server, and its process, and connect again; `ServerDown` if that fails.
+
+        Calls in flight fail, unless repeating them is safe; later ones wait for the new connection.
+        """
+        self._access.check_running()
+        await self._access.run(self._servers.restart(self._check(alias)))
+
+    async def sign_in(self, alias: str, handler: LoginHandler, *, scopes: Sequence[str] = ()) -> None:
+        """Let a person sign in to a server with `auth: oauth`, and connect to it; `SignInFailed` if not.
+
+        The handler shows the person where to sign in. The login is stored as `toolbus login` stores it.
+        """
+        self._access.check_running()
+        await self._access.run(self._sign_in(self._check(alias), handler, scopes))
+
+    async def _sign_in(self, alias: str, handler: LoginHandler, scopes: Sequence[str]) -> None:
+        lifecycle = self._bus.lifecycle
+        server, identity = lifecycle.config.servers[alias], lifecycle.identity(lifecycle.config)
+        await sign_in(server, identity, handler, scopes=scopes)
+        self._servers[alias].begin()
+
+    def stderr(self, alias: str) -> tuple[str, ...]:
+        """The last lines that a server's processes wrote to stderr, without secrets; not those of users."""
+        link = self._servers.links.get(self._check(alias))
+        return () if link is None else link.stderr
 
     async def reload(self, config: ConfigSource) -> None:
         """Use another config: connect to new servers, disconnect from removed ones, leave the rest alone.

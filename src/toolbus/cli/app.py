@@ -7,17 +7,19 @@ line on stderr that ends with the next step; `--debug` adds a traceback.
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from toolbus.cli.approval_commands import add_approval_commands, trust
+from toolbus.cli.background_commands import add_background_commands
 from toolbus.cli.edit_commands import add_edit_commands
 from toolbus.cli.gateway_commands import add_gateway_commands
 from toolbus.cli.key_commands import add_key_commands
 from toolbus.cli.login_commands import add_login_commands
-from toolbus.cli.options import Settings, with_settings
+from toolbus.cli.options import Settings, with_bus_settings, with_settings
 from toolbus.cli.parameters import (
     Args,
     ArgsFile,
@@ -86,7 +88,7 @@ app.command()(with_settings(trust))  # first, because other commands need it
 
 
 @app.command()
-@with_settings
+@with_bus_settings
 def tools(
     settings: Settings,
     servers: Servers = None,
@@ -119,7 +121,7 @@ def tools(
 
 
 @app.command()
-@with_settings
+@with_bus_settings
 def call(
     settings: Settings,
     name: ToolName,
@@ -139,7 +141,7 @@ def call(
 
 
 @app.command()
-@with_settings
+@with_bus_settings
 def resume(
     settings: Settings,
     file: SuspendedCall,
@@ -167,7 +169,7 @@ def resume(
 
 
 @app.command()
-@with_settings
+@with_bus_settings
 def resources(settings: Settings, servers: Servers = None) -> int:
     """List resources and resource templates."""
     from toolbus.cli.commands.resources import run
@@ -176,7 +178,7 @@ def resources(settings: Settings, servers: Servers = None) -> int:
 
 
 @app.command()
-@with_settings
+@with_bus_settings
 def read(
     settings: Settings,
     first: ReadTarget,
@@ -193,7 +195,7 @@ def read(
 
 
 @app.command()
-@with_settings
+@with_bus_settings
 def prompts(settings: Settings, servers: Servers = None) -> int:
     """List prompts and their arguments."""
     from toolbus.cli.commands.prompts import run
@@ -202,7 +204,7 @@ def prompts(settings: Settings, servers: Servers = None) -> int:
 
 
 @app.command()
-@with_settings
+@with_bus_settings
 def prompt(
     settings: Settings,
     name: PromptName,
@@ -219,7 +221,7 @@ def prompt(
 
 
 @app.command()
-@with_settings
+@with_bus_settings
 def chat(
     settings: Settings,
     prompt: Annotated[
@@ -255,7 +257,7 @@ def chat(
 
 
 @app.command()
-@with_settings
+@with_bus_settings
 def check(settings: Settings, servers: Servers = None) -> int:
     """Diagnose servers and suggest fixes."""
     from toolbus.cli.commands.check import run
@@ -275,6 +277,7 @@ def watch(settings: Settings, servers: Servers = None) -> int:
     return run(settings, servers or [])
 
 
+add_background_commands(app, lambda words: exit_code(words))
 add_gateway_commands(app)
 
 
@@ -330,7 +333,7 @@ def config(
 
 
 def main() -> None:
-    """Run the program."""
+    """Run the program, without a background bus."""
     sys.exit(exit_code(sys.argv[1:]))
 
 
@@ -363,11 +366,14 @@ def exit_code(arguments: Sequence[str]) -> int:
         discard_unwritable(sys.stderr)
 
 
-def _run_command(arguments: Sequence[str]) -> int:
+@cache
+def _command() -> Any:
     from typer.main import get_command
 
-    code: Any = get_command(app).main(
-        list(arguments) or ["--help"], prog_name="toolbus", standalone_mode=False
-    )
+    return get_command(app)
+
+
+def _run_command(arguments: Sequence[str]) -> int:
+    code: Any = _command().main(list(arguments) or ["--help"], prog_name="toolbus", standalone_mode=False)
     sys.stdout.flush()
     return code or 0

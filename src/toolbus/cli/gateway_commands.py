@@ -11,6 +11,7 @@ from toolbus.cli.options import Settings, with_settings
 def add_gateway_commands(app: typer.Typer) -> None:
     """Register these commands with the app."""
     app.command("serve")(with_settings(_serve))
+    app.command("console")(with_settings(_console))
     app.command("install")(with_settings(_install))
 
 
@@ -49,6 +50,21 @@ def _serve(
     from toolbus.cli.commands.serve import ServeOptions, run
 
     return run(settings, ServeOptions(stdio=stdio, http=http, view=view, drain=drain))
+
+
+def _console(
+    settings: Settings,
+    print_only: Annotated[
+        bool, typer.Option("--print", help="Only print the URL; it can be opened once, within 10 minutes.")
+    ] = False,
+) -> int:
+    """Open the page of a running gateway: its servers, tools, calls and questions.
+
+    The page is served by 'toolbus serve'. The URL contains a token, which lets one browser in.
+    """
+    from toolbus.cli.commands.console import run
+
+    return run(settings, print_only=print_only)
 
 
 def _install(

@@ -3,17 +3,27 @@
 import asyncio
 import os
 import ssl
+from collections.abc import Callable
+from contextlib import ExitStack
 
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config import BusConfig
-from toolbus.config.serve import Tls
+from toolbus.config.serve import AT_START, Tls
+from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ToolbusError
+from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.access.control import access_of
+from toolbus.gateway.access.views import Views
+from toolbus.gateway.console.announcement import Announcement, announced
+from toolbus.gateway.console.app import PATH as CONSOLE
+from toolbus.gateway.console.app import ConsoleApp
+from toolbus.gateway.console.state import Console
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
 from toolbus.gateway.seal import KEY_BYTES, Seal, stored_key
+from toolbus.gateway.spent import Spent, stored_spent
 
 
 class HttpFront:
@@ -21,17 +31,43 @@ class HttpFront:
 
     def __init__(self, config: BusConfig, log: ServeLog) -> None:
         assert config.serve is not None, "the caller sets it"
-        self._serve = serve = config.serve
+        self._serve = self._followed = serve = config.serve
+        self._app: App | None = None
+        self._config = config
+        self._log = log
         self._access = access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         try:
             self._socket = listening_socket(*serve.address)
         except CannotListen as error:
             raise ToolbusError(f"{error}; choose another with --http, or port 0 for any") from error
-        self.seal = Seal(_seal_key(config, log))
-        """For what clients carry."""
+        self.seal, self.spent = _carried(config, log)
+        """For what clients carry, and the approvals in it that were used."""
         for warning in serve.warnings:
             log.add_line("serve", warning, "yellow")
+
+    def prepared(self, config: BusConfig) -> Callable[[Views], str]:
+        """A function that uses the `serve` of another config, and returns what of it needs a restart.
+
+        ConfigError if it cannot be used.
+        """
+        assert config.serve is not None, "the caller sets it"
+        serve = config.serve.staying_as(self._serve)
+        access = access_of(config.model_copy(update={"serve": serve}))
+        wanted = config.serve
+        later = [f"serve.{name}" for name in AT_START if getattr(wanted, name) != getattr(serve, name)]
+
+        def use(views: Views) -> str:
+            before, self._followed = self._followed, serve
+            views.use(serve)
+            self._access.use(access)
+            names = {before.default_view, serve.default_view, *before.views, *serve.views}
+            changed = {name for name in names if before.view(name) != serve.view(name)}
+            if self._app is not None and (changed or before.auth != serve.auth):
+                self._app.end_views(changed)
+            return f"{' and '.join(later)} from the next start on" if later else ""
+
+        return use
 
     @property
     def url(self) -> str:
@@ -40,8 +76,46 @@ class HttpFront:
         scheme = "http" if self._tls is None else "https"
         return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{self._serve.path}"
 
-    async def serve(self, gateway: Gateway, stop: asyncio.Event) -> None:
+    @property
+    def console_url(self) -> str | None:
+        """The URL of the page for people; None if there is none."""
+        if not self._serve.has_console:
+            return None
+        base = self._serve.public_url or self.url.removesuffix(self._serve.path)
+        return f"{base.rstrip('/')}{CONSOLE}"
+
+    async def serve(self, gateway: Gateway, stop: asyncio.Event, board: Switchboard) -> None:
         """Serve until it is to stop; then wait for the requests in flight."""
+        if self.console_url is None:
+            return await self._run(gateway, stop, None)
+        console = Console(gateway.bus, board)
+        app = ConsoleApp(console, self._serve)
+        try:
+            with ExitStack() as stack:
+                self._announce(stack, app.entry.secret, self.console_url)
+                return await self._run(gateway, stop, app)
+        finally:
+            await console.close()
+
+    def _announce(self, stack: ExitStack, secret: str, url: str) -> None:
+        """Let `toolbus console` find it."""
+        host, port = self._serve.address[0], self._socket.getsockname()[1]
+        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        scheme = "http" if self._tls is None else "https"
+        announcement = Announcement(
+            url=f"{scheme}://{f'[{local}]' if ':' in local else local}:{port}{CONSOLE}",
+            public_url=url,
+            secret=secret,
+            config=self._config.file,
+            certificate=None if self._serve.tls is None else self._serve.tls.cert,
+        )
+        try:
+            stack.enter_context(announced(announcement))
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            self._log.add_line("serve", f"'toolbus console' will not find this gateway: {reason}", "yellow")
+
+    async def _run(self, gateway: Gateway, stop: asyncio.Event, console: ConsoleApp | None) -> None:
         serve = self._serve
         limits = Limits(
             head_bytes=serve.max_header,
@@ -49,11 +123,15 @@ class HttpFront:
             requests=serve.max_in_flight,
             drain_seconds=serve.drain,
         )
-        app = App(gateway, self._access, limits, path=serve.path)
+        app = self._app = App(gateway, self._access, limits, path=serve.path, console=console)
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
         try:
             await server.start(self._socket, self._tls)
             await stop.wait()
+            if app.metrics.in_flight:
+                calls = counted(app.metrics.in_flight, "request")
+                what = f"stopping: up to {serve.drain:g} s for {calls} in flight; a second signal ends it"
+                self._log.add_line("serve", what)
             await server.drain(serve.drain)
         finally:
             await server.close()
@@ -69,11 +147,11 @@ def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
         raise ConfigError(problem, file=config.file, key="serve.tls") from error
 
 
-def _seal_key(config: BusConfig, log: ServeLog) -> bytes:
+def _carried(config: BusConfig, log: ServeLog) -> tuple[Seal, Spent]:
     if config.file is not None:
         try:
-            return stored_key(config.file)
+            return Seal(stored_key(config.file)), stored_spent(config.file)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             log.add_line("serve", f"what clients carry will not outlive a restart: {reason}", "yellow")
-    return os.urandom(KEY_BYTES)
+    return Seal(os.urandom(KEY_BYTES)), Spent()

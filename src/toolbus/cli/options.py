@@ -69,13 +69,34 @@ def _shared_options(
     """Never called; `with_settings` adds its parameters to a command."""
 
 
+def _bus_options(
+    no_up: Annotated[
+        bool, typer.Option("--no-up", help="Start the servers for this command, even after 'toolbus up'.")
+    ] = False,
+) -> None:
+    """Never called; `with_bus_settings` adds its parameters to a command."""
+
+
 def with_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Callable[..., int | None]:
     """Adapt a command that takes `Settings` to typer: each setting becomes an option."""
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    shared = list(inspect.signature(_shared_options, eval_str=True).parameters.values())
+    return _adapted(command, [])
+
+
+def with_bus_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Callable[..., int | None]:
+    """The same for a command that uses the background bus of `toolbus up`, and may be told not to."""
+    # `cli/entry.py` has looked at them: a command does not know where it runs.
+    return _adapted(command, _parameters(_bus_options))
+
+
+def _adapted(
+    command: Callable[Concatenate[Settings, P], int | None], unused: list[inspect.Parameter]
+) -> Callable[..., int | None]:
+    own, shared = _parameters(command)[1:], _parameters(_shared_options)
 
     @wraps(command)
     def run(**values: Any) -> int | None:
+        for parameter in unused:
+            values.pop(parameter.name)
         context, *given = (values.pop(parameter.name) for parameter in shared)
         names = [parameter.name for parameter in shared[1:]]
         settings = Settings(**dict(zip(names, given, strict=True))).merged_with(context.obj)
@@ -85,7 +106,12 @@ def with_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Ca
         return command(settings, **values)  # pyright: ignore[reportCallIssue]
 
     del run.__wrapped__  # or typer would use the signature without the options
-    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared)]
+    every = (*own, *unused, *shared)
+    parameters = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in every]
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function, eval_str=True).parameters.values())

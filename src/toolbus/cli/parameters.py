@@ -104,10 +104,9 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="MODEL",
-        envvar="TOOLBUS_MODEL",
         help="A model such as openai:gpt-5.1, or the URL of an OpenAI-compatible server such as "
-        "http://localhost:11434/v1#qwen3. Default: the first available, from a provider whose API key is "
-        "set or a local server.",
+        "http://localhost:11434/v1#qwen3. Default: $TOOLBUS_MODEL, or the first available, from a provider "
+        "whose API key is set or a local server.",
     ),
 ]
 ImportSource = Annotated[

@@ -1,21 +1,24 @@
 """Run a bus and its gateway until they are told to stop; calls in flight are then given time to end."""
 
 import asyncio
-import signal
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
+from toolbus.cli.errors import Usage
 from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.stop_signals import stop_signals
 from toolbus.config import BusConfig
 from toolbus.config.serve import Serve
+from toolbus.core.collector import collect_rarely
 from toolbus.core.errors import ToolbusError
 from toolbus.core.interactions import Interactions
+from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.only_client import OnlyClient
@@ -23,42 +26,63 @@ from toolbus.gateway.principal import LOCAL
 from toolbus.gateway.settings import Settings as Limits
 from toolbus.gateway.stdio import serve_stdio
 
+Chosen: TypeAlias = Callable[[BusConfig], Serve]
+"""The `serve` of a config, changed by the options of the command; raises `Usage` if it cannot be."""
 POLL_SECONDS = 1.0
 """Interval for checking the config file."""
-SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-async def serve(screen: Screen, config: BusConfig, serve: Serve, *, over_stdio: bool, began: int) -> int:
+async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio: bool, began: int) -> int:
     """Serve the config until stdin ends or a signal comes; returns the exit code.
 
-    `serve` is used instead of the config's own; `began` is the time before the config was read, in
-    nanoseconds.
+    `chosen` is used instead of the config's own `serve`; `began` is the time before the config was read,
+    in nanoseconds.
     """
+    collect_rarely()
+    serve = chosen(config)
     log, client = ServeLog(screen), OnlyClient()
     # First, before anything starts: it may be impossible.
     front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log)
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
-    bus = Toolbus(config, on_event=log.on_event, interactions=interactions)
+    board = Switchboard()
+    if front is not None and front.console_url is not None:
+        # The clients of the gateway are asked themselves; these are for the calls of the console.
+        interactions = board.interactions(interactions)
+    bus = Toolbus(config, interactions=interactions)
+    bus.on_event(log.on_event, calls=False)
     if "max_sessions" in serve.model_fields_set:
         bus.max_sessions = serve.max_sessions
     offered = _only_view(serve) if over_stdio else serve
     views = Views(bus, offered)
+
+    def prepared(fresh: BusConfig) -> Callable[[], str]:
+        wanted = chosen(fresh)
+        if front is not None:
+            return partial(front.prepared(fresh.model_copy(update={"serve": wanted})), views)
+        return lambda: views.use(offered) or ("" if wanted == serve else "serve from the next start on")
+
     limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
-    seal = None if front is None else front.seal
+    seal, spent = (None, None) if front is None else (front.seal, front.spent)
     with stop_signals() as stop:
         try:
             async with Gateway(
-                bus, limits, view_of=views.view_of, budget_of=views.budget_of, seal=seal
+                bus,
+                limits,
+                view_of=views.view_of,
+                budget_of=views.budget_of,
+                seal=seal,
+                spent=spent,
+                on_event=log.on_event,
             ) as gateway:
                 client.sessions = gateway.sessions
                 seen = stamps_at_start(config, began)
-                following = _follow_config(bus, config, seen, log, lambda: views.use(offered))
+                following = _follow_config(bus, config, seen, log, prepared)
                 if front is None:
                     serving = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
                 else:
-                    serving = front.serve(gateway, stop.event)
-                url = None if front is None else front.url
-                await _until_first(serving, _announce(gateway, log, serve, url), following)
+                    serving = front.serve(gateway, stop.event, board)
+                urls = (None, None) if front is None else (front.url, front.console_url)
+                await _until_first(serving, _announce(gateway, log, serve, *urls), following)
         except asyncio.CancelledError:
             if not stop.is_forced:
                 raise
@@ -72,44 +96,6 @@ def _only_view(serve: Serve) -> Serve:
     """The settings with the default view alone: the only client gets it, whatever it is called."""
     view = serve.view(serve.default_view)
     return serve if view is None else serve.model_copy(update={"views": {serve.default_view: view}})
-
-
-class Stop:
-    """The wish to stop: the first signal lets calls end, the second one does not."""
-
-    def __init__(self) -> None:
-        self.event = asyncio.Event()
-        self.number = 0
-        """The last signal."""
-        self.is_forced = False
-        self._task = asyncio.current_task()
-
-    def take(self, number: int) -> None:
-        """Take a signal."""
-        self.is_forced, self.number = self.event.is_set(), number
-        self.event.set()
-        if self.is_forced and self._task is not None:
-            self._task.cancel()
-
-
-@contextmanager
-def stop_signals() -> Generator[Stop]:
-    """Take Ctrl-C and the signals that end a program until the block ends."""
-    loop, stop = asyncio.get_running_loop(), Stop()
-    known = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in known}
-    for number in known:
-        try:
-            loop.add_signal_handler(number, stop.take, int(number))
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda given, _: loop.call_soon_threadsafe(stop.take, given))
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
-            signal.signal(number, handler)
 
 
 async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any, Any, None]) -> None:
@@ -128,29 +114,38 @@ async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any,
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _announce(gateway: Gateway, log: ServeLog, serve: Serve, url: str | None) -> None:
+async def _announce(
+    gateway: Gateway, log: ServeLog, serve: Serve, url: str | None, console: str | None
+) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
     await gateway.started()
-    log.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url)
+    log.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url, console)
 
 
 async def _follow_config(
-    bus: Toolbus, config: BusConfig, seen: Stamps, log: ServeLog, changed: Callable[[], None]
+    bus: Toolbus,
+    config: BusConfig,
+    seen: Stamps,
+    log: ServeLog,
+    prepared: Callable[[BusConfig], Callable[[], str]],
 ) -> None:
-    """Read the config again when it changes, and report what cannot be used; `changed` is called after."""
+    """Read the config again when it changes, and report what cannot be used.
+
+    `prepared` raises if its `serve` cannot; what it returns uses that, and returns what has to wait.
+    """
     while True:
         await asyncio.sleep(POLL_SECONDS)
         if (now := file_stamps(config)) == seen:
             continue
         try:
             fresh = read_again(config)
+            use = prepared(fresh)
             await bus.reload(fresh)
-        except ToolbusError as error:
+        except (ToolbusError, Usage) as error:
             log.add_line("config", f"not reloaded: {str(error).removeprefix(f'{config.file}: ')}", "red")
         else:
-            changed()
-            later = "" if fresh.serve == config.serve else "; what is under serve: needs a restart"
-            log.add_line("config", f"reloaded{later}")
+            later = use()
+            log.add_line("config", f"reloaded{'; ' if later else ''}{later}")
             config = fresh
         # The state before the reload, so that a write during it is noticed.
         seen = {file: now.get(file, stamp) for file, stamp in file_stamps(config).items()}

@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import signal
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
+from toolbus.cli.terminal import client_terminal, run_until_signal, working_folder
 from toolbus.config import BusConfig, find_config, found_config, usable_config
 from toolbus.config.find import named_config, with_config_cwd
 from toolbus.core.errors import ConfigError, ServerNotFound
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 STARTING_STATES = ("idle", "connecting")
-COMMAND_LINE = Caller(face="cli")
 UNATTENDED = Interactions(declares_elicitation=True)
 """For commands without a user. It still declares elicitation: some servers list tools based on that."""
 LOG_LEVELS = {
@@ -43,59 +42,46 @@ def async_command(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P,
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
-        return asyncio.run(_run_until_signal(command(*args, **kwargs)))
+        return run_until_signal(command(*args, **kwargs))
 
     return run
 
 
-async def _run_until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Cancel the work on SIGTERM and SIGHUP, as asyncio does on Ctrl-C."""
-    loop = asyncio.get_running_loop()
-    task = asyncio.ensure_future(work)
-    received: list[int] = []
-
-    def end(number: int) -> None:
-        received.append(number)
-        task.cancel()
-
-    for name in ("SIGTERM", "SIGHUP"):
-        with suppress(AttributeError, NotImplementedError):  # Windows has neither
-            loop.add_signal_handler(getattr(signal, name), end, int(getattr(signal, name)))
-    try:
-        return await task
-    except asyncio.CancelledError:
-        if received:
-            return 128 + received[0]
-        raise
+def command_line() -> Caller:
+    """The caller of the operations of a command."""
+    client = client_terminal()
+    return Caller(face="cli", session="" if client is None else client.session)
 
 
 def load_trusted_config(settings: Settings) -> BusConfig:
     """Load the config from `--config`, or the one found, after the user has trusted it."""
+    if (client := client_terminal()) is not None:
+        return client.bus.config
     from toolbus.cli.commands.trust import trust_prompt
 
     if settings.config is not None:
         return usable_config(settings.config)
-    with _explain_missing_config():
+    with explain_missing_config():
         return found_config(trust_prompt(settings))
 
 
 def load_untrusted_config(settings: Settings) -> BusConfig:
     """Load the same config without asking for trust: to show it, not to use it."""
-    with _explain_missing_config():
+    with explain_missing_config():
         if named := settings.config or named_config():
             return usable_config(named)
         return with_config_cwd(usable_config(find_config()))
 
 
 @contextmanager
-def _explain_missing_config() -> Generator[None]:
+def explain_missing_config() -> Generator[None]:
     """Replace the error for a missing config by one that says how to get one."""
     try:
         yield
     except ConfigError as error:
         if error.file is not None:
             raise
-        folder = str(Path.cwd())
+        folder = str(working_folder())
         raise ConfigError(
             f"no config found in {folder!r} or its parents; create one with 'toolbus init', import an "
             "editor's with 'toolbus import', pass one with --config, or try 'toolbus demo'"
@@ -134,8 +120,13 @@ async def open_bus(
     """Open a bus and start these servers, waiting up to `wait` seconds for those that are down.
 
     The others stay on the bus, idle, because tool names must not depend on which servers were started.
-    Listings are cached at the end.
+    Listings are cached at the end. In the background bus, it is that one, and it stays open.
     """
+    if (client := client_terminal()) is not None:
+        lent = client.bus.lent(client.session, screen.spinner, servers, on_event, interactions, wait)
+        async with lent as bus:
+            yield bus
+        return
     with screen.spinner("starting " + ", ".join(servers)) as spinner:
         # Imported here, under the spinner: the SDK takes longer to import than many servers to start.
         from toolbus.bus.toolbus import Toolbus
@@ -167,6 +158,9 @@ async def start_idle_servers(screen: Screen, bus: "Toolbus", config: BusConfig) 
     """Start the idle servers of the bus, too."""
     idle = [alias for alias, status in bus.servers.items() if status.state == "idle"]
     with screen.spinner("starting " + ", ".join(idle)):
+        if (client := client_terminal()) is not None:
+            await client.bus.connect(idle)
+            return
         await bus.reload(starting_only(config, config.servers))
 
 
@@ -180,7 +174,7 @@ def starting_only(config: BusConfig, servers: Collection[str], tokens: "Tokens |
     return config.model_copy(update={"servers": changed, "tokens": store})
 
 
-def _log_server_message(event: Logged) -> None:
+def log_server_message(event: Logged) -> None:
     """Write a server's log message to our log, which `-v` shows."""
     text = event.data if isinstance(event.data, str) else escaped_json(event.data)
     source = f" ({event.logger})" if event.logger else ""
@@ -209,7 +203,7 @@ class _StartupMonitor:
             if self._waiting:
                 self._spinner.set_text(one_line("starting " + ", ".join(map(self._label, self._waiting))))
         if isinstance(event, Logged):
-            _log_server_message(event)
+            log_server_message(event)
         if self._on_event is not None:
             self._on_event(event)
 

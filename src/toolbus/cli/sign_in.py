@@ -7,10 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from toolbus.bus.sign_in import sign_in as bus_sign_in
 from toolbus.cli.errors import NoSignIn
 from toolbus.cli.output.screen import short_path
+from toolbus.cli.terminal import client_terminal
 from toolbus.config import BusConfig, Secrets, ServerConfig
-from toolbus.core.errors import ConfigError, LoginRequired, SignInFailed
+from toolbus.connect.auth.identity import Identity
+from toolbus.core.errors import ConfigError, LoginRequired
 from toolbus.core.login import LoginHandler
 from toolbus.state.tokens.tokens import Tokens, open_tokens
 
@@ -19,8 +22,6 @@ if TYPE_CHECKING:
     from toolbus.connect.auth.oauth_client import OAuthClient
     from toolbus.state.tokens.login import Login
 
-SIGN_IN_WITHIN = 1800.0
-"""Seconds that a person has; codes for other devices live about as long."""
 RETRY_SECONDS = 1.0
 _LINES = {
     ".json": '"auth": "oauth"',
@@ -65,7 +66,9 @@ def check_sign_in(config: BusConfig, alias: str) -> None:
 
 
 def tokens_of(config: BusConfig) -> Tokens:
-    """The token store of the config."""
+    """The token store of the config; in the background bus, the one that it uses."""
+    if (client := client_terminal()) is not None:
+        return client.bus.tokens
     return open_tokens(config.tokens)
 
 
@@ -92,13 +95,11 @@ async def sign_in(
     config: BusConfig, alias: str, tokens: Tokens, handler: LoginHandler, options: LoginOptions
 ) -> "Login":
     """Let a person sign in; `SignInFailed` if that fails, or takes too long."""
-    client = await oauth_client(config, alias, tokens, options.user)
-    try:
-        async with asyncio.timeout(SIGN_IN_WITHIN):
-            return await client.sign_in(handler, scopes=options.scopes, device=options.device)
-    except TimeoutError:
-        reason = f"nobody signed in within {SIGN_IN_WITHIN / 60:g} min"
-        raise SignInFailed(alias, "sign-in", reason, hint="run it again") from None
+    secrets = Secrets(None, config.folder, config.reviewed, options.user)
+    identity = Identity(secrets=secrets, tokens=tokens, user=options.user)
+    return await bus_sign_in(
+        config.servers[alias], identity, handler, scopes=options.scopes, device=options.device
+    )
 
 
 def signed_in_line(alias: str, login: "Login", place: str) -> str:

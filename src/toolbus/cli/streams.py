@@ -30,4 +30,8 @@ def discard_unwritable(stream: TextIO) -> None:
 def discard(stream: TextIO) -> None:
     """Keep Python from writing to the stream again at exit."""
     with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, stream.fileno())
+        finally:
+            os.close(nowhere)

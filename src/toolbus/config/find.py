@@ -1,24 +1,16 @@
 """Find the config when none is given: `$TOOLBUS_CONFIG`, the nearest folder upwards, the user's own."""
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from toolbus.config.model import BusConfig
+from toolbus.core.config_files import FILE_NAMES, named_file, nearest_file, user_folder
 from toolbus.core.errors import ConfigError
-
-OWN_NAMES = ("toolbus.yaml", "toolbus.yml", "toolbus.json", "toolbus.toml")
-"""Names of a config in the user's config folder."""
-FILE_NAMES = (*OWN_NAMES, ".mcp.json", "mcp.json")
-"""Names of a config in any other folder; the first that exists is used."""
 
 
 def named_config() -> Path | None:
     """The file that `$TOOLBUS_CONFIG` names, if it is set; ConfigError if there is no such file."""
-    if not (named := os.environ.get("TOOLBUS_CONFIG")):
-        return None
-    path = Path(os.path.expanduser(named))
-    if not path.is_file():
+    path = named_file()
+    if path is not None and not path.is_file():
         raise ConfigError("no such file; correct or unset $TOOLBUS_CONFIG", file=str(path))
     return path
 
@@ -28,30 +20,13 @@ def find_config(folder: Path | None = None) -> Path:
 
     The search ends at the user's home or the file system's root, then tries the user's config folder.
     """
-    if (named := named_config()) is not None:
-        return named
     folder = Path.cwd() if folder is None else folder
+    if (found := named_config() or nearest_file(folder)) is not None:
+        return found
     own = user_folder()
-    searched = [(parent, FILE_NAMES) for parent in _upwards(folder)] + ([(own, OWN_NAMES)] if own else [])
-    for parent, names in searched:
-        for name in names:
-            if os.path.isfile(parent / name):  # False also for an unreadable folder
-                return parent / name
     looked = ", ".join(("$TOOLBUS_CONFIG", *FILE_NAMES))
     where = f"{str(folder)!r} or above" + (f", nor in {str(own)!r}" if own else "")
     raise ConfigError(f"no config in {where}: looked for {looked}; create toolbus.yaml or name a file")
-
-
-def user_folder() -> Path | None:
-    """The user's config folder for toolbus; None without a home."""
-    from platformdirs import user_config_dir
-
-    try:
-        folder = Path(user_config_dir("toolbus", appauthor=False))
-    except RuntimeError:  # there is no home
-        return None
-    # A relative path would be below the current folder, which may belong to anyone.
-    return folder if folder.is_absolute() else None
 
 
 def is_own(folder: Path) -> bool:
@@ -77,15 +52,3 @@ def with_config_cwd(config: BusConfig) -> BusConfig:
         for alias, server in config.servers.items()
     }
     return config.model_copy(update={"servers": servers})
-
-
-def _upwards(folder: Path) -> Iterator[Path]:
-    """The folder and its parents, up to the user's home."""
-    try:
-        home = Path.home().resolve()
-    except RuntimeError:
-        home = None
-    for parent in (folder, *folder.absolute().parents):
-        yield parent
-        if parent.resolve() == home:
-            return

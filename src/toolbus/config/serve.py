@@ -28,6 +28,9 @@ _Count = Annotated[int, Field(ge=1)]
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 DEFAULT_VIEW = "default"
+_LIMITS = ("max_sessions", "max_in_flight", "max_body", "max_header", "session_idle", "drain")
+AT_START = ("http", "path", "tls", "trusted_proxies", "console", *_LIMITS)
+"""The keys that count from the next start on; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
@@ -153,6 +156,8 @@ class Serve(_ServeModel):
     """What clients get, by name; by default there is one view, of everything."""
     default_view: str = DEFAULT_VIEW
     """The view of clients that have no other."""
+    console: bool | None = None
+    """Whether the page at `/console` is there; by default if only this machine can reach the gateway."""
     max_sessions: _Count = 10_000
     """Sessions of legacy clients at the same time; others are refused."""
     max_in_flight: _Count = 1_000
@@ -179,6 +184,17 @@ class Serve(_ServeModel):
         return is_loopback(self.address[0])
 
     @property
+    def is_public(self) -> bool:
+        """Whether the public URL is one of other machines."""
+        public = None if self.public_url is None else web_url(self.public_url)
+        return public is not None and not is_loopback(public.hostname or "")
+
+    @property
+    def has_console(self) -> bool:
+        """Whether the page for the person who runs it is served."""
+        return self.is_local and not self.is_public if self.console is None else self.console
+
+    @property
     def resource(self) -> str | None:
         """The URL of the MCP endpoint, if the public URL is known."""
         return None if self.public_url is None else f"{self.public_url.rstrip('/')}{self.path}"
@@ -195,6 +211,12 @@ class Serve(_ServeModel):
         values: dict[str, JSON] = {name: getattr(self, name) for name in self.model_fields_set}
         values["http"] = http
         return Serve(**values)
+
+    def staying_as(self, started: "Serve") -> "Serve":
+        """The same, but `AT_START` as it was at the start; ConfigError if that may not be."""
+        fixed = {name: getattr(started, name) for name in started.model_fields_set.intersection(AT_START)}
+        own = {name: getattr(self, name) for name in self.model_fields_set.difference(AT_START)}
+        return Serve(**own, **fixed)
 
     def view(self, name: str) -> ServeView | None:
         """The view of that name; without any in the config, the default one shows everything."""
@@ -218,6 +240,8 @@ class Serve(_ServeModel):
             yield "http", "expected HOST:PORT, such as 127.0.0.1:7400"
         if not _PATH.fullmatch(self.path):
             yield "path", "expected a path such as /mcp"
+        if f"{self.path}/".startswith("/console/"):
+            yield "path", "/console is the path of the page for people; choose another, such as /mcp"
         if self.public_url is not None:
             parts = web_url(self.public_url)
             if parts is None or parts.query or parts.fragment:
@@ -259,14 +283,12 @@ class Serve(_ServeModel):
 
     def _reach_problems(self) -> Iterator[tuple[str, str]]:
         """Whoever can be reached by others must know who they are, and by which name they come."""
-        public = None if self.public_url is None else web_url(self.public_url)
-        is_public = public is not None and not is_loopback(public.hostname or "")
         if not self.auth.is_needed:
             if not self.is_local:
                 yield "http", f"{_OPEN}; set serve.auth: {{keys: true}}, or listen at 127.0.0.1"
-            elif is_public:
+            elif self.is_public:
                 yield "public_url", f"{_OPEN}; set serve.auth: {{keys: true}}, or leave it out"
-        elif not self.is_local and not self.hosts and not is_public:
+        elif not self.is_local and not self.hosts and not self.is_public:
             yield "hosts", "is missing; list the names under which clients reach the gateway"
 
 

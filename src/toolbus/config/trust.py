@@ -23,6 +23,7 @@ from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
 from toolbus.config.project import project_files
 from toolbus.config.read import document_in, read_content
+from toolbus.core.config_files import located
 from toolbus.core.errors import ConfigNotTrusted
 from toolbus.core.records import JSON
 from toolbus.state import files as state
@@ -129,13 +130,6 @@ def watched_files(config: BusConfig) -> list[Path]:
 
 def _refuse(found: Candidate, reason: str) -> None:
     raise ConfigNotTrusted(str(found.file), reason)
-
-
-def located(path: Path) -> Path:
-    """The path that stands for a config file in the state folder."""
-    # The folder is resolved, but not a link to the file: `.env`, relative paths and programs are looked up
-    # beside the link, so a link to a trusted config elsewhere is a different config.
-    return Path(os.path.expanduser(path)).absolute().parent.resolve() / path.name
 
 
 def _record_of(file: Path) -> str:

@@ -26,7 +26,7 @@ from toolbus.connect.auth.identity import Identity
 from toolbus.connect.auth.static import StaticHeaders, static_headers
 from toolbus.connect.callbacks import Callbacks
 from toolbus.connect.cause import redacted_cause
-from toolbus.connect.diagnostics import Diagnostics
+from toolbus.connect.diagnostics import STDERR_LINES, Diagnostics
 from toolbus.connect.early import EarlyStart, resolve
 from toolbus.connect.failure import connect_failure, timeout_failure
 from toolbus.connect.handlers import RequestHandler
@@ -60,6 +60,8 @@ class ConnectHints:
     transport: Transport | None = None
     mode: str | None = None
     diagnostics: Diagnostics | None = None
+    stderr_before: tuple[str, ...] = ()
+    """The last lines on stderr in earlier attempts."""
     warned: bool = False
     """Whether the warnings about the config were reported."""
     early: EarlyStart | None = None
@@ -70,6 +72,16 @@ class ConnectHints:
     """Starts a new attempt."""
     tokens: "OAuthCredentials | None" = None
     """The OAuth tokens, if the server wants them."""
+
+    @property
+    def stderr(self) -> tuple[str, ...]:
+        """The last lines on stderr, in this attempt and in earlier ones."""
+        now = () if self.diagnostics is None else self.diagnostics.stderr
+        return (*self.stderr_before, *now)[-STDERR_LINES:]
+
+    def begin(self, diagnostics: Diagnostics) -> None:
+        """Begin an attempt."""
+        self.stderr_before, self.diagnostics = self.stderr, diagnostics
 
     def close(self) -> None:
         """Stop what goes on between attempts."""
@@ -115,7 +127,7 @@ async def _open_session(
     first: ConnectFailed | None = None
     credentials = _credentials(config, identity, values, callbacks, handler, hints)
     while True:
-        hints.diagnostics = diagnostics
+        hints.begin(diagnostics)
         attempt = Attempt(
             config=config
             if transport == config.transport

@@ -4,7 +4,7 @@ from toolbus.connect.attempt import Attempt
 from toolbus.connect.process_hints import exit_hint
 from toolbus.connect.transports.http import AUTH_STATUSES, status_text
 from toolbus.connect.transports.wire_error import WireError
-from toolbus.core.errors import AuthRequired, ConnectFailed
+from toolbus.core.errors import AuthRequired, ConfigError, ConnectFailed, SecretMissing, ToolbusError
 from toolbus.core.quantities import in_seconds
 
 _PATH = "check the path of the URL (many servers are at /mcp or /sse)"
@@ -32,6 +32,12 @@ _RESPONSE_HINTS = {
     "the server's response": _IS_MCP,
     "event stream": _IS_MCP,
 }
+
+
+def needs_user(error: ToolbusError | None) -> bool:
+    """Whether a person has to fix it: an invalid entry, no such command, no secret or credentials."""
+    is_ours = isinstance(error, ConnectFailed) and error.phase in ("configure", "spawn")
+    return is_ours or isinstance(error, AuthRequired | ConfigError | SecretMissing)
 
 
 def timeout_failure(attempt: Attempt) -> ConnectFailed:

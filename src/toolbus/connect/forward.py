@@ -27,16 +27,19 @@ async def forward(
     in_flight: CallInFlight,
     operation: Operation,
     timeout: float,
-    progress: Callable[[Deadline], ProgressFnT | None] | None = None,
+    extending: Callable[[Deadline], ProgressFnT] | None = None,
 ) -> ToolResult | TaskState:
-    """Send one request to the server; returns its answer, its requests for input, or its task."""
+    """Send one request to the server; returns its answer, its requests for input, or its task.
+
+    `extending` makes the progress callback, if progress extends the timeout.
+    """
     forwarding = in_flight.forwarding
     assert forwarding is not None, "it is forwarded"
     method, params = operation.route, _params(session, operation, forwarding)
     what = _described(operation)
     with session.calls_in_flight.track(in_flight):
         with session.exchange(what, timeout) as exchange:
-            report = in_flight.on_progress if progress is None else progress(exchange)
+            report = in_flight.on_progress if extending is None else extending(exchange)
             if session.slots is None:
                 raw = await session.sender.forward(in_flight, method, params, report)
             else:
@@ -57,9 +60,16 @@ async def forward(
 
 
 def _described(operation: Operation) -> str:
-    kinds = {"tools/call": "tool", "resources/read": "resource", "prompts/get": "prompt"}
-    name = operation.arguments.get("taskId") or operation.arguments.get("uri") or operation.spec.origin.tool
-    return f"{kinds.get(operation.route, operation.route)} {name!r}"
+    route, given, name = operation.route, operation.arguments, operation.spec.origin.tool
+    match route:
+        case "tools/call":
+            return f"tool {name!r}"
+        case "prompts/get":
+            return f"prompt {name!r}"
+        case "resources/read":
+            return f"resource {given['uri']!r}"
+        case _:
+            return f"{route} {given.get('taskId', name)!r}"
 
 
 def _params(session: Session, operation: Operation, forwarding: Forwarding) -> dict[str, JSON]:

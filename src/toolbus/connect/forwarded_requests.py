@@ -82,7 +82,10 @@ class ForwardedRequests:
             return handler.refuse("it cannot be told which client it is for; set per_session for this server")
         sent = {} if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
         if (missing := _missing(client, kind, sent)) is not None:
-            return types.ErrorData(code=types.INVALID_REQUEST, message=missing)
+            # With what a modern client gets to know, if the server passes the error on.
+            modes: JSONObject = {str(sent.get("mode") or "form"): {}} if kind == "elicitation" else {}
+            data: JSONObject = {"requiredCapabilities": {kind: modes}}
+            return types.ErrorData(code=types.INVALID_REQUEST, message=missing, data=data)
         if (problem := handler.too_many() or _fault(handler.server, params)) is not None:
             return handler.refuse(problem)
         message = sent.get("message") or _MESSAGES[kind]

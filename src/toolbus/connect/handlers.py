@@ -127,9 +127,11 @@ class RequestHandler:
 
     @property
     def _answered_here(self) -> frozenset[str]:
-        """The methods that have a handler of the host."""
+        """The methods that have a handler of the host, for the call that a message belongs to."""
+        reaches = self._interactions.reaches
+        is_reached = reaches is None or reaches(self._caller.session)
         handlers = {
-            METHODS["elicitation"]: self._interactions.elicit,
+            METHODS["elicitation"]: self._interactions.elicit if is_reached else None,
             METHODS["sampling"]: self._interactions.sample,
             METHODS["roots"]: self._interactions.roots,
         }

@@ -30,17 +30,16 @@ from toolbus.connect.backoff import Backoff
 from toolbus.connect.callbacks import Callbacks, SessionObserver
 from toolbus.connect.early import EarlyStart
 from toolbus.connect.establish import ConnectHints, open_session, root_cause
+from toolbus.connect.failure import needs_user
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.process_hints import DOWNLOADERS
 from toolbus.connect.session import Session
-from toolbus.connect.transports.liveness import supervise
+from toolbus.connect.transports.liveness import supervise, wait_until_over
 from toolbus.core.errors import (
     AuthRequired,
-    ConfigError,
     ConnectFailed,
     LinkLost,
     LoginRequired,
-    SecretMissing,
     ServerDown,
     ToolbusError,
     problem_of,
@@ -91,6 +90,8 @@ class Link:
         self._interruptible = False
         """Whether the owner may be cancelled: it connects or waits, and does not clean up."""
         self._closing = False
+        self._restarting = False
+        """Whether the session was ended to be replaced by the next one."""
         self._connects = 0
         """How often it became ready."""
         self._attempts_started = self._attempts_finished = 0
@@ -133,11 +134,28 @@ class Link:
         launcher = Path(self.config.command or "").stem in DOWNLOADERS
         return 0.0 if launcher or not self._hints.diagnostics else self._hints.diagnostics.inactive
 
+    @property
+    def stderr(self) -> tuple[str, ...]:
+        """The last lines that the server's processes wrote to stderr, without secrets."""
+        return self._hints.stderr
+
     async def open(self) -> None:
         """Connect, or retry; returns when the outcome is known (see `state`). Never raises."""
         if self._live_session is not None or self._failed_recently:
             return
-        attempt = self._demand()
+        await self._wait_for_attempt(self._demand())
+
+    async def restart(self) -> None:
+        """End the connection, and the server's process, and connect again; returns as `open` does."""
+        session = self._live_session
+        if session is None:
+            attempt = self._demand()
+        else:
+            self._restarting, attempt = True, self._attempts_started + 1
+            session.end("the server is being restarted")
+        await self._wait_for_attempt(attempt)
+
+    async def _wait_for_attempt(self, attempt: int) -> None:
         while self._attempts_finished < attempt and not self._closing:
             await self._changed.wait()
 
@@ -221,22 +239,15 @@ class Link:
 
     def _recovery_left(self, window: float) -> float:
         """How long a request waits for a link that was lost; 0 if it waits for one attempt only."""
-        if self._lost_at is None or self._needs_user:
+        if self._lost_at is None or needs_user(self.error):
             return 0.0
         return max(0.0, self._lost_at + window - time.monotonic())
-
-    @property
-    def _needs_user(self) -> bool:
-        """Whether a person has to fix it: an invalid entry, no such command, no secret or credentials."""
-        error = self.error
-        is_ours = isinstance(error, ConnectFailed) and error.phase in ("configure", "spawn")
-        return is_ours or isinstance(error, AuthRequired | ConfigError | SecretMissing)
 
     @property
     def _failed_recently(self) -> bool:
         """Whether an attempt just showed that it cannot connect, and no other one is being made."""
         is_recent = time.monotonic() - self._last_attempt < ON_DEMAND_EVERY
-        return self._needs_user and is_recent and self._attempts_started == self._attempts_finished
+        return needs_user(self.error) and is_recent and self._attempts_started == self._attempts_finished
 
     @property
     def _live_session(self) -> Session | None:
@@ -294,6 +305,10 @@ class Link:
 
     def _enter_next_state(self, error: ToolbusError | None, was_up: bool) -> float | None:
         """Enter the state that follows an attempt; returns the pause before the next one."""
+        if self._restarting:
+            self._restarting = False
+            self._enter("retrying")
+            return 0.0
         if error is None:
             self._enter("idle")
             return None
@@ -356,7 +371,7 @@ class Link:
             self._connects += 1
             self._attempts_finished = self._attempts_started
             self._enter("ready")
-            idle = await self._wait_until_over(session)
+            idle = await wait_until_over(session, self._observer, self.config.idle_timeout)
             if idle:
                 self._enter("idle")
             else:
@@ -368,21 +383,6 @@ class Link:
             session.end("the connection ended")
             supervisor.cancel()
             await asyncio.wait({supervisor}, timeout=CLOSE_MARGIN)
-
-    async def _wait_until_over(self, session: Session) -> bool:
-        """Wait until the session is gone (False) or idle (True)."""
-        loop, limit = asyncio.get_running_loop(), self.config.idle_timeout
-        while True:
-            wait = None if limit is None else max(0.01, session.used + limit - loop.time())
-            try:
-                async with asyncio.timeout(wait):
-                    await session.gone.wait()
-                return False
-            except TimeoutError:
-                if session.busy or self._observer.keeps_link_open:
-                    session.used = loop.time()
-                elif limit is not None and loop.time() - session.used >= limit:
-                    return True
 
     def _enter(self, state: State, error: ToolbusError | None = None) -> None:
         previous, self._state = self._state, state

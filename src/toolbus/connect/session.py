@@ -89,7 +89,12 @@ class Session:
         self.used = asyncio.get_running_loop().time()
         """When the last request was sent, by the clock of the loop."""
         self.sender = CallSender(
-            client, result_filter, self._check_sdk_output, config.alias, handler.handled, self.tasks_only
+            client,
+            result_filter,
+            self._check_sdk_output,
+            config.alias,
+            lambda: handler.handled,
+            self.tasks_only,
         )
         handler.serve(client.session, self.calls_in_flight, self.deadlines)
 

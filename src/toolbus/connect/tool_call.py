@@ -16,6 +16,7 @@ and an error that can be solved go on from there with the SDK, without being sen
 import asyncio
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
@@ -74,13 +75,9 @@ def forward_call(
     session: Session, in_flight: CallInFlight, operation: Operation, timeout: float
 ) -> Awaitable[ToolResult | TaskState]:
     """Call a tool for an MCP client."""
-
-    def progress(exchange: Deadline) -> ProgressFnT | None:
-        if in_flight.longest is None:
-            return in_flight.on_progress
-        return _extending(session, in_flight, in_flight.longest, exchange)
-
-    return forward(session, in_flight, operation, timeout, progress)
+    longest = in_flight.longest
+    extending = None if longest is None else partial(_extending, session, in_flight, longest)
+    return forward(session, in_flight, operation, timeout, extending)
 
 
 async def _call(

@@ -82,6 +82,11 @@ class Interactions:
 
     For programs that can ask a person only in some runs, so that servers offer the same tools in all of them.
     """
+    reaches: Callable[[str], bool] | None = None
+    """Whether `elicit` and `approve` reach a person for the calls of a session (`Caller.session`).
+
+    If not, it is as without these handlers. By default they reach one for all calls.
+    """
     forwards: bool = False
     """Pass every request on to the MCP client of the operation that it belongs to; for a gateway.
 

@@ -1,12 +1,11 @@
 """A result as a server sent it."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from toolbus.schema.values import JSONObject
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(NamedTuple):
     """The JSON of a result, and the parts of the record that were read from it."""
 
     json: JSONObject

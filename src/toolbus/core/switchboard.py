@@ -53,8 +53,17 @@ class Switchboard:
         self._numbers = itertools.count(1)
 
     def interactions(self, handlers: Interactions) -> Interactions:
-        """These handlers, with questions, approvals and sampling passed on to the sessions."""
-        return replace(handlers, elicit=self._elicit, approve=self._approve, sample=self._sample)
+        """These handlers, with questions, approvals and sampling passed on to the sessions.
+
+        A question for nobody is cancelled; with `declares_elicitation`, it fails its call with `InputNeeded`.
+        """
+        return replace(
+            handlers,
+            elicit=self._elicit,
+            approve=self._approve,
+            sample=self._sample,
+            reaches=self._reaches if handlers.declares_elicitation else None,
+        )
 
     @contextmanager
     def session(self, name: str, handlers: Interactions) -> Generator[None]:
@@ -84,6 +93,10 @@ class Switchboard:
         """Call `changed` when a question comes or goes; returns a function that ends it."""
         self._watchers.append(changed)
         return lambda: self._watchers.remove(changed)
+
+    def _reaches(self, session: str) -> bool:
+        handlers = self._sessions.get(session)
+        return self.is_watched or (handlers is not None and handlers.elicit is not None)
 
     async def _elicit(self, question: Elicitation) -> Answer:
         handlers = self._sessions.get(question.session)

@@ -3,14 +3,16 @@
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Self
+from typing import Self, TypeAlias
 
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
 
 from toolbus.bus import Toolbus
 from toolbus.bus.view import View
 from toolbus.core.errors import ToolbusError
+from toolbus.core.events import Event
 from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.calls import Calls
 from toolbus.gateway.exchange import Exchange
@@ -18,6 +20,8 @@ from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.listening import Listening
 from toolbus.gateway.methods import LEGACY, MODERN
 from toolbus.gateway.methods.discovery import initialize_result, server_info
+from toolbus.gateway.mirroring import Mirroring
+from toolbus.gateway.offering import Offering
 from toolbus.gateway.parked import ParkedCalls
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, object_in
@@ -28,9 +32,13 @@ from toolbus.gateway.rounds import Rounds
 from toolbus.gateway.seal import KEY_BYTES, Seal
 from toolbus.gateway.sessions import Session, Sessions
 from toolbus.gateway.settings import Settings
+from toolbus.gateway.spent import Spent
 from toolbus.gateway.tasks import Tasks
 from toolbus.gateway.views import BudgetOf, ClientViews, ViewOf
 from toolbus.telemetry.serving import Inbound, ServerTelemetry
+
+OnEvent: TypeAlias = Callable[[Event, str], None]
+"""Takes an event of a view, and the user whose it is; an event of several views comes once for each."""
 
 logger = logging.getLogger("toolbus")
 
@@ -50,26 +58,31 @@ class Gateway:
         view_of: ViewOf | None = None,
         budget_of: BudgetOf | None = None,
         seal: Seal | None = None,
+        spent: Spent | None = None,
+        on_event: OnEvent | None = None,
     ) -> None:
         """`view_of` says what a principal sees, by default all, and `budget_of` how much of a tool's result.
 
-        `seal` seals what clients carry for us.
+        `seal` seals what clients carry for us, and `spent` remembers which approvals of it were used.
+        `on_event` gets the events of users and sessions, which those of the bus do not include.
         """
         self.bus = bus
         self.settings = settings = settings or Settings()
         self.sessions = Sessions(settings.max_sessions, settings.session_idle, settings.answer_within)
         """The sessions of legacy clients."""
         self._listening = Listening()
-        self._views = ClientViews(bus, view_of, budget_of, self._listening.take)
+        self._on_event = on_event
+        self._views = ClientViews(bus, view_of, budget_of, self._take)
         self._parked = ParkedCalls(settings.max_parked, settings.answer_within)
         seal = seal or Seal(os.urandom(KEY_BYTES))
         tasks = Tasks(seal, self._parked, settings.task_seconds)
-        rounds = Rounds(seal, settings.answer_within)
+        rounds = Rounds(seal, settings.answer_within, spent or Spent())
         self._kernel = Kernel(
             settings=settings,
             calls=Calls(rounds, self._parked, tasks),
             tasks=tasks,
             listening=self._listening,
+            mirroring=Mirroring(),
             started=self.started,
         )
         self._info = server_info(settings.name)
@@ -94,6 +107,11 @@ class Gateway:
             self._starting.cancel()
             with suppress(asyncio.CancelledError, ToolbusError):
                 await self._starting
+
+    def _take(self, offering: Offering, event: Event) -> None:
+        self._listening.take(offering, event)
+        if self._on_event is not None:
+            self._on_event(event, offering.view.caller.user)
 
     async def started(self) -> None:
         """Wait until the bus has started; `ToolbusError` if it cannot."""
@@ -127,7 +145,7 @@ class Gateway:
             with session.running(exchange.id):
                 return for_legacy(await answers(self._kernel, request))
         except ToolbusError as error:
-            raise protocol_error(error) from error
+            raise protocol_error(error, modern=session is None) from error
 
     async def initialize(self, principal: Principal, params: JSONObject | None) -> tuple[Session, JSONObject]:
         """Open a session for a legacy client; returns it with the result of `initialize`.
@@ -157,10 +175,6 @@ class Gateway:
             number: JSON = params.get("requestId")
             if isinstance(number, str | int):
                 session.cancel(number)
-
-    def tool_schema(self, principal: Principal, name: str) -> JSONObject | None:
-        """The `inputSchema` of a tool as this principal gets it in the list; None if it does not."""
-        return self._views.of_principal(principal).offering.now.schema(name)
 
     def view(self, principal: Principal) -> View:
         """What a principal sees of the bus."""

@@ -1,13 +1,16 @@
 """Whether the gateway can serve requests, and the reason if it cannot."""
 
 import time
+from collections.abc import Container
 
 from toolbus.bus.view import View
 from toolbus.core.records import JSONObject
 
 
-def readiness(bus: View, *, draining: bool = False) -> tuple[bool, JSONObject]:
-    """Whether every required server and at least one server can be used, and the state of each.
+def readiness(
+    bus: View, *, seen: Container[str] | None = None, draining: bool = False
+) -> tuple[bool, JSONObject]:
+    """Whether every required server and at least one server can be used, and the state of those `seen`.
 
     A lazy server counts as usable before its first call, because that call starts it.
     """
@@ -20,6 +23,8 @@ def readiness(bus: View, *, draining: bool = False) -> tuple[bool, JSONObject]:
         lazy = alias in config and config[alias].lazy
         if status.state == "ready" or (status.state == "idle" and lazy):
             usable.add(alias)
+        if seen is not None and alias not in seen:
+            continue
         servers[alias] = {
             "state": status.state,
             "reason": status.error,
@@ -33,7 +38,8 @@ def readiness(bus: View, *, draining: bool = False) -> tuple[bool, JSONObject]:
     if draining:
         reason = "the gateway is stopping"
     elif missing:
-        reason = f"required servers are not ready: {', '.join(missing)}"
+        named = [alias for alias in missing if seen is None or alias in seen]
+        reason = f"required servers are not ready{': ' if named else ''}{', '.join(named)}"
     elif not usable:
         reason = "no server is ready"
     else:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from toolbus.core.records import JSONObject
 from toolbus.gateway.calls import Calls
 from toolbus.gateway.listening import Listening
+from toolbus.gateway.mirroring import Mirroring
 from toolbus.gateway.request import Request
 from toolbus.gateway.settings import Settings
 from toolbus.gateway.tasks import Tasks
@@ -20,6 +21,7 @@ class Kernel:
     calls: Calls
     tasks: Tasks
     listening: Listening
+    mirroring: Mirroring
     started: Callable[[], Awaitable[None]]
     """Waits until the bus has started, so that lists are complete; raises if it cannot."""
 

@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolbus.bus.view import View
-from toolbus.core.errors import CallRejected, ToolbusError
+from toolbus.core.errors import CallRefused, CallRejected, ToolbusError
 from toolbus.core.events import CatalogChanged, Event, ListChanged, ResourceUpdated
+from toolbus.core.operation import request_spec
 from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.naming import Located
@@ -154,6 +155,10 @@ class Listening:
             except CallRejected as rejected:
                 if not is_not_found(rejected):
                     error = rejected
+            except CallRefused as refused:
+                spec = request_spec("resources/subscribe", one.server, one.uri)
+                if not listener.view.calls.is_hidden(spec, {"uri": one.uri}):
+                    error = refused
         if error is not None:
             raise error
         raise resource_not_found(uri, modern=False)

@@ -93,11 +93,6 @@ class Snapshot:
             return next(iter(known.values()))
         return "\n\n".join(f"# {alias}\n{text}" for alias, text in known.items()) or None
 
-    def schema(self, name: str) -> JSONObject | None:
-        """The `inputSchema` of a tool; None if it is not in the list."""
-        spec = self.catalog.get(name)
-        return None if spec is None or spec.name != name else spec.input_schema
-
 
 class Offering:
     """What one view offers, followed while clients use it."""

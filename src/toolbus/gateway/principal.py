@@ -16,6 +16,10 @@ class Principal:
     expires: float | None = None
     """When its key or token expires, as seconds since the epoch."""
 
+    def is_like(self, other: "Principal") -> bool:
+        """Whether it is the same one and gets the same; a new token may expire at another time."""
+        return (self.name, self.user, self.view) == (other.name, other.user, other.view)
+
 
 LOCAL = Principal(name="local")
 """Whoever started the gateway: its client over stdio, and clients on this machine without authentication."""

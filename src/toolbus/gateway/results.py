@@ -16,9 +16,11 @@ from toolbus.gateway.protocol import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
+    MISSING_CAPABILITY,
     RESERVED,
     RESOURCE_NOT_FOUND,
     SERVER_INFO,
+    is_object,
 )
 from toolbus.gateway.protocol_error import ProtocolError
 
@@ -60,17 +62,24 @@ def tool_failure(message: str) -> JSONObject:
     return {"content": [{"type": "text", "text": message}], "isError": True}
 
 
-def protocol_error(error: ToolbusError) -> ProtocolError:
+def protocol_error(error: ToolbusError, *, modern: bool = True) -> ProtocolError:
     """The error that a client gets for one of ours."""
     match error:
         case CallRejected():
-            return ProtocolError(error.code, error.message, error.data)
+            code = MISSING_CAPABILITY if modern and _lacks_capability(error) else error.code
+            return ProtocolError(code, error.message, error.data)
         case ToolNotFound() | ServerNotFound() | ArgumentsError():
             return ProtocolError(INVALID_PARAMS, str(error))
         case CallRefused():
             return ProtocolError(INVALID_REQUEST, str(error))
         case _:
             return ProtocolError(INTERNAL_ERROR, str(error))
+
+
+def _lacks_capability(error: CallRejected) -> bool:
+    """Whether a legacy server passes on that the client cannot be asked."""
+    data: JSON = error.data
+    return error.code == INVALID_REQUEST and is_object(data) and is_object(data.get("requiredCapabilities"))
 
 
 def resource_not_found(uri: str, *, modern: bool) -> ProtocolError:

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 
 from toolbus.core.approval import Approval
 from toolbus.core.elicitation import QUESTION, Pending
-from toolbus.core.errors import CallRejected
+from toolbus.core.errors import CallRefused, CallRejected
 from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.protocol import ELICITATION, INVALID_PARAMS, is_object, list_in, object_in
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request, Target
 from toolbus.gateway.seal import Seal
+from toolbus.gateway.spent import Spent
 
 _PURPOSE = "requestState"
 APPROVER = "gateway"
@@ -48,6 +49,8 @@ class _State:
     call: str | None = None
     """The digest of the call that a person is asked to approve."""
     approved: tuple[str, str] | None = None
+    once: str = ""
+    """The name of its approval, which can be used once."""
     visits: tuple[str, ...] = ()
     """The keys of the URLs that a legacy server wants the user to visit."""
 
@@ -55,10 +58,11 @@ class _State:
 class Rounds:
     """Seals and opens the state of requests."""
 
-    def __init__(self, seal: Seal, seconds: float) -> None:
+    def __init__(self, seal: Seal, seconds: float, spent: Spent) -> None:
         """A client can go on for so many seconds."""
         self._seal = seal
         self._seconds = seconds
+        self._spent = spent
 
     def opened(self, request: Request, target: Target) -> Round:
         """The round that a request of a modern client is; `ProtocolError` if its state is not valid."""
@@ -73,11 +77,14 @@ class Rounds:
         declined = [key for key in state.visits if object_in(given, key).get("action") != "accept"]
         if declined and all(key in given for key in declined):
             return Round(declined="the user did not visit the URL that the server requires")
+        approval = _approval(state, given)
+        if approval is not None:
+            self._use_once(request, target, state)
         is_relayed = state.parked is None and state.call is None and not state.visits
         return Round(
             responses={**state.answered, **given} if is_relayed else given,
             state=state.state,
-            approval=_approval(state, given),
+            approval=approval,
             rounds=state.rounds,
             parked=state.parked,
         )
@@ -92,6 +99,19 @@ class Rounds:
         if payload.get("approved") is not None:
             values["approved"] = tuple(payload["approved"])
         return _State(**values)
+
+    def _use_once(self, request: Request, target: Target, state: _State) -> None:
+        """An approval is for one call: a state that is sent again does not make another one."""
+        try:
+            is_new = bool(state.once) and self._spent.take(state.once)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            what = f"{request.method} of {target.name!r}"
+            raise CallRefused(what, f"the use of its approval could not be recorded: {reason}") from error
+        if not is_new:
+            raise ProtocolError(
+                INVALID_PARAMS, "Invalid requestState: its approval was used; send the request without it"
+            )
 
     def needs_input(self, request: Request, target: Target, pending: Pending) -> JSONObject:
         """The result of a request whose server needs input, or that a person has to approve."""
@@ -130,10 +150,12 @@ class Rounds:
     def _input_required(
         self, request: Request, target: Target, requests: JSONObject, **state: JSON
     ) -> JSONObject:
-        payload = {
+        payload: dict[str, JSON] = {
             "digest": target.digest(request.method),
             **{key: value for key, value in state.items() if value not in (None, (), {}, 0)},
         }
+        if "call" in payload or "approved" in payload:
+            payload["once"] = self._spent.issue(self._seconds)
         sealed = self._seal.seal(_PURPOSE, request.exchange.principal.name, payload, self._seconds)
         asked: JSONObject = {"inputRequests": dict(requests)} if requests else {}
         return {"resultType": "input_required", **asked, "requestState": sealed}

@@ -249,9 +249,12 @@ class Sessions:
         return session
 
     def get(self, name: str, principal: Principal) -> Session | None:
-        """The session with that id, if this principal opened it and it has not ended."""
+        """The session with that id, if this principal opened it and it has not ended.
+
+        Whoever has another view or user now needs another session: this one would keep the old ones.
+        """
         session = self._by_id.get(name)
-        if session is None or session.principal.name != principal.name:
+        if session is None or not session.principal.is_like(principal):
             return None
         if self._has_expired(session):
             self.close(name)

@@ -18,8 +18,8 @@ from threading import RLock
 from typing import Any, Literal, TypeAlias
 
 from toolbus.config.policy import PolicyRule
-from toolbus.config.trust import located
 from toolbus.core.canonical import digest_of
+from toolbus.core.config_files import located
 from toolbus.state import files as state
 
 logger = logging.getLogger("toolbus")

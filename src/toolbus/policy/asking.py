@@ -38,10 +38,10 @@ class Asking:
         self._asked: set[asyncio.Future[Any]] = set()
         """Handlers that run, also those whose answer is not needed any more."""
 
-    @property
-    def can_ask(self) -> bool:
-        """Whether there is a handler."""
-        return self._interactions.approve is not None
+    def can_ask(self, session: str) -> bool:
+        """Whether there is a handler for the calls of a session."""
+        handlers = self._interactions
+        return handlers.approve is not None and (handlers.reaches is None or handlers.reaches(session))
 
     def settled(self, keys: Sequence[AnswerKey]) -> Answered | None:
         """What lasting answers decide; None if one of the questions is open."""

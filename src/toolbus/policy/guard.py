@@ -24,6 +24,7 @@ NOBODY = (
     "asks a person, and nobody can be asked here; pass Interactions(approve=...), use a terminal or "
     'on_input="suspend", or change the rule'
 )
+MUTE = "asks a person, and this client does not support forms; use one that does, or change the rule"
 CHANGED = "the call is not the one that was approved: its arguments or the tool changed since"
 ANSWERS = ("once", "session", "always", "never", "no")
 """What a person may answer to the question of a suspended call."""
@@ -176,6 +177,11 @@ class PolicyGuard:
         ruling = self._removal(target, policies)
         return None if ruling is None else CallRefused(described(name, target), ruling.denial, ruling.label)
 
+    def is_hidden(self, operation: Operation) -> bool:
+        """Whether the policies of views alone deny an operation, whatever its arguments are."""
+        target = self._subjects.target(operation)
+        return target is not None and removal(layers_of(operation.policies), target) is not None
+
     def question(self, operation: Operation) -> ApprovalRequest | None:
         """What a person has to be asked about an operation; None if it is decided without one."""
         target = self._subjects.target(operation)
@@ -222,8 +228,9 @@ class PolicyGuard:
         answered = self._given(operation, request, case) or self._asking.settled(keys)
         if answered is None and operation.on_input == "suspend":
             raise ApprovalPending(_pending(operation, request))
-        if answered is None and not self._asking.can_ask:
-            raise self._refusal(case, "policy", f"rule {ruling.label} {NOBODY}")
+        if answered is None and not self._asking.can_ask(request.session):
+            unasked = NOBODY if operation.forwarding is None else MUTE
+            raise self._refusal(case, "policy", f"rule {ruling.label} {unasked}")
         if answered is None:
             add_event("toolbus.approval_asked", rule=ruling.label or "")
             answered = await self._asking.ask(request, keys)

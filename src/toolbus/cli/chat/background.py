@@ -9,12 +9,15 @@ import signal
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future, InvalidStateError, wait
 from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
 from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
+from toolbus.cli.terminal import client_terminal
 from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.elicitation import Answer, Elicitation
 
@@ -30,6 +33,15 @@ END_SIGNALS = ("SIGTERM", "SIGHUP")
 @contextmanager
 def background_loop() -> Generator["BackgroundLoop"]:
     """Run a loop until the block ends; Ctrl-C, SIGTERM and SIGHUP end the block."""
+
+    client = client_terminal()
+    if client is not None:
+        loop = BackgroundLoop()
+        try:
+            yield loop
+        finally:
+            loop.close()
+        return
 
     def end(number: int, frame: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -56,7 +68,9 @@ class BackgroundLoop:
         self._forever = asyncio.Event()  # referenced here, or the waiting tasks would be garbage-collected
         self._tasks: list[asyncio.Task[None]] = []
         self._turn: Turn | None = None
-        self._thread = Thread(target=lambda: asyncio.run(self._run_loop(loop)), name="toolbus", daemon=True)
+        # In our context, so that it knows whose terminal it is.
+        run = partial(copy_context().run, lambda: asyncio.run(self._run_loop(loop)))
+        self._thread = Thread(target=run, name="toolbus", daemon=True)
         self._thread.start()
         self._loop = loop.result()
 
@@ -218,6 +232,7 @@ class Turn:
             try:
                 event = self._events.get(timeout=POLL_SECONDS)
             except Empty:
+                _check_signals()
                 continue
             if event is not None:
                 yield event
@@ -245,6 +260,12 @@ class Turn:
 
 @contextmanager
 def _signal_handler(number: int, handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
+    client = client_terminal()
+    if client is not None:
+        raises = handler is signal.default_int_handler
+        with client.handling(number, None if raises else partial(handler, number, None)):
+            yield
+        return
     before = signal.signal(number, handler)
     try:
         yield
@@ -255,4 +276,11 @@ def _signal_handler(number: int, handler: Callable[[int, FrameType | None], None
 def _result_of(future: "Future[T]") -> T:
     while not future.done():
         wait([future], POLL_SECONDS)
+        _check_signals()
     return future.result()
+
+
+def _check_signals() -> None:
+    """Raise for a signal of a client: there is no other way to interrupt this thread."""
+    if (client := client_terminal()) is not None:
+        client.check_signals()

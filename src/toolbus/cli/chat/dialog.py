@@ -17,6 +17,7 @@ from toolbus.cli.commands.tools import print_server
 from toolbus.cli.errors import Usage, report
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.sign_in import waiting_for_sign_in
+from toolbus.cli.terminal import here
 from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError
 from toolbus.core.records import Prompt
@@ -177,7 +178,7 @@ class Dialog:
         except ValueError:  # an unclosed quote
             words = []
         if len(words) == 1:
-            return Path(os.path.expanduser(words[0]))
+            return here(Path(os.path.expanduser(words[0])))
         self._screen.note(f"{command} FILE: pass one file name, in quotes if it has spaces")
         return None
 

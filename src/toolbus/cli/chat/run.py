@@ -18,7 +18,7 @@ from toolbus.cli.chat.sign_in import ChatSignIn, FailedCalls
 from toolbus.cli.chat.view import TerminalView, View
 from toolbus.cli.input.elicitation import at_terminal
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import UNATTENDED, open_bus
+from toolbus.cli.session import UNATTENDED, command_line, open_bus
 from toolbus.cli.sign_in import tokens_of
 from toolbus.config import BusConfig
 from toolbus.core.errors import ServerDown
@@ -49,7 +49,7 @@ def run_chat(
 
         def agent_with(model: Model) -> Agent:
             loop.enter(model)  # its HTTP client
-            return loop.enter(Agent(model, tools=[bus], approve=options.approve))
+            return loop.enter(Agent(model, tools=[bus.view(caller=command_line())], approve=options.approve))
 
         prompter = Prompter(screen, own_keyboard)
         view = _view(screen, options, is_dialog=prompt is None)

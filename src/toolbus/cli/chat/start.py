@@ -11,6 +11,7 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import load_trusted_config, selected_servers
+from toolbus.cli.terminal import variables
 
 
 def run(settings: Settings, options: ChatOptions) -> int:
@@ -27,7 +28,7 @@ def run(settings: Settings, options: ChatOptions) -> int:
         from toolbus.cli.chat.run import run_chat
     with screen.spinner("looking for a model"):
         keys = keys_from_env_file(config)
-        model = choose_model(options.model, keys)
+        model = choose_model(options.model or variables().get("TOOLBUS_MODEL"), keys)
     return run_chat(screen, config, options, ModelChoice(model=model, keys=keys), prompt)
 
 

@@ -1,10 +1,11 @@
 """`toolbus call`: call one tool."""
 
+import asyncio
 import json
 import math
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,13 +19,14 @@ from toolbus.cli.options import Settings
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import (
-    COMMAND_LINE,
     UNATTENDED,
     async_command,
+    command_line,
     load_trusted_config,
     open_bus,
     start_idle_servers,
 )
+from toolbus.cli.terminal import client_terminal, here
 from toolbus.config import BusConfig
 from toolbus.core.errors import ToolNotFound
 from toolbus.core.events import Event, Warned
@@ -54,7 +56,7 @@ class CallOptions:
 
 def check_out_folder(out: Path | None) -> None:
     """Raise `Usage` if the path is not a folder."""
-    if out is not None and out.exists() and not out.is_dir():
+    if out is not None and here(out).exists() and not here(out).is_dir():
         raise Usage(f"--out {str(out)!r} is a file; name a folder")
 
 
@@ -69,7 +71,9 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
         if isinstance(event, Warned) and REFUSED_BY_GUARD in event.message:
             screen.note(f"warning: server {event.server!r}: {event.message}")
 
-    servers = _servers_to_start(config, name)
+    # What the background bus lists is known, and need not be looked up.
+    in_background = client_terminal() is not None
+    servers = candidate_servers(config, name) if in_background else _servers_to_start(config, name)
     async with open_bus(screen, config, servers, note_refusal, interactions) as bus:
         if name not in bus.catalog:
             # The server may be misspelt: with all of them up, the error can suggest the right name.
@@ -83,7 +87,7 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
         arguments = read(given, spec)
         began = time.perf_counter()
         with call_progress(screen, spec.name) as progressed:
-            result = await bus.view(caller=COMMAND_LINE).call(
+            result = await bus.view(caller=command_line()).call(
                 spec.name,
                 arguments,
                 timeout=options.timeout,
@@ -104,10 +108,16 @@ def _note_dead_rules(screen: Screen, config: BusConfig, bus: "Toolbus") -> None:
 def call_progress(screen: Screen, name: str) -> Generator[Progress]:
     """Show a progress line; yields the callback that updates it."""
     with screen.spinner(name) as spinner:
+        loop = asyncio.get_running_loop()
 
-        def progressed(done: float, total: float | None, message: str | None) -> None:
+        def show(done: float, total: float | None, message: str | None) -> None:
             spinner.set_progress(done, total)
             spinner.set_text(one_line(message or name))
+
+        def progressed(done: float, total: float | None, message: str | None) -> None:
+            # Not in the loop of a background bus, which must not wait for a terminal.
+            with suppress(RuntimeError):  # the command is over
+                loop.call_soon_threadsafe(show, done, total, message)
 
         yield progressed
 

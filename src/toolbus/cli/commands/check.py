@@ -21,6 +21,7 @@ from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.cli.suggested import suggested
+from toolbus.cli.terminal import client_terminal
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.administrator import read_administrator
 from toolbus.core.display import counted
@@ -119,6 +120,10 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
 async def _check(screen: Screen, config: BusConfig, selected: Sequence[str]) -> int:
     events = _StartupEvents()
     async with open_bus(screen, config, selected, events.on_event) as bus:
+        if (client := client_terminal()) is not None:
+            # What happened before this command came.
+            for event in client.bus.startups(selected):
+                events.on_event(event)
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
         reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
         policy = policy_report(config, bus, selected)

@@ -11,8 +11,8 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
 from toolbus.config.editing.yaml_text import TEMPLATE
-from toolbus.config.find import FILE_NAMES
 from toolbus.config.schema import config_schema
+from toolbus.core.config_files import FILE_NAMES
 
 SCHEMA = "toolbus.schema.json"
 """Written beside the config, which refers to it: a relative path works on every machine."""

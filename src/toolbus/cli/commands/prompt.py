@@ -16,8 +16,8 @@ from toolbus.cli.options import Settings
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import (
-    COMMAND_LINE,
     async_command,
+    command_line,
     load_trusted_config,
     open_bus,
     selected_servers,
@@ -49,7 +49,7 @@ async def _fill_in(
             raise_if_down(bus, alias)
         if named and not _matches(bus, name):
             await start_idle_servers(screen, bus, config)
-        caller = bus.view(caller=COMMAND_LINE)
+        caller = bus.view(caller=command_line())
         if (denied := _denied(bus, name)) is not None:
             await caller.get_prompt(denied.server, denied.name)  # the error names the rule
         prompt = _find_prompt(bus, name)

@@ -16,12 +16,13 @@ from toolbus.cli.options import Settings
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import (
-    COMMAND_LINE,
     async_command,
+    command_line,
     load_trusted_config,
     open_bus,
     selected_servers,
 )
+from toolbus.cli.terminal import here
 from toolbus.config import BusConfig
 from toolbus.core.errors import ArgumentsError, CallRejected
 from toolbus.core.records import Embedded, ToolResult
@@ -46,7 +47,7 @@ class _ReadRequest:
 
 def run(settings: Settings, words: Sequence[str], out: Path | None) -> int:
     """Read the resource, then print or save it."""
-    if out is not None and out.exists() and not out.is_dir():
+    if out is not None and here(out).exists() and not here(out).is_dir():
         raise Usage(f"--out {str(out)!r} already exists; pass another file, or a folder")
     return _read(settings, words, out)
 
@@ -61,7 +62,9 @@ async def _read(settings: Settings, words: Sequence[str], out: Path | None) -> i
         raise_if_down(bus, server)
         with screen.spinner(f"reading {request.uri}"):
             try:
-                parts = await bus.view(caller=COMMAND_LINE).read_resource(server, request.uri, request.values)
+                parts = await bus.view(caller=command_line()).read_resource(
+                    server, request.uri, request.values
+                )
             except CallRejected as error:
                 raise with_suggestion(error, request.uri, _uris(bus, server)) from error
     if out is not None:
@@ -141,10 +144,10 @@ def _bytes(text: str) -> bytes:
 
 def _save(parts: Sequence[Embedded], out: Path) -> results.SavedFiles:
     """Save one part to the named file; several parts, or into a folder, under their own names."""
-    if len(parts) != 1 or out.is_dir():
+    if len(parts) != 1 or here(out).is_dir():
         return results.save_blobs(ToolResult(content=tuple(parts)), out, "resource")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with out.open("xb") as file:
+    here(out).parent.mkdir(parents=True, exist_ok=True)
+    with here(out).open("xb") as file:
         file.write(parts[0].data or b"")
     return {0: out}
 

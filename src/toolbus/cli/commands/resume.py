@@ -15,8 +15,8 @@ from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import (
-    COMMAND_LINE,
     async_command,
+    command_line,
     load_trusted_config,
     open_bus,
     selected_servers,
@@ -69,7 +69,7 @@ async def _resume_on_bus(
     screen: Screen, config: BusConfig, pending: Pending, answers: Answers | None, options: CallOptions
 ) -> int:
     async with open_bus(screen, config, [pending.server]) as bus:
-        own = bus.view(caller=COMMAND_LINE)
+        own = bus.view(caller=command_line())
         spec = await own.find(f"{pending.server}/{pending.tool}")
         if answers is None:
             answers = await _ask_approval(screen, own.approval_needed(spec, pending.arguments), pending)

@@ -1,15 +1,16 @@
 """`toolbus serve`: offer the whole catalog as one MCP server, over stdio or HTTP."""
 
 import asyncio
-import logging
 import re
 import sys
 import time
 from dataclasses import dataclass
+from functools import partial
 
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
-from toolbus.cli.output.screen import Screen, enable_logging
+from toolbus.cli.output.event_lines import DATE_AND_TIME
+from toolbus.cli.output.screen import Screen, enable_part_log
 from toolbus.cli.session import load_trusted_config, selected_servers
 from toolbus.config import BusConfig
 from toolbus.config.location import near_miss
@@ -33,13 +34,14 @@ def run(settings: Settings, options: ServeOptions) -> int:
     _check(settings, options)
     config = load_trusted_config(settings)
     selected_servers(config, ())  # raises if there is none
-    chosen = _serve_settings(config, options)
+    _serve_settings(config, options)  # raises before anything starts
     screen = Screen(settings)
     if not settings.verbose:
-        enable_logging(logging.WARNING, "gateway")  # such as refused requests
+        enable_part_log("gateway", DATE_AND_TIME)
     with screen.spinner("starting"):  # the imports take a while
         from toolbus.cli.serving import serve
 
+    chosen = partial(_serve_settings, options=options)
     return asyncio.run(serve(screen, config, chosen, over_stdio=options.stdio, began=began))
 
 
@@ -67,7 +69,8 @@ def _serve_settings(config: BusConfig, options: ServeOptions) -> Serve:
         try:
             serve = serve.listening_at(http)
         except ConfigError as error:
-            raise Usage(f"--http {options.http}: {error.problem}") from None
+            what = "" if error.key in (None, "http") else f"serve.{error.key} "
+            raise Usage(f"--http {options.http}: {what}{error.problem}") from None
     if options.view is not None and serve.view(options.view) is None:
         known = list(serve.views) or [serve.default_view]
         listed = near_miss(options.view, known) or f"; known: {', '.join(known)}"

@@ -12,6 +12,7 @@ from typing import cast
 
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.values import typed
+from toolbus.cli.terminal import here
 from toolbus.core.records import JSON, ToolSpec
 from toolbus.schema.describe import either, type_words
 from toolbus.schema.node import Schema
@@ -161,7 +162,7 @@ def content(path: str, key: str) -> bytes:
     if path == "-":
         return sys.stdin.buffer.read()
     try:
-        return Path(os.path.expanduser(path)).read_bytes()
+        return here(Path(os.path.expanduser(path))).read_bytes()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise Usage(f"{key}: cannot read {path!r}: {reason}; check the path") from None

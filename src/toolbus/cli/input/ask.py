@@ -5,10 +5,10 @@ import os
 import select
 import signal
 import sys
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable
 
-from toolbus.cli.output.visible import visible
+from toolbus.cli.terminal import ClientTerminal, client_terminal, signal_calls
+from toolbus.core.visible import visible
 
 try:
     import termios
@@ -34,10 +34,14 @@ def ask(prompt: str) -> str:
     """Print the prompt and read a line; EOFError on Ctrl-D, KeyboardInterrupt on Ctrl-C."""
     if termios is None:
         return _ask_with_input(prompt)
+    client = client_terminal()
+    if client is not None:
+        client.claim().result()
     _print_prompt(prompt)
     # Not input(): readline misses a Ctrl-C between its prompt and its wait.
     while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
-        pass
+        if client is not None:
+            client.check_signals()
     return _read_line()
 
 
@@ -48,16 +52,65 @@ async def ask_async(prompt: str) -> str:
             return _ask_with_input(prompt)  # blocks the loop: Windows can only watch a console from a thread
         except KeyboardInterrupt:
             raise Interrupted from None
+    interrupted = asyncio.Event()
+    with signal_calls(signal.SIGINT, interrupted.set):
+        if (client := client_terminal()) is not None:
+            await _unless(interrupted, asyncio.wrap_future(client.claim()))
+        _print_prompt(prompt)
+        if client is None:
+            await _unless(interrupted, _is_readable())
+        else:
+            await _readable_for(client, interrupted)
+    return _read_line()
+
+
+async def _readable_for(client: ClientTerminal, interrupted: asyncio.Event) -> None:
+    """Wait for a line of a client; its terminal is left alone while it is suspended."""
+    suspended, loop = asyncio.Event(), asyncio.get_running_loop()
+
+    def suspend() -> None:
+        loop.call_soon_threadsafe(suspended.set)
+
+    while True:
+        with client.handling(signal.SIGTSTP, suspend):
+            reading = asyncio.ensure_future(_is_readable())
+            stopping = asyncio.ensure_future(suspended.wait())
+            try:
+                first = asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+                await _unless(interrupted, first)
+            finally:
+                reading.cancel()
+                stopping.cancel()
+            if not suspended.is_set():
+                return
+        suspended.clear()
+        # The client answers when it has been continued.
+        await _unless(interrupted, asyncio.wrap_future(client.claim()))
+
+
+async def _is_readable() -> None:
     loop = asyncio.get_running_loop()
     ready: asyncio.Future[None] = loop.create_future()
-    with ctrl_c_calls(lambda: ready.done() or ready.set_exception(Interrupted())):
-        _print_prompt(prompt)
-        loop.add_reader(sys.stdin, lambda: ready.done() or ready.set_result(None))
-        try:
-            await ready
-        finally:
-            loop.remove_reader(sys.stdin)
-    return _read_line()
+    stdin = sys.stdin.fileno()
+    loop.add_reader(stdin, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(stdin)
+
+
+async def _unless(interrupted: asyncio.Event, work: Awaitable[object]) -> None:
+    """Wait for the work; `Interrupted` if Ctrl-C comes first."""
+    waiting = asyncio.ensure_future(work)
+    interrupt = asyncio.ensure_future(interrupted.wait())
+    try:
+        await asyncio.wait((waiting, interrupt), return_when=asyncio.FIRST_COMPLETED)
+        if interrupted.is_set():
+            raise Interrupted
+        await waiting
+    finally:
+        interrupt.cancel()
+        waiting.cancel()
 
 
 def _print_prompt(prompt: str) -> None:
@@ -78,15 +131,3 @@ def _ask_with_input(prompt: str) -> str:
     # input() would print the prompt to stdout, among the results.
     _print_prompt(prompt)
     return input()
-
-
-@contextmanager
-def ctrl_c_calls(interrupt: Callable[[], object]) -> Generator[None]:
-    """Make Ctrl-C call the function in the main thread's event loop until the block ends."""
-    loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
-    loop.add_signal_handler(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(signal.SIGINT)
-        signal.signal(signal.SIGINT, before)

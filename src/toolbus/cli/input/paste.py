@@ -7,15 +7,17 @@ at the end of a sign-in may be longer. So the keys are read one by one, with wha
 import asyncio
 import codecs
 import os
+import signal
 import sys
 from collections import deque
 from contextlib import ExitStack, suppress
 from threading import Thread
 from typing import NoReturn
 
-from toolbus.cli.input.ask import Interrupted, ctrl_c_calls
+from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.keys import is_in_foreground, single_keys
-from toolbus.cli.output.visible import visible
+from toolbus.cli.terminal import signal_calls
+from toolbus.core.visible import visible
 
 MAX_LINE = 64 * 2**10
 POLL_SECONDS = 0.05
@@ -39,7 +41,7 @@ class PastedLines:
     def __enter__(self) -> "PastedLines":
         with ExitStack() as stack:
             if sys.platform != "win32":
-                stack.enter_context(ctrl_c_calls(self._interrupt))
+                stack.enter_context(signal_calls(signal.SIGINT, self._interrupt))
             if sys.stdin is None or not is_in_foreground():
                 self._end()
             elif sys.platform == "win32":

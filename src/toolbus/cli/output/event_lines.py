@@ -27,10 +27,12 @@ from toolbus.core.events import (
     Warned,
 )
 
+TIME, DATE_AND_TIME = "%H:%M:%S", "%Y-%m-%d %H:%M:%S"
 
-def timed_line(who: str, what: str, style: str = "", at: float | None = None) -> Text:
+
+def timed_line(who: str, what: str, style: str = "", at: float | None = None, form: str = TIME) -> Text:
     """A line with the time, by default now."""
-    clock = time.strftime("%H:%M:%S", time.localtime(at))
+    clock = time.strftime(form, time.localtime(at))
     return Text.assemble((f"{clock}  {one_line(who):12}  ", "dim"), (one_line(what), style))
 
 

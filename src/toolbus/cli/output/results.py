@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from toolbus.cli.output.screen import Screen, escaped_json, visible
+from toolbus.cli.terminal import here
 from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
 from toolbus.core.text import rewritten_json
 from toolbus.shape.render import deduplicated, human_size, without_base64
@@ -22,7 +23,7 @@ SavedFiles = Mapping[int, Path]
 
 def save_blobs(result: ToolResult, folder: Path, tool: str) -> SavedFiles:
     """Save every blob of a result in the folder; never overwrites a file."""
-    folder.mkdir(parents=True, exist_ok=True)
+    here(folder).mkdir(parents=True, exist_ok=True)
     files: dict[int, Path] = {}
     for index, block in enumerate(result.content):
         data = _blob_data(block)
@@ -144,7 +145,7 @@ def _write_new_file(data: bytes, folder: Path, name: str) -> Path:
     path, number = folder / name, 1
     while True:
         try:
-            with path.open("xb") as file:
+            with here(path).open("xb") as file:
                 file.write(data)
             return path
         except FileExistsError:

@@ -123,7 +123,8 @@ def _serve_words(serve: Serve) -> str:
         *([] if oauth is None else [f"tokens of {oauth.issuer}"]),
         *([] if asks is None else [f"asks there with {asks.model_dump()['client_secret']}"]),
     ]
-    return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}"
+    console = "; its console is open to other machines" if serve.console else ""
+    return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}{console}"
 
 
 def _lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:

@@ -17,10 +17,11 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO
 
 from toolbus.cli.options import Settings
-from toolbus.cli.output.visible import UNSEEN, visible
 from toolbus.cli.suggested import suggested
+from toolbus.cli.terminal import client_terminal, working_folder
 from toolbus.core.records import JSON
 from toolbus.core.text import BLANK, rewritten_json
+from toolbus.core.visible import UNSEEN, visible
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -48,7 +49,7 @@ def wrapped(text: str, stream: TextIO) -> str:
 
 def short_path(file: str | Path) -> str:
     """The path relative to the current folder, if inside it."""
-    path = os.path.relpath(file)
+    path = os.path.relpath(file, working_folder())
     return str(file) if path.startswith(os.pardir) else path
 
 
@@ -101,8 +102,8 @@ class Screen:
 
         options: Any = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}
         options["no_color"] = True if settings.no_color else None
-        self.out = SafeConsole(**options)
-        self.err = SafeConsole(stderr=True, **options)
+        self.out = SafeConsole("stdout", **options)
+        self.err = SafeConsole("stderr", **options)
         self.as_json = settings.json
         self._spinner: Spinner | None = None
         if settings.verbose:
@@ -208,18 +209,43 @@ class Screen:
                 line.show()
 
 
-def enable_logging(level: int, part: str | None = None) -> None:
-    """Log to stderr, only of that part of toolbus if one is given; at DEBUG, also the SDK and HTTP client."""
+def enable_logging(level: int) -> None:
+    """Log to stderr; at DEBUG, also the SDK and HTTP client."""
+    if (client := client_terminal()) is not None:
+        client.show_log(level)
+        return
     handler = logging.StreamHandler(sys.stderr)
-    if part is not None:
-        handler.addFilter(lambda record: part in Path(record.pathname).parts)
-    handler.setFormatter(_EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S"))
-    for name in ("toolbus",) if level > logging.DEBUG else ("toolbus", "mcp", "client", "httpx2"):
+    handler.setFormatter(log_formatter())
+    _add_handler(handler, level)
+
+
+def enable_part_log(part: str, dates: str) -> None:
+    """Log warnings of one part, such as refused clients, to stderr, in the form of `ServeLog`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(lambda record: part in Path(record.pathname).parts)
+    handler.setFormatter(_EscapingFormatter(f"%(asctime)s  {'clients':12}  %(message)s", dates))
+    _add_handler(handler, logging.WARNING)
+
+
+def _add_handler(handler: logging.Handler, level: int) -> None:
+    for name in loggers(level):
         logger = logging.getLogger(name)
         logger.setLevel(level)
         logger.addHandler(handler)
 
 
+def loggers(level: int) -> tuple[str, ...]:
+    """The names of what is shown at a level."""
+    return ("toolbus",) if level > logging.DEBUG else ("toolbus", "mcp", "client", "httpx2")
+
+
+def log_formatter() -> logging.Formatter:
+    """How a record is shown."""
+    return _EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S")
+
+
 class _EscapingFormatter(logging.Formatter):
+    """Writes out what a terminal would obey."""
+
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))

@@ -1,14 +1,17 @@
 """What `toolbus serve` reports: on stderr, or with `--json` on stdout."""
 
+from collections import deque
 from dataclasses import asdict
 
 from toolbus.bus.view import View
-from toolbus.cli.output.event_lines import event_line, timed_line
+from toolbus.cli.output.event_lines import DATE_AND_TIME, event_line, timed_line
 from toolbus.cli.output.screen import Screen, escaped_json
 from toolbus.config.serve import Serve
 from toolbus.core.display import counted
 from toolbus.core.events import Event, LoginNeeded, StateChanged, ToolHeld, Warned
 from toolbus.core.records import JSON
+
+_RECENT = 100
 
 
 class ServeLog:
@@ -16,32 +19,43 @@ class ServeLog:
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
-        self._troubled: set[str] = set()
+        self._troubled: set[tuple[str, str]] = set()
+        """Servers, and the users whose connections they are."""
+        self._recent: deque[Event] = deque(maxlen=_RECENT)
 
-    def on_event(self, event: Event) -> None:
-        """Report trouble of a server, and its end."""
-        if not self._is_news(event):
+    def on_event(self, event: Event, user: str = "") -> None:
+        """Report trouble of a server, and its end; `user` is whose connection it is."""
+        # The same event comes once for each view that shows it.
+        if any(one is event for one in self._recent) or not self._is_news(event, user):
             return
+        self._recent.append(event)
         if self._screen.as_json:
-            self._print_json({"event": type(event).__name__, **asdict(event)})
+            whose = {"user": user} if user else {}
+            self._print_json({"event": type(event).__name__, **asdict(event), **whose})
         else:
-            self._screen.err.print(timed_line(*event_line(event), at=event.at))
+            who, what, style = event_line(event)
+            self._print_line(f"{who} ({user})" if user else who, what, style, at=event.at)
 
     def add_line(self, who: str, what: str, style: str = "") -> None:
         """Report something else."""
         if self._screen.as_json:
             self._print_json({"event": "Noted", "about": who, "message": what})
         else:
-            self._screen.err.print(timed_line(who, what, style))
+            self._print_line(who, what, style)
 
-    def serving(self, bus: View, serve: Serve, url: str | None) -> None:
-        """Report what is served; `url` is None over stdio."""
+    def serving(self, bus: View, serve: Serve, url: str | None, console: str | None) -> None:
+        """Report what is served; `url` is None over stdio, and `console` if there is no page for people."""
         states = [status.state for status in bus.servers.values()]
         usable = sum(state in ("ready", "idle") for state in states)
         held = len(bus.held)
         if self._screen.as_json:
             facts: dict[str, JSON] = {"url": url, "servers": usable, "of": len(states)}
-            facts |= {"tools": len(bus.catalog), "held": held, "auth": _ways(serve) if url else []}
+            facts |= {
+                "tools": len(bus.catalog),
+                "held": held,
+                "auth": _ways(serve) if url else [],
+                "console": console,
+            }
             self._print_json({"event": "Serving", **facts})
             return
         servers = counted(len(states), "server")
@@ -53,17 +67,23 @@ class ServeLog:
         where = "over stdio" if url is None else url
         who = "" if url is None else f"; {_who(serve)}"
         self._screen.note(f"serving {where}: {', '.join(parts)}{who}")
+        if console is not None:
+            self._screen.note(f"console: {console}; 'toolbus console' opens it")
 
-    def _is_news(self, event: Event) -> bool:
+    def _is_news(self, event: Event, user: str) -> bool:
         if not isinstance(event, StateChanged):
             return isinstance(event, Warned | ToolHeld | LoginNeeded)
         if event.error is not None:
-            self._troubled.add(event.server)
+            self._troubled.add((event.server, user))
             return True
-        if event.state == "ready" and event.server in self._troubled:
-            self._troubled.discard(event.server)
+        if event.state == "ready" and (event.server, user) in self._troubled:
+            self._troubled.discard((event.server, user))
             return True
         return False
+
+    def _print_line(self, who: str, what: str, style: str, at: float | None = None) -> None:
+        # With the date: a gateway runs for days.
+        self._screen.err.print(timed_line(who, what, style, at, DATE_AND_TIME))
 
     def _print_json(self, value: JSON) -> None:
         print(escaped_json(value), flush=True)

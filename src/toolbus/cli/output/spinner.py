@@ -15,6 +15,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from toolbus.cli.terminal import client_terminal
+
 
 class _AmountColumn(ProgressColumn):
     """A progress bar if the total is known, otherwise the amount done."""
@@ -70,6 +72,9 @@ def spinner(console: Console, text: str) -> Generator[Spinner]:
         console=console,
         transient=True,
         disable=not console.is_terminal,
+        # In the background bus, the streams of the process are not those of the command.
+        redirect_stdout=client_terminal() is None,
+        redirect_stderr=client_terminal() is None,
     )
     with progress:
         line = Spinner(progress, text)

@@ -8,7 +8,7 @@ drives multi-round-trip requests and header mismatches, gets it as the outcome o
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Set
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import mcp_types as types
 from mcp import Client
@@ -23,6 +23,7 @@ from toolbus.connect.sdk.input_required import SUSPENDING, TaskResult, TaskStart
 from toolbus.connect.sdk.result_filter import ResultFilter, keep_unknown_blocks
 from toolbus.connect.transports.jsonrpc import Peer
 from toolbus.connect.transports.wire_error import NotSendable
+from toolbus.core.forwarding import Forwarding
 from toolbus.core.operation import CallInFlight
 from toolbus.core.records import JSON
 
@@ -30,6 +31,8 @@ _call_response: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = 
     types.CallToolResult | types.InputRequiredResult
 )
 Params = dict[str, Any]
+SdkStamp = Callable[[dict[str, Any], CallOptions], None]
+"""Adds the protocol version, the capabilities and the headers to a request."""
 Outcome = dict[str, Any] | MCPError
 """What a server sent in response to a call."""
 
@@ -49,12 +52,12 @@ class CallSender:
         result_filter: ResultFilter,
         check_output: CheckOutput,
         server: str,
-        handled: frozenset[str],
+        handled: Callable[[], frozenset[str]],
         tasks_only: Set[str],
     ) -> None:
         """`check_output` checks every result of the SDK's that is not an error.
 
-        `handled` names the server's requests that have a handler, `tasks_only` the tools that a legacy server
+        `handled` gives the server's requests that have a handler, `tasks_only` the tools that a legacy server
         runs only as tasks.
         """
         self._dispatcher = result_filter.inner
@@ -64,8 +67,8 @@ class CallSender:
         self._tasks_only = tasks_only
         self.received: dict[CallInFlight, Outcome] = {}
         """Outcomes of calls: the SDK's next `call_tool` of a call takes it instead of sending one."""
-        self._stamps: dict[str, tuple[bytes, dict[str, str]]] | None = {}
-        """The `_meta` and the headers of the calls of a tool; None if they depend on its arguments."""
+        self._stamps: dict[str, _Stamp] | None = {}
+        """The stamps of the calls of each tool; None if they depend on its arguments."""
         self._install(client)
 
     # A plain function: a coroutine less on the way of every call.
@@ -83,12 +86,9 @@ class CallSender:
             params["task"] = {}
         peer = self._dispatcher
         if isinstance(peer, Peer) and self._stamps is not None and not in_flight.suspends:
-            meta, headers = self._stamps.get(tool) or self._keep_stamp(self._stamps, tool)
-            try:
-                encoded = to_json(params)
-            except (ValueError, TypeError) as error:
-                raise NotSendable(str(error)) from error
-            return peer.send_encoded("tools/call", encoded, meta, headers, on_progress)
+            stamp = self._stamps.get(tool) or self._keep_stamp(self._stamps, tool)
+            encoded = _encoded(params)
+            return peer.send_encoded("tools/call", encoded, stamp.encoded, stamp.headers, on_progress)
         options: CallOptions = {}
         self._stamp({"method": "tools/call", "params": params}, options)
         if on_progress is not None:
@@ -101,30 +101,34 @@ class CallSender:
         """Send a request for an MCP client, whose capabilities it declares; returns the result as sent."""
         forwarding = in_flight.forwarding
         assert forwarding is not None, "it is forwarded"
+        peer, stamps = self._dispatcher, self._stamps
+        if method == "tools/call" and isinstance(peer, Peer) and stamps is not None:
+            stamp = stamps.get(params["name"]) or self._keep_stamp(stamps, params["name"])
+            meta: dict[str, Any] = params.pop("_meta", {})
+            meta.update(stamp.meta)
+            _declare_client(meta, forwarding)
+            return peer.send_encoded(method, _encoded(params), _encoded(meta), stamp.headers, on_progress)
         options: CallOptions = {}
         self._stamp({"method": method, "params": params}, options)
-        meta: dict[str, Any] = params.get("_meta", {})
-        if types.CLIENT_CAPABILITIES_META_KEY in meta:
-            meta[types.CLIENT_CAPABILITIES_META_KEY] = forwarding.client.capabilities
-            meta.pop(types.LOG_LEVEL_META_KEY, None)
-            if forwarding.log_level is not None:
-                meta[types.LOG_LEVEL_META_KEY] = forwarding.log_level
+        _declare_client(params.get("_meta", {}), forwarding)
         if method.startswith("tasks/"):
             options.setdefault("headers", {})[MCP_NAME_HEADER] = encode_header_value(params["taskId"])
         if on_progress is not None:
             options["on_progress"] = on_progress
         return self._dispatcher.send_raw_request(method, params, options)
 
-    def _keep_stamp(self, stamps: dict[str, tuple[bytes, dict[str, str]]], tool: str) -> tuple[bytes, Any]:
+    def _keep_stamp(self, stamps: "dict[str, _Stamp]", tool: str) -> "_Stamp":
         params: Params = {"name": tool}
         options: CallOptions = {}
-        self._stamp({"method": "tools/call", "params": params}, options)
-        stamps[tool] = to_json(params.get("_meta", {})), options.get("headers", {})
+        self._sdk_stamp({"method": "tools/call", "params": params}, options)
+        meta: dict[str, Any] = params.get("_meta", {})
+        stamps[tool] = _Stamp(meta, to_json(meta), options.get("headers", {}))
         return stamps[tool]
 
     def _install(self, client: Client) -> None:
         session = client.session
-        self._stamp = _install_stamp(client)
+        self._sdk_stamp: SdkStamp = session._stamp  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py
+        self._stamp = _install_stamp(client, self._sdk_stamp)
         self._sdk_call_tool = cast("Callable[..., Awaitable[Any]]", session.call_tool)
         self._sdk_list_tools = session.list_tools
         session.call_tool = self._call_tool
@@ -177,8 +181,34 @@ class CallSender:
             if isinstance(result, types.CallToolResult) and not result.is_error:
                 await self._check_output(name, result)
         if isinstance(result, types.InputRequiredResult):
-            check_input_required(result, self._server, in_flight, self._handled)
+            check_input_required(result, self._server, in_flight, self._handled())
         return result
+
+
+class _Stamp(NamedTuple):
+    """What the SDK adds to every call of a tool."""
+
+    meta: dict[str, Any]
+    """Its part of `_meta`."""
+    encoded: bytes
+    """The same as JSON."""
+    headers: dict[str, str]
+
+
+def _declare_client(meta: dict[str, Any], forwarding: Forwarding) -> None:
+    """Replace what we declare to a modern server by what the client declared to us."""
+    if types.CLIENT_CAPABILITIES_META_KEY in meta:
+        meta[types.CLIENT_CAPABILITIES_META_KEY] = forwarding.client.capabilities
+        meta.pop(types.LOG_LEVEL_META_KEY, None)
+        if forwarding.log_level is not None:
+            meta[types.LOG_LEVEL_META_KEY] = forwarding.log_level
+
+
+def _encoded(value: dict[str, Any]) -> bytes:
+    try:
+        return to_json(value)
+    except (ValueError, TypeError) as error:
+        raise NotSendable(str(error)) from error
 
 
 def _parse_result(raw: dict[str, Any], *, as_task: bool) -> Any:
@@ -191,20 +221,20 @@ def _parse_result(raw: dict[str, Any], *, as_task: bool) -> Any:
     return _call_response.validate_python(raw, by_name=False)
 
 
-def _checking_input(request: Callable[..., Awaitable[Any]], server: str, handled: frozenset[str]) -> Any:
+def _checking_input(
+    request: Callable[..., Awaitable[Any]], server: str, handled: Callable[[], frozenset[str]]
+) -> Any:
     async def checked(*args: Any, **more: Any) -> Any:
         result = await request(*args, **more)
         if isinstance(result, types.InputRequiredResult):
-            check_input_required(result, server, None, handled)
+            check_input_required(result, server, None, handled())
         return result
 
     return checked
 
 
-def _install_stamp(client: Client) -> Callable[[dict[str, Any], CallOptions], None]:
+def _install_stamp(client: Client, sdk_stamp: SdkStamp) -> SdkStamp:
     """Wrap the SDK's stamp; a call that can be suspended declares that it accepts elicitation."""
-    session = client.session
-    sdk_stamp: Callable[[dict[str, Any], CallOptions], None] = session._stamp  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py
 
     def stamp(request: dict[str, Any], options: CallOptions) -> None:
         sdk_stamp(request, options)
@@ -215,7 +245,7 @@ def _install_stamp(client: Client) -> Callable[[dict[str, Any], CallOptions], No
                 declared = meta[types.CLIENT_CAPABILITIES_META_KEY]
                 meta[types.CLIENT_CAPABILITIES_META_KEY] = {**declared, **SUSPENDING}
 
-    session._stamp = stamp  # pyright: ignore[reportPrivateUsage]  # likewise
+    client.session._stamp = stamp  # pyright: ignore[reportPrivateUsage]  # the seam; see client.py
     return stamp
 
 

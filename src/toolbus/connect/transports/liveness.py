@@ -1,4 +1,4 @@
-"""Detect that an idle HTTP server is gone.
+"""Detect that a session is idle, or that an idle HTTP server is gone.
 
 A broken stream or a failed request shows it at once. While neither is open, a plain TCP connection is made
 now and then, and closed. If it is refused, the session's own probe decides. A busy server still accepts
@@ -30,6 +30,22 @@ async def supervise(session: Session, observer: SessionObserver) -> None:
         if not session.gone.is_set():
             logger.error("server %r: its observer failed", session.server, exc_info=group)
             session.end(f"its observer failed: {group.exceptions[0]}")
+
+
+async def wait_until_over(session: Session, observer: SessionObserver, limit: float | None) -> bool:
+    """Wait until the session is gone (False), or was idle for `limit` seconds (True)."""
+    loop = asyncio.get_running_loop()
+    while True:
+        wait = None if limit is None else max(0.01, session.used + limit - loop.time())
+        try:
+            async with asyncio.timeout(wait):
+                await session.gone.wait()
+            return False
+        except TimeoutError:
+            if session.busy or observer.keeps_link_open:
+                session.used = loop.time()
+            elif limit is not None and loop.time() - session.used >= limit:
+                return True
 
 
 async def _check_server(session: Session) -> None:

@@ -59,6 +59,15 @@ class AccessControl:
         self._proven: OrderedDict[bytes, None] = OrderedDict()
         """Digests of accepted credentials: they need not wait for what others at their address do."""
 
+    def use(self, other: "AccessControl") -> None:
+        """Decide as another one from now on; who failed before is still throttled."""
+        before, self._serve = self._serve, other._serve
+        self._hosts = other._hosts
+        if before.auth != self._serve.auth or before.default_view != self._serve.default_view:
+            self._keys, self._tokens = other._keys, other._tokens
+        self._admitted.clear()
+        self._proven.clear()
+
     def check(self, facts: RequestFacts) -> Refusal | None:
         """Only host and origin; None if they are right."""
         found = self._peer(facts)

@@ -5,6 +5,7 @@ from typing import Protocol, overload
 
 from toolbus.bus.policing import Rules, shared_rules
 from toolbus.bus.view import View
+from toolbus.config.policy import PolicyRule
 from toolbus.config.serve import DEFAULT_VIEW, Serve, ServeView
 from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Caller
@@ -39,9 +40,15 @@ class Views:
 
     def use(self, serve: Serve | None) -> None:
         """Use another config from now on, also after the servers of the bus have changed."""
-        self._serve = serve or Serve()
+        before, self._serve = self._serve, serve or Serve()
         self._made.clear()
-        self._rules.clear()
+        # Rules that stay go on counting: a change of the config is not another quota.
+        known = self._rules.items()
+        self._rules = {name: one for name, one in known if self._policy(name) == before.views[name].policy}
+
+    def _policy(self, name: str) -> tuple[PolicyRule, ...]:
+        view = self._serve.view(name)
+        return () if view is None else view.policy
 
     def view_of(
         self, principal: Principal, session: str = "", interactions: Interactions | None = None

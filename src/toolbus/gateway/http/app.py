@@ -1,7 +1,6 @@
-"""The HTTP front as an ASGI application: paths, who is admitted, and which era a message belongs to."""
+"""The HTTP front: paths, who is admitted, and which era a message belongs to."""
 
-import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -13,6 +12,8 @@ from pydantic_core import from_json
 from toolbus.config.serve import Serve
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
+from toolbus.gateway.console.app import PATH as CONSOLE
+from toolbus.gateway.console.app import ConsoleApp
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.in_flight import InFlight
@@ -20,14 +21,10 @@ from toolbus.gateway.http.legacy import LegacyFront
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.request import (
-    ClientGone,
     Headers,
     HttpRequest,
-    Receive,
-    Scope,
-    Send,
-    Watch,
     accepted,
+    answer,
     encoded_headers,
     failure,
     is_json,
@@ -35,16 +32,17 @@ from toolbus.gateway.http.request import (
 from toolbus.gateway.metrics import OTHER, Metrics
 from toolbus.gateway.principal import Principal
 
-logger = logging.getLogger("toolbus")
-
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
 _KINDS = {401: "unauthenticated", 403: "forbidden", 404: "not_found", 421: "misdirected", 429: "throttled"}
+_JSON = "application/json"
+_EXPIRE_EVERY = 30
+"""Ticks between two looks for idle sessions."""
 _RETRY: Headers = ((b"retry-after", b"1"),)
 
 
 class App:
-    """The ASGI application of a gateway; `serve_http` runs it."""
+    """Answers the HTTP requests to a gateway; `serve_http` runs it."""
 
     def __init__(
         self,
@@ -53,17 +51,20 @@ class App:
         limits: Limits | None = None,
         *,
         path: str = "/mcp",
+        console: ConsoleApp | None = None,
     ) -> None:
         """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in."""
         self.gateway = gateway
         self._path = path
+        self._console = console
+        self._ticks = 0
         self._below = f"{path}/"
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.refusals = Refusals(self.metrics)
         self.is_draining = False
         self.connections: Callable[[], int] = lambda: 0
-        """How many connections are open; set by whoever serves the application."""
+        """How many connections are open; set by whoever runs it."""
         self._access: Access = access or AccessControl(Serve())
         self._in_flight = InFlight(self.limits, self.metrics)
         self._modern = ModernFront(gateway, self.metrics, self.limits, self.refusals)
@@ -74,25 +75,22 @@ class App:
             "/metrics": self._metrics_page,
         }
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request."""
-        http = HttpRequest(scope, receive, send, self._access)
+    async def serve(self, http: HttpRequest) -> None:
+        """Answer one request."""
+        await answer(http, self._serve(http))
+
+    async def _serve(self, http: HttpRequest) -> None:
         path = http.facts.path
-        try:
-            with Watch(http.connection):
-                if path == self._path or path.startswith(self._below):
-                    await self._mcp(http)
-                elif (page := self._page(path)) is None:
-                    await http.respond(404)
-                elif http.facts.method not in ("GET", "HEAD"):
-                    await http.respond(405, headers=((b"allow", b"GET, HEAD"),))
-                else:
-                    await page(http)
-        except ClientGone:
-            pass
-        except Exception:  # the edge of a task: nothing of it goes to the client
-            logger.exception("could not serve a request")
-            http.connection.abort()
+        if path == self._path or path.startswith(self._below):
+            await self._mcp(http)
+        elif self._console is not None and (path == CONSOLE or path.startswith(f"{CONSOLE}/")):
+            await self._console.serve(http)
+        elif (page := self._page(path)) is None:
+            await http.respond(404)
+        elif http.facts.method not in ("GET", "HEAD"):
+            await http.respond(405, headers=((b"allow", b"GET, HEAD"),))
+        else:
+            await page(http)
 
     async def idle(self) -> None:
         """Wait until no request is in flight."""
@@ -101,12 +99,29 @@ class App:
     def tick(self) -> None:
         """Call it every second."""
         self._modern.tick()
+        self._ticks += 1
+        if self._ticks % _EXPIRE_EVERY == 0:
+            self.gateway.sessions.end_idle()
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are being answered."""
+        return self.metrics.in_flight
 
     def drain(self) -> None:
         """Take no more requests; those in flight go on, streams without end are ended."""
         self.is_draining = True
         self._modern.end_streams()
         self._legacy.end_streams()
+        if self._console is not None:
+            self._console.drain()
+
+    def end_views(self, names: Container[str]) -> None:
+        """End sessions that have one of these views, and streams without end: clients open others."""
+        self._modern.end_streams()
+        for session in self.gateway.sessions:
+            if session.principal.view in names:
+                self.gateway.sessions.close(session.id)
 
     # MCP
 
@@ -119,7 +134,7 @@ class App:
         admitted = await self._access.admit(facts)
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
-        http.principal = admitted
+        http.principal, http.access = admitted, self._access
         version = http.headers.get(MCP_PROTOCOL_VERSION_HEADER)
         is_modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
         if method == "POST":
@@ -136,7 +151,11 @@ class App:
         refusal = self._access.check(http.facts)
         if refusal is not None:
             return await self._refuse(http, refusal)
-        return await http.respond(204 if http.cors else 403)
+        if http.cors:
+            return await http.respond(204)
+        # A page of this machine, which the browser of anyone may show.
+        reason = "web pages may use it only if serve.origins lists their origin"
+        return await self._refuse(http, Refusal.of(403, "misdirected", reason))
 
     async def _refuse(self, http: HttpRequest, refusal: Refusal) -> None:
         """Send a refusal, which whoever decided it has logged."""
@@ -150,9 +169,9 @@ class App:
     async def _post(self, http: HttpRequest, *, is_modern: bool) -> None:
         has_json, has_events = accepted(http.headers.get("accept", ""))
         if not (has_json and has_events):
-            return await http.respond(406)
+            return await _refuse_message(http, 406, f"send accept: {_JSON}, text/event-stream")
         if not is_json(http.headers.get("content-type", "")):
-            return await http.respond(415)
+            return await _refuse_message(http, 415, f"send content-type: {_JSON}")
         principal = http.principal.name
         status = self._in_flight.take(principal)
         if status:
@@ -175,8 +194,7 @@ class App:
         kind = _kind_of(message)
         is_modern = is_modern or _has_envelope(message)
         if kind is None or (kind == "response" and is_modern):
-            error = {"code": INVALID_REQUEST, "message": "the body must be one JSON-RPC message"}
-            return await http.respond_json(400, failure(None, error))
+            return await _refuse_message(http, 400, "the body must be one JSON-RPC message")
         if kind == "request" and self.is_draining:
             return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
         if not is_modern and kind == "request" and message["method"] == "initialize":
@@ -198,9 +216,10 @@ class App:
         await http.respond_json(200, {"status": "ok"})
 
     async def _ready(self, http: HttpRequest) -> None:
-        """Anyone learns whether; why, only who is admitted."""
-        is_ready, details = readiness(self.gateway.bus, draining=self.is_draining)
+        """Anyone learns whether; why, only who is admitted, and only of the servers of its view."""
         admitted = await self._admitted(http)
+        seen = () if isinstance(admitted, Refusal) else self.gateway.view(admitted).servers
+        is_ready, details = readiness(self.gateway.bus, seen=seen, draining=self.is_draining)
         shown = {"ready": is_ready} if isinstance(admitted, Refusal) else details
         await http.respond_json(200 if is_ready else 503, shown)
 
@@ -209,7 +228,9 @@ class App:
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
         gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
-        text = self.metrics.text(self.gateway.bus.servers, gauges)
+        seen = self.gateway.view(admitted).servers
+        states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
+        text = self.metrics.text(states, gauges)
         kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
         return await http.respond(200, text.encode(), (kind,))
 
@@ -223,6 +244,10 @@ class App:
         if metadata is None:
             return await http.respond(404)
         return await http.respond_json(200, metadata)
+
+
+async def _refuse_message(http: HttpRequest, status: int, reason: str) -> None:
+    await http.respond_json(status, failure(None, {"code": INVALID_REQUEST, "message": reason}))
 
 
 def _kind_of(message: object) -> str | None:

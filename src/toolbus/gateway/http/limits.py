@@ -71,4 +71,4 @@ class Refusals:
         if (kind, address) in self._reported or len(self._reported) >= MOST_REPORTED:
             return
         self._reported.add((kind, address))
-        logger.warning("refused a request of %s: %s", address or "a local client", reason)
+        logger.warning("the gateway refused a request of %s: %s", address or "a local client", reason)

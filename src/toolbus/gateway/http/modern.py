@@ -6,7 +6,7 @@ The response is JSON, unless something has to be sent before it; closing the con
 import asyncio
 import time
 from collections.abc import Coroutine, Mapping
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 from mcp.shared.inbound import (
     ERROR_CODE_HTTP_STATUS,
@@ -15,10 +15,7 @@ from mcp.shared.inbound import (
     classify_inbound_request,
     decode_header_value,
     find_duplicated_routing_header,
-    find_invalid_x_mcp_header,
     unsupported_protocol_version_rejection,
-    validate_mcp_param_headers,
-    x_mcp_header_map,
 )
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, LOG_LEVEL_META_KEY
 
@@ -34,7 +31,6 @@ from toolbus.gateway.metrics import Metrics
 LISTEN = "subscriptions/listen"
 _LEVELS = frozenset(get_args(LogLevel))
 _TASK_METHODS = frozenset(("tasks/get", "tasks/update", "tasks/cancel"))
-_MOST_KNOWN = 10_000
 
 
 class ModernFront:
@@ -45,8 +41,6 @@ class ModernFront:
         self._metrics = metrics
         self._limits = limits
         self._refusals = refusals
-        self._mirrored: dict[str, tuple[JSONObject, bool]] = {}
-        """By tool: its schema, and whether it wants arguments mirrored in headers."""
         self._open: dict[ResponseStream, float] = {}
         """The requests in flight and when they began, the oldest first."""
         self._listening: set[asyncio.Task[Outcome]] = set()
@@ -139,33 +133,10 @@ class ModernFront:
         level = params["_meta"].get(LOG_LEVEL_META_KEY)
         if level is not None and level not in _LEVELS:
             return InboundLadderRejection(INVALID_PARAMS, "the log level is not one of the protocol")
-        if method == "tools/call":
-            return self._mirroring_rejection(http, params) or route
         name = headers.get("mcp-name")
         if name is not None and method in _TASK_METHODS and decode_header_value(name) != params.get("taskId"):
             return InboundLadderRejection(HEADER_MISMATCH, "mcp-name header does not match the task")
         return route
-
-    def _mirroring_rejection(
-        self, http: HttpRequest, params: Mapping[str, Any]
-    ) -> InboundLadderRejection | None:
-        """Why the `Mcp-Param-*` headers of a tool call do not fit its arguments; None if they do."""
-        name, arguments = params.get("name"), params.get("arguments")
-        if not isinstance(name, str) or not isinstance(arguments, dict | None):
-            return None
-        schema = self._gateway.tool_schema(http.principal, name)
-        if schema is None:
-            return None
-        known = self._mirrored.get(name)
-        if known is None or known[0] is not schema:
-            # Reading a schema takes longer than all the rest, and hardly any has such headers.
-            mirrors = find_invalid_x_mcp_header(schema) is None and bool(x_mcp_header_map(schema))
-            if len(self._mirrored) >= _MOST_KNOWN:
-                self._mirrored.clear()
-            known = self._mirrored[name] = schema, mirrors
-        if not known[1]:
-            return None
-        return validate_mcp_param_headers(schema, cast("dict[str, Any]", arguments or {}), http.headers)
 
 
 class ResponseStream:

@@ -1,51 +1,50 @@
-"""One connection: HTTP/1.1 by uvicorn on httptools, within limits.
+"""One connection: HTTP/1.1, parsed by httptools, within limits.
 
 Every phase of a request has a deadline. `sweep` enforces them, once a second for all connections, so that a
 request costs no timer.
 """
 
 import asyncio
-import http
 import logging
 import urllib.parse
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from ipaddress import ip_address, ip_network
 from typing import Any, NoReturn, cast
 
 import httptools
-import uvicorn
-from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import ServerState
 
+from toolbus.core.flag import Flag
 from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.request import HttpRequest, RawHeaders
 
 logger = logging.getLogger("toolbus")
 
-CONNECTION = "toolbus.connection"
-"""The key of the connection in an ASGI scope."""
 _LINGER = 2.0
 """Seconds in which a refused client may go on sending, so that it gets to read the refusal."""
-_ASGI = {"version": "3.0", "spec_version": "2.3"}
-_UNUSED = logging.Logger("toolbus.gateway.access", logging.CRITICAL)
+_MOST_UNREAD = 64 * 1024
+"""Bytes of a body that are kept before somebody takes it."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Hub:
     """What all connections of a server share."""
 
-    config: uvicorn.Config
-    app: Any
-    """The ASGI application."""
+    serve: Callable[[HttpRequest], Coroutine[Any, Any, None]]
+    """Answers a request."""
     limits: Limits
     refusals: Refusals
     trusted_proxies: tuple[str, ...] = ()
     """Addresses and networks."""
-    state: ServerState = field(default_factory=ServerState)
+    connections: "set[Connection]" = field(default_factory=lambda: set[Connection]())
+    tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    """Those that answer requests."""
     addresses: Counter[str] = field(default_factory=Counter[str])
     """Open connections by address."""
+    date_line: bytes = b""
+    """The header with the date."""
 
 
 class _Refused(Exception):
@@ -58,19 +57,34 @@ class _Refused(Exception):
         super().__init__(reason)
 
 
-class LimitedProtocol(HttpToolsProtocol):
-    """A connection that is refused or closed if its client exceeds a limit."""
+class Connection(asyncio.Protocol):
+    """A connection that is refused or closed if its client exceeds a limit; see `RequestConnection`."""
+
+    _transport: asyncio.Transport
 
     def __init__(self, hub: Hub) -> None:
-        super().__init__(hub.config, hub.state, {}, asyncio.get_running_loop())
         self._hub = hub
-        self._served: RequestResponseCycle | None = None
-        """The last request that was begun, and its response."""
         self._limits = hub.limits
-        self._now = self.loop.time
-        self._address = ""
+        self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
+        self._parser = httptools.HttpRequestParser(self)
+        # Data after a request that ends the connection is ignored, and does not cost it its response.
+        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.address = ""
+        self.scheme = "http"
+        self._served: HttpRequest | None = None
+        """The request that is being answered, or was last."""
+        self._task: asyncio.Task[None] | None = None
+        """Answers it."""
+        self._waiting: deque[HttpRequest] = deque()
+        """Requests that came before others were answered."""
+        self._coming: HttpRequest | None = None
+        """The last request whose head was read."""
         self._refusal: _Refused | None = None
         self._is_refused = False
+        self._url = b""
+        self._headers: RawHeaders = []
+        self._expects_continue = False
         self._in_head = True
         self._head_bytes = 0
         self._body_bytes = 0
@@ -79,50 +93,91 @@ class LimitedProtocol(HttpToolsProtocol):
         self._deadline: float | None = None
         self._phase = "head"
         self._unread_since: float | None = None
-        self.on_lost: Callable[[], None] | None = None
-        """Called when the connection is lost; the request that is served sets it."""
+        self._is_reading = True
+        self._writable = Flag()
 
     # The connection
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        peer = cast("tuple[str, int] | str", transport.get_extra_info("peername"))
+        self.address = peer[0] if isinstance(peer, tuple) else ""  # a Unix socket has none
+        self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         hub, limits = self._hub, self._limits
-        self._address = self.client[0] if self.client else ""
-        hub.addresses[self._address] += 1
+        hub.connections.add(self)
+        hub.addresses[self.address] += 1
         self._expect("head", limits.head_seconds)
-        if len(self.connections) > limits.connections:
+        if len(hub.connections) > limits.connections:
             self._refuse(_Refused(503, "connections", "too many connections"))
-        elif hub.addresses[self._address] > limits.connections_per_address and not self._is_proxy():
+        elif hub.addresses[self.address] > limits.connections_per_address and not self._is_proxy():
             self._refuse(_Refused(503, "connections", "too many connections of one address"))
 
     def _is_proxy(self) -> bool:
-        return any(ip_address(self._address) in ip_network(one) for one in self._hub.trusted_proxies)
+        return any(ip_address(self.address) in ip_network(one) for one in self._hub.trusted_proxies)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        super().connection_lost(exc)
-        self._deadline = self._unread_since = None
+        self._hub.connections.discard(self)
         addresses = self._hub.addresses
-        addresses[self._address] -= 1
-        if not addresses[self._address]:
-            del addresses[self._address]
-        if self.on_lost is not None:
-            self.on_lost()
+        addresses[self.address] -= 1
+        if not addresses[self.address]:
+            del addresses[self.address]
+        self._deadline = self._unread_since = None
+        self._waiting.clear()
+        self._writable.set()
+        served = self._served
+        if served is not None and not served.has_ended:
+            served.abandon()
+        if self._task is not None:
+            self._task.cancel()
+        del self._parser  # which holds this object
 
     def abort(self) -> None:
         """Close the connection without sending what waits to be sent."""
-        self.transport.abort()
+        self._transport.abort()
 
     def close(self) -> None:
         """Close the connection after what was sent; the request that is served is cancelled."""
-        self.transport.close()
+        self._transport.close()
+
+    # Flow
 
     def pause_writing(self) -> None:
-        super().pause_writing()
+        self._writable.clear()
         self._unread_since = self._now()
 
     def resume_writing(self) -> None:
-        super().resume_writing()
+        self._writable.set()
         self._unread_since = None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client does not read what was sent to it."""
+        return self._unread_since is not None
+
+    async def wait_writable(self) -> None:
+        """Wait until the client has read, or is gone."""
+        await self._writable.wait()
+
+    def pause_reading(self) -> None:
+        """Take no more of what the client sends."""
+        if self._is_reading:
+            self._is_reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take again what the client sends."""
+        if not self._is_reading:
+            self._is_reading = True
+            self._transport.resume_reading()
+
+    def write(self, data: bytes) -> None:
+        """Send data; dropped if the client is gone."""
+        self._transport.write(data)
+
+    @property
+    def date_line(self) -> bytes:
+        """The header with the date."""
+        return self._hub.date_line
 
     # Time
 
@@ -134,14 +189,14 @@ class LimitedProtocol(HttpToolsProtocol):
         """Close the connection if its client is too slow."""
         unread = self._unread_since
         if unread is not None and now - unread > self._limits.unread_seconds:
-            self._hub.refusals.note("slow_reader", self._address, "it does not read what is sent to it")
-            self.transport.abort()
+            self._hub.refusals.note("slow_reader", self.address, "it does not read what is sent to it")
+            self._transport.abort()
         elif self._deadline is None or now < self._deadline:
             return
         elif self._is_refused:
-            self.transport.abort()
+            self._transport.abort()
         elif self._phase == "idle" or (self._phase == "head" and not self._head_bytes):
-            self.transport.close()
+            self._transport.close()
         else:
             self._refuse(_Refused(408, f"slow_{self._phase}", f"its {self._phase} took too long"))
 
@@ -150,13 +205,12 @@ class LimitedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
             return
-        assert self.parser is not None, "a lost connection gets no data"
         self._fed = len(data)
         try:
-            self.parser.feed_data(data)
+            self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            if self._served is not None:
-                self._served.keep_alive = False
+            if self._coming is not None:
+                self._coming.keeps_alive = False
         except httptools.HttpParserError as error:
             if self._refusal is None and isinstance(error, httptools.HttpParserCallbackError):
                 logger.error("could not read a request", exc_info=error)  # a bug of ours
@@ -166,117 +220,96 @@ class LimitedProtocol(HttpToolsProtocol):
                 # An unfinished header is not reported by the parser, so the bytes are counted.
                 self._head_bytes += len(data)
                 if self._head_bytes > self._limits.head_bytes:
-                    self._refuse(_Refused(431, "head", "its headers are too long"))
+                    self._refuse(_Refused(431, "head", "its headers are too long (serve.max_header)"))
 
     def on_message_begin(self) -> None:
-        self.url = b""
-        self.expect_100_continue = False
-        self.headers = headers = []
-        scope: dict[str, Any] = {
-            "type": "http",
-            "asgi": _ASGI,
-            "client": self.client,
-            "server": self.server,
-            "scheme": self.scheme,
-            "root_path": "",
-            "headers": headers,
-            CONNECTION: self,
-        }
-        self.scope = cast("Any", scope)
+        self._url = b""
+        self._headers = []
+        self._expects_continue = False
         self._in_head = True
         self._head_bytes = self._body_bytes = 0
         self._expect("head", self._limits.head_seconds)
 
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
     def on_header(self, name: bytes, value: bytes) -> None:
         name = name.lower()
         value = value.strip(b" \t")  # the parser leaves what follows a value
-        self.headers.append((name, value))
+        self._headers.append((name, value))
         if name == b"expect":
-            self.expect_100_continue = value.lower() == b"100-continue"
+            self._expects_continue = value.lower() == b"100-continue"
         elif name == b"content-length" and int(value) > self._limits.body_bytes:
-            self._fail(413, "body", "its body is too long")
+            self._fail(413, "body", "its body is too long (serve.max_body)")
 
     def on_headers_complete(self) -> None:
-        headers, limits = self.headers, self._limits
+        headers, limits, parser = self._headers, self._limits, self._parser
         if len(headers) > limits.headers:
             self._fail(431, "head", "it has too many headers")
         if self._head_bytes + self._fed > limits.head_bytes:  # with what may already be of the body
             self._check_head()
         self._in_head = False
         self._expect("body", limits.body_seconds)
-        parser, scope = self.parser, self.scope
-        assert parser is not None, "it calls this method"
         version = parser.get_http_version()
-        scope["http_version"] = version
-        scope["method"] = parser.get_method().decode("ascii")
-        scope["path"], scope["query_string"] = self._path()
-        existing = self._served
-        self._served = self.cycle = cycle = _Cycle(
-            scope=scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=_UNUSED,
-            access_log=False,
-            default_headers=self.server_state.default_headers,
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and bool(parser.should_keep_alive()),
-            on_response=self.on_response_complete,
-        )
-        if existing is None or existing.response_complete:
-            self._start(cycle)
+        request = HttpRequest(self, parser.get_method().decode("ascii"), self._path(), headers, version)
+        request.keeps_alive = version != "1.0" and bool(parser.should_keep_alive())
+        request.expects_continue = self._expects_continue
+        if b"?" in self._url:
+            request.query = self._url.partition(b"?")[2]
+        self._coming = request
+        if self._served is None or self._served.has_ended:
+            self._start(request)
         else:
-            self.flow.pause_reading()
-            self.pipeline.appendleft((cycle, self._hub.app))
+            self.pause_reading()
+            self._waiting.append(request)
 
     def _check_head(self) -> None:
-        if (
-            sum((len(name) + len(value) for name, value in self.headers), len(self.url))
-            > self._limits.head_bytes
-        ):
-            self._fail(431, "head", "its headers are too long")
+        size = sum((len(name) + len(value) for name, value in self._headers), len(self._url))
+        if size > self._limits.head_bytes:
+            self._fail(431, "head", "its headers are too long (serve.max_header)")
 
-    def _path(self) -> tuple[str, bytes]:
+    def _path(self) -> str:
         try:
-            url = httptools.parse_url(self.url)
-            path = url.path.decode("ascii")
+            path = httptools.parse_url(self._url).path.decode("ascii")
         except (httptools.HttpParserError, AttributeError, UnicodeDecodeError):
             self._fail(400, "malformed", "its path cannot be read")
-        return urllib.parse.unquote(path) if "%" in path else path, url.query or b""
+        return urllib.parse.unquote(path) if "%" in path else path
 
-    def _start(self, cycle: RequestResponseCycle) -> None:
-        task = self.loop.create_task(cycle.run_asgi(self._hub.app))
-        self.tasks.add(task)
-        task.add_done_callback(self.tasks.discard)
+    def _start(self, request: HttpRequest) -> None:
+        self._served = request
+        tasks = self._hub.tasks
+        self._task = task = self._loop.create_task(self._hub.serve(request))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     def on_body(self, body: bytes) -> None:
         self._body_bytes += len(body)
         if self._body_bytes > self._limits.body_bytes:
-            self._fail(413, "body", "its body is too long")
-        cycle = self.cycle
-        if not cycle.response_complete:
-            cycle.body += body
-            if len(cycle.body) > HIGH_WATER_LIMIT:
-                self.flow.pause_reading()
-            cycle.message_event.set()
+            self._fail(413, "body", "its body is too long (serve.max_body)")
+        coming = self._coming
+        if coming is not None and not coming.has_ended:
+            coming.add_body(body)
+            if self._body_bytes > _MOST_UNREAD and not coming.is_read:
+                self.pause_reading()
 
     def on_message_complete(self) -> None:
-        cycle = self.cycle
-        if cycle.response_complete:
+        coming = self._coming
+        assert coming is not None, "its head was read"
+        if coming.has_ended:
             self._expect("idle", self._limits.idle_seconds)
-            return
-        self._phase, self._deadline = "response", None
-        cycle.more_body = False
-        cycle.message_event.set()
+        else:
+            self._phase, self._deadline = "response", None
+            coming.end_body()
 
-    def on_response_complete(self) -> None:
-        self.server_state.total_requests += 1
-        if self.transport.is_closing():
+    def response_ended(self, request: HttpRequest) -> None:
+        """The response to a request was written: go on with the next one."""
+        if not request.keeps_alive:
+            self._transport.close()
+        if self._transport.is_closing():
             return
-        self.flow.resume_reading()
-        if self.pipeline:
-            self._start(self.pipeline.pop()[0])
+        self.resume_reading()
+        if self._waiting:
+            self._start(self._waiting.popleft())
         elif self._phase == "response":  # else its body is still coming
             self._expect("idle", self._limits.idle_seconds)
 
@@ -288,80 +321,22 @@ class LimitedProtocol(HttpToolsProtocol):
 
     def _refuse(self, refusal: _Refused) -> None:
         """Send the refusal and close the connection; the client may go on sending for a moment."""
-        self._hub.refusals.note(refusal.kind, self._address, refusal.reason)
+        self._hub.refusals.note(refusal.kind, self.address, refusal.reason)
         self._is_refused = True
-        transport = self.transport
+        transport = self._transport
         if transport.is_closing():
             return
         served = self._served
-        if served is None or served.response_complete or not served.response_started:
-            phrase = http.HTTPStatus(refusal.status).phrase
+        if served is None or served.has_ended or not served.has_started:
+            phrase = HTTPStatus(refusal.status).phrase
             head = f"HTTP/1.1 {refusal.status} {phrase}\r\nconnection: close\r\ncontent-type: text/plain\r\n"
             transport.write(f"{head}content-length: {len(phrase)}\r\n\r\n{phrase}".encode())
-        if served is not None and not served.response_complete:
-            served.disconnected = True
-            served.message_event.set()
+        if served is not None and not served.has_ended:
+            served.abandon()
         if not transport.can_write_eof():
             transport.close()
             return
         # Closed at once, with bytes of the client unread, the refusal itself would be lost.
         transport.write_eof()
-        self.flow.resume_reading()
+        self.resume_reading()
         self._deadline = self._now() + _LINGER
-
-
-class _Cycle(RequestResponseCycle):
-    """A request and its response, which is written in one piece if it is known as a whole."""
-
-    keep_alive: bool
-    _head = b""
-
-    async def send(self, message: Any) -> None:
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        if message["type"] == "http.response.start":
-            assert not self.response_started, "a response is started once"
-            self.response_started = True
-            self._head = self._encoded_head(message["status"], message["headers"])
-            return
-        assert self.response_started, "a response has a start"
-        assert not self.response_complete, "a response ends once"
-        body: bytes = message.get("body", b"")
-        more_body: bool = message.get("more_body", False)
-        if self.scope["method"] == "HEAD":
-            body = b""
-        elif self.chunked_encoding:
-            body = b"%x\r\n%s\r\n" % (len(body), body) if body else b""
-            if not more_body:
-                body += b"0\r\n\r\n"
-        if self._head:
-            body, self._head = self._head + body, b""
-        self.transport.write(body)
-        if not more_body:
-            self.response_complete = True
-            self.message_event.set()
-            if not self.keep_alive:
-                self.transport.close()
-            self.on_response()
-
-    def _encoded_head(self, status: int, headers: list[tuple[bytes, bytes]]) -> bytes:
-        lines = [STATUS_LINE[status]]
-        self.waiting_for_100_continue = False
-        self.chunked_encoding = status not in (204, 304) and self.scope["http_version"] != "1.0"
-        for name, value in (*self.default_headers, *headers):
-            if b"\n" in value or b"\r" in value:
-                raise ValueError(f"the header {name.decode()!r} has more than one line")
-            if name == b"content-length":
-                self.chunked_encoding = False
-            elif name == b"connection":
-                self.keep_alive = self.keep_alive and value != b"close"
-                continue
-            lines.append(b"%s: %s\r\n" % (name, value))
-        if not self.keep_alive:
-            lines.append(b"connection: close\r\n")
-        if self.chunked_encoding:
-            lines.append(b"transfer-encoding: chunked\r\n")
-        lines.append(b"\r\n")
-        return b"".join(lines)

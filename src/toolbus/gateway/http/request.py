@@ -2,23 +2,21 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+import logging
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from http import HTTPStatus
+from typing import Protocol, TypeAlias
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.access.admission import Access, Refusal, RequestFacts
-from toolbus.gateway.http.protocol import CONNECTION
 from toolbus.gateway.principal import LOCAL, Principal
 
-if TYPE_CHECKING:
-    from toolbus.gateway.http.protocol import LimitedProtocol
+logger = logging.getLogger("toolbus")
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 JSON_TYPE = (b"content-type", b"application/json")
@@ -27,78 +25,130 @@ _SSE_HEADERS = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
+_STATUS_LINES = {int(one): f"HTTP/1.1 {int(one)} {one.phrase}\r\n".encode() for one in HTTPStatus}
 
 
 class ClientGone(Exception):
-    """The client closed the connection before its request was answered."""
+    """The client left, or was refused, before its request was answered."""
 
 
-class Watch:
-    """A block that ends with `ClientGone` when the client closes the connection."""
+class RequestConnection(Protocol):
+    """The connection that a request came over."""
 
-    __slots__ = ("_connection", "_is_gone", "_task")
+    address: str
+    """The IP address of the client; empty if it has none."""
+    scheme: str
 
-    def __init__(self, connection: "LimitedProtocol") -> None:
-        self._connection = connection
-        self._task = asyncio.current_task()
-        self._is_gone = False
+    @property
+    def date_line(self) -> bytes:
+        """The header with the date."""
+        ...
 
-    def __enter__(self) -> None:
-        self._connection.on_lost = self._cancel
+    @property
+    def is_full(self) -> bool:
+        """Whether the client does not read what was sent to it."""
+        ...
 
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        self._connection.on_lost = None
-        if self._is_gone and isinstance(error, asyncio.CancelledError):
-            assert self._task is not None
-            self._task.uncancel()
-            raise ClientGone from None
+    async def wait_writable(self) -> None:
+        """Wait until the client has read, or is gone."""
+        ...
 
-    def _cancel(self) -> None:
-        self._is_gone = True
-        assert self._task is not None, "requests are served in tasks"
-        self._task.cancel()
+    def write(self, data: bytes) -> None:
+        """Send data; dropped if the client is gone."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Take what the client sends, if that was paused."""
+        ...
+
+    def response_ended(self, request: "HttpRequest") -> None:
+        """Go on with the next request."""
+        ...
+
+    def abort(self) -> None:
+        """Close the connection without sending what waits to be sent."""
+        ...
+
+
+async def answer(http: "HttpRequest", work: Awaitable[None]) -> None:
+    """Let the work answer a request; nothing that it raises goes to the client."""
+    try:
+        await work
+    except ClientGone:
+        pass
+    except asyncio.CancelledError:
+        if not http.is_abandoned:  # else its client has left
+            raise
+    except Exception:  # the edge of a task
+        logger.exception("could not serve a request")
+    finally:
+        if not http.has_ended and not http.is_abandoned:
+            http.connection.abort()
 
 
 class HttpRequest:
-    """A request, read on demand; each is answered by `respond`, or by `start_stream` and `write`."""
+    """A request; each is answered by `respond`, or by `start_stream`, `write` and `end_stream`."""
 
     __slots__ = (
-        "_access",
-        "_receive",
-        "_send",
+        "_chunks",
+        "_is_chunked",
+        "_is_whole",
+        "_version",
+        "_waiter",
+        "access",
         "connection",
         "cors",
+        "expects_continue",
         "facts",
+        "has_ended",
+        "has_started",
         "headers",
+        "is_abandoned",
+        "keeps_alive",
         "principal",
+        "query",
         "repeated",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, access: Access) -> None:
-        self._access = access
-        self._receive = receive
-        self._send = send
+    access: Access
+    """Who let it in; set together with `principal`."""
+
+    def __init__(
+        self, connection: RequestConnection, method: str, path: str, raw: RawHeaders, version: str
+    ) -> None:
+        """`raw` are its headers, their names in lower case; `version` is that of HTTP."""
+        self.connection = connection
+        self._version = version
+        self.keeps_alive = True
+        """Whether another request may follow on the connection."""
         self.repeated: list[tuple[str, str]] = []
         """The headers that are there more than once, twice each; their values are joined."""
-        raw: list[tuple[bytes, bytes]] = scope["headers"]
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
         if len(headers) != len(raw):
             headers = self._joined(raw)
         self.headers = headers
-        client = scope["client"]
         self.facts = RequestFacts(
-            method=scope["method"],
-            path=scope["path"],
-            headers=headers,
-            address=client[0] if client else "",
-            scheme=scope["scheme"],
+            method=method, path=path, headers=headers, address=connection.address, scheme=connection.scheme
         )
+        self.query = b""
+        """What follows the `?` of its URL."""
         self.principal: Principal = LOCAL
         """Who sent it; set once it is admitted."""
         self.cors: Headers = ()
-        self.connection: LimitedProtocol = scope[CONNECTION]
+        self.expects_continue = False
+        """Whether the client waits for our word before it sends the body."""
+        self._chunks: list[bytes] = []
+        self._is_whole = False
+        self._waiter: asyncio.Future[None] | None = None
+        self.has_started = False
+        """Whether the response has begun."""
+        self.has_ended = False
+        """Whether all of the response was written."""
+        self.is_abandoned = False
+        """Whether nobody waits for the response any more."""
+        self._is_chunked = False
 
-    def _joined(self, raw: list[tuple[bytes, bytes]]) -> dict[str, str]:
+    def _joined(self, raw: RawHeaders) -> dict[str, str]:
         headers: dict[str, str] = {}
         for raw_name, raw_value in raw:
             name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
@@ -108,29 +158,57 @@ class HttpRequest:
             headers[name] = value
         return headers
 
+    # For the connection
+
+    @property
+    def is_read(self) -> bool:
+        """Whether somebody takes its body."""
+        return self._waiter is not None
+
+    def add_body(self, data: bytes) -> None:
+        """A part of its body has come."""
+        self._chunks.append(data)
+
+    def end_body(self) -> None:
+        """All of its body has come."""
+        self._is_whole = True
+        self._wake()
+
+    def abandon(self) -> None:
+        """Nobody waits for the response any more."""
+        self.is_abandoned = True
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # For those who answer it
+
     @property
     def is_still_admitted(self) -> bool:
         """Whether whoever sent it would be let in again: a key may be revoked while a stream is open."""
-        return self._access.is_current(self.principal)
+        return self.access.is_current(self.principal)
 
     async def body(self) -> bytes:
-        """The whole body; `ClientGone` if the client leaves before."""
-        chunks: list[bytes] = []
-        while True:
-            message = await self._receive()
-            if message["type"] != "http.request":
-                raise ClientGone
-            if not message["more_body"]:
-                return b"".join((*chunks, message["body"])) if chunks else message["body"]
-            chunks.append(message["body"])
+        """The whole body, once; `ClientGone` if the client leaves before."""
+        if self.expects_continue:
+            self.expects_continue = False
+            self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.connection.resume_reading()
+        if not self._is_whole and not self.is_abandoned:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        if self.is_abandoned:
+            raise ClientGone
+        chunks, self._chunks = self._chunks, []  # not kept as long as the request
+        return b"".join(chunks)
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
         """Send the whole response."""
         length = (b"content-length", b"%d" % len(body))
-        await self._send(
-            {"type": "http.response.start", "status": status, "headers": [*headers, *self.cors, length]}
-        )
-        await self._send({"type": "http.response.body", "body": body})
+        head = self._head(status, (*headers, *self.cors, length))
+        await self._write(head if self.facts.method == "HEAD" else head + body, is_last=True)
 
     async def respond_json(self, status: int, value: JSON, headers: Headers = ()) -> None:
         """Send a JSON value."""
@@ -142,17 +220,49 @@ class HttpRequest:
 
     async def start_stream(self, headers: Headers = ()) -> None:
         """Begin an event stream."""
-        names = [*_SSE_HEADERS, *headers, *self.cors]
-        await self._send({"type": "http.response.start", "status": 200, "headers": names})
-        await self._send({"type": "http.response.body", "body": b"", "more_body": True})
+        await self._write(self._head(200, (*_SSE_HEADERS, *headers, *self.cors)))
 
     async def write(self, data: bytes) -> None:
         """Write to the stream; waits while the client does not read."""
-        await self._send({"type": "http.response.body", "body": data, "more_body": True})
+        if data:  # an empty chunk would end the stream
+            await self._write(b"%x\r\n%s\r\n" % (len(data), data) if self._is_chunked else data)
 
-    async def end_stream(self, data: bytes = b"") -> None:
-        """Write the last of the stream."""
-        await self._send({"type": "http.response.body", "body": data})
+    async def end_stream(self) -> None:
+        """End the stream."""
+        await self._write(b"0\r\n\r\n" if self._is_chunked else b"", is_last=True)
+
+    async def _write(self, data: bytes, *, is_last: bool = False) -> None:
+        assert not self.has_ended, "a response ends once"
+        connection = self.connection
+        if connection.is_full:
+            await connection.wait_writable()
+        if self.is_abandoned:
+            return
+        self.has_started = True
+        connection.write(data)
+        if is_last:
+            self.has_ended = True
+            connection.response_ended(self)
+
+    def _head(self, status: int, headers: Headers) -> bytes:
+        lines = [_STATUS_LINES[status], self.connection.date_line]
+        has_length = False
+        for name, value in headers:
+            if b"\n" in value or b"\r" in value:
+                raise ValueError(f"the header {name.decode()!r} has more than one line")
+            if name == b"content-length":
+                has_length = True
+            elif name == b"connection":
+                self.keeps_alive = self.keeps_alive and value != b"close"
+                continue
+            lines.append(b"%s: %s\r\n" % (name, value))
+        if not self.keeps_alive:
+            lines.append(b"connection: close\r\n")
+        if not has_length and self._version != "1.0":
+            self._is_chunked = True
+            lines.append(b"transfer-encoding: chunked\r\n")
+        lines.append(b"\r\n")
+        return b"".join(lines)
 
 
 def encoded(value: JSON) -> bytes:

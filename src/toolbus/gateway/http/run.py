@@ -10,20 +10,19 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from email.utils import formatdate
-from typing import cast
+from typing import Protocol
 
-import uvicorn
-
+from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
-from toolbus.gateway.http.protocol import Hub, LimitedProtocol
+from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.protocol import Connection, Hub
+from toolbus.gateway.http.request import HttpRequest
 
 logger = logging.getLogger("toolbus")
 
 _TICK = 1.0
-_EXPIRE_EVERY = 30
-"""Ticks between two looks for idle sessions."""
 _ENDING = 5.0
 """Seconds for tasks to end once their connections are closed."""
 _BACKLOG = 1024
@@ -69,32 +68,51 @@ def listening_socket(host: str, port: int) -> socket.socket:
     return sock
 
 
+class Application(Protocol):
+    """What a server runs: the front of a gateway, or a console alone."""
+
+    limits: Limits
+    refusals: Refusals
+    connections: Callable[[], int]
+    """How many connections are open; set by the server."""
+
+    @property
+    def in_flight(self) -> int:
+        """How many requests are being answered."""
+        ...
+
+    async def serve(self, http: HttpRequest) -> None:
+        """Answer one request."""
+        ...
+
+    async def idle(self) -> None:
+        """Wait until no request is in flight."""
+        ...
+
+    def tick(self) -> None:
+        """Called every second."""
+        ...
+
+    def drain(self) -> None:
+        """Take no more requests, and end streams without end."""
+        ...
+
+
 class HttpServer:
     """Serves an app on a socket, from `start` to `close`."""
 
-    def __init__(self, app: App, *, trusted_proxies: Iterable[str] = ()) -> None:
+    def __init__(self, app: Application, *, trusted_proxies: Iterable[str] = ()) -> None:
         self._app = app
-        config = uvicorn.Config(
-            app,
-            http=LimitedProtocol,
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-        )
-        config.load()
-        self._hub = Hub(config, app, app.limits, app.refusals, tuple(trusted_proxies))
+        self._hub = Hub(app.serve, app.limits, app.refusals, tuple(trusted_proxies))
         self._server: asyncio.Server | None = None
         self._ticking: asyncio.Task[None] | None = None
-        app.connections = lambda: len(self._hub.state.connections)
+        app.connections = lambda: len(self._hub.connections)
 
     async def start(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
         """Accept connections."""
         self._set_date()
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: LimitedProtocol(self._hub), sock=sock, ssl=tls, backlog=_BACKLOG
+            lambda: Connection(self._hub), sock=sock, ssl=tls, backlog=_BACKLOG
         )
         self._ticking = asyncio.create_task(self._tick())
 
@@ -108,7 +126,8 @@ class HttpServer:
                 # Connections stay open for what clients answer to questions in the middle of a request.
                 await self._app.idle()
         except TimeoutError:
-            logger.warning("%d requests did not end within %g s", self._app.metrics.in_flight, seconds)
+            left = counted(self._app.in_flight, "request")
+            logger.warning("%s did not end within %g s", left, seconds)
 
     async def close(self) -> None:
         """Close all connections; what is still running is cancelled."""
@@ -116,10 +135,9 @@ class HttpServer:
             self._server.close()
         if self._ticking is not None:
             self._ticking.cancel()
-        connections = cast("set[LimitedProtocol]", self._hub.state.connections)
+        connections, tasks = self._hub.connections, self._hub.tasks
         for connection in tuple(connections):
             connection.close()
-        tasks = self._hub.state.tasks
         if tasks:
             await asyncio.wait(tuple(tasks), timeout=_ENDING)
         for connection in tuple(connections):
@@ -129,20 +147,17 @@ class HttpServer:
         await asyncio.sleep(0)  # lets the loop close the sockets
 
     async def _tick(self) -> None:
-        loop, ticks = asyncio.get_running_loop(), 0
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(_TICK)
-            ticks += 1
             self._set_date()
             self._app.tick()
             now = loop.time()
-            for connection in cast("list[LimitedProtocol]", list(self._hub.state.connections)):
+            for connection in tuple(self._hub.connections):
                 connection.sweep(now)
-            if ticks % _EXPIRE_EVERY == 0:
-                self._app.gateway.sessions.end_idle()
 
     def _set_date(self) -> None:
-        self._hub.state.default_headers = [(b"date", formatdate(usegmt=True).encode())]
+        self._hub.date_line = f"date: {formatdate(usegmt=True)}\r\n".encode()
 
 
 async def serve_http(

@@ -1,6 +1,6 @@
 """Prompts, and the completion of arguments."""
 
-from toolbus.core.errors import CallRejected
+from toolbus.core.errors import CallRefused, CallRejected
 from toolbus.core.operation import request_spec
 from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.kernel import Kernel
@@ -51,6 +51,10 @@ async def complete(kernel: Kernel, request: Request) -> JSONObject:
         if error.code != METHOD_NOT_FOUND:
             raise
         return _NOTHING
+    except CallRefused:
+        if not request.client.view.calls.is_hidden(spec, given):
+            raise
+        raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {ref.get('uri')!r}") from None
 
 
 def _completed(request: Request, ref: JSONObject) -> Located:

@@ -1,6 +1,6 @@
 """Resources: lists, reads and subscriptions."""
 
-from toolbus.core.errors import CallRejected
+from toolbus.core.errors import CallRefused, CallRejected
 from toolbus.core.operation import request_spec
 from toolbus.core.records import JSONObject
 from toolbus.gateway.kernel import Kernel
@@ -33,6 +33,9 @@ async def read(kernel: Kernel, request: Request) -> JSONObject:
             result = await kernel.calls.run(request, Target(spec, {"uri": place.uri}, uri))
         except CallRejected as error:
             if not is_not_found(error) or (len(places) == 1 and error.code != RESOURCE_NOT_FOUND):
+                raise
+        except CallRefused:
+            if not request.client.view.calls.is_hidden(spec, {"uri": place.uri}):
                 raise
         else:
             return {"ttlMs": 0, "cacheScope": "private", **result} if request.is_modern else result

@@ -38,7 +38,9 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
         spec = request.client.offering.view.catalog.get(name) or await _found(kernel, request, name)
         if spec.route != "tools/call":
             return await _own_tool(request, spec, arguments or {})
-        target = Target(spec, arguments or {}, name)
+        target, headers = Target(spec, arguments or {}, name), request.exchange.headers
+        if headers is not None and request.is_modern:
+            kernel.mirroring.check(spec, target.arguments, headers)
         if not request.is_modern and "task" in params:
             return _started(kernel, request, target)
         return await kernel.calls.run(request, target)
@@ -53,7 +55,7 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
 async def _found(kernel: Kernel, request: Request, name: str) -> ToolSpec:
     """A tool that is not in the catalog yet, or that the policy or the lock holds back."""
     await kernel.started()
-    return await request.client.view.calls.find_to_call(name)
+    return await request.client.view.calls.find_visible(name)
 
 
 async def _own_tool(request: Request, spec: ToolSpec, arguments: JSONObject) -> JSONObject:

@@ -1,4 +1,4 @@
-"""Characters that a terminal would obey or hide, written out."""
+"""Characters that a terminal or a page would obey or hide, written out."""
 
 import re
 
@@ -11,6 +11,6 @@ UNSEEN = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text with everything that a terminal would obey, or hide, written out."""
+    """The text with everything that a terminal would obey, or hide, written out; line feeds and tabs stay."""
     plain = text.replace("\r\n", "\n")
     return UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), plain)

@@ -1,0 +1,154 @@
+"""Calls through `toolbus serve` with an API key and no audit trail, next to the same calls without a gateway.
+
+The load is raw (`bench/http_load.py`), so that what is measured is the gateway. Its clients are modern.
+"""
+
+import json
+import os
+import subprocess
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bench.catalogs import TOOLBUS
+from bench.gateways import TEXT, calls_round, open_others
+from bench.holdings import memory
+from bench.http_load import BARE, Lane, head, lanes, legacy_session, posted, request
+from bench.limit import stdio_limit
+from bench.measure import Opening, Round, Sides
+from bench.openings import alone, once
+from bench.processes import running
+from bench.sides import Call, bus_entry
+from bench.work import SEQUENTIAL_CALLS as CALLS
+from bench.work import at_once, sequential
+
+OTHERS_CALLS = 10
+"""The same through another gateway, which may start a process for each call."""
+IN_FLIGHT = 32
+EACH = 16
+OTHERS_EACH = 2
+WORK = at_once(IN_FLIGHT, EACH)
+DIRECT = "direct"
+"""The server without a gateway, as a row of the table of gateways."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Served:
+    """A gateway that listens."""
+
+    pid: int
+    url: str
+    key: str
+
+    @property
+    def call(self) -> bytes:
+        """The call of a round."""
+        return request(self.url, "bench_echo", TEXT, self.key)
+
+
+@contextmanager
+def gateway(server: Mapping[str, Any]) -> Generator[Served]:
+    """A gateway in front of a server, in a process of its own, with a key."""
+    with TemporaryDirectory(prefix="bench-") as folder:
+        config = Path(folder) / "toolbus.json"
+        settings = {"servers": {"bench": server}, "serve": {"auth": {"keys": True}}}
+        config.write_text(json.dumps(settings))
+        env = {**os.environ, "XDG_STATE_HOME": folder}
+        made = subprocess.run(
+            [TOOLBUS, "key", "add", "bench", "--json", "--config", str(config)],
+            env=env,
+            check=True,
+            capture_output=True,
+        )
+        command = [TOOLBUS, "serve", "--http", "127.0.0.1:0", "--config", str(config)]
+        with running(command, env=env) as (pid, url):
+            yield Served(pid=pid, url=url, key=json.loads(made.stdout)["key"])
+
+
+def one_in_flight() -> Opening:
+    """A stdio server: the direct call and the bare HTTP front together, and the gateway."""
+
+    @asynccontextmanager
+    async def open_all() -> AsyncGenerator[Sides]:
+        async with AsyncExitStack() as stack:
+            direct = await stack.enter_async_context(stdio_limit())
+            _, url = stack.enter_context(running(BARE))
+            served = stack.enter_context(gateway(bus_entry(None, "modern")))
+            others, left_out = await open_others(stack, 1, OTHERS_CALLS)
+            yield Sides(
+                raw=_together(direct, calls_round(url, [request(url, "echo", TEXT)], CALLS)),
+                toolbus=calls_round(served.url, [served.call], CALLS),
+                peers={DIRECT: lambda: sequential(direct), **others},
+                left_out=left_out,
+            )
+
+    return open_all
+
+
+def _together(direct: Call, bare: Round) -> Round:
+    async def run() -> list[float]:
+        return [sum(both) for both in zip(sorted(await sequential(direct)), await bare(), strict=True)]
+
+    return run
+
+
+def many_in_flight() -> Opening:
+    """A stdio server with 32 calls in flight, without the gateway and through it."""
+
+    @asynccontextmanager
+    async def open_all() -> AsyncGenerator[Sides]:
+        async with AsyncExitStack() as stack:
+            direct = await stack.enter_async_context(stdio_limit())
+            served = stack.enter_context(gateway(bus_entry(None, "modern")))
+            others, left_out = await open_others(stack, IN_FLIGHT, IN_FLIGHT * OTHERS_EACH)
+            yield Sides(
+                raw=lambda: WORK(direct),
+                toolbus=calls_round(served.url, [served.call] * IN_FLIGHT, IN_FLIGHT * EACH),
+                peers={DIRECT: lambda: WORK(direct), **others},
+                left_out=left_out,
+            )
+
+    return open_all
+
+
+def http_behind(url: str) -> Opening:
+    """An HTTP server, called directly and through the gateway."""
+
+    @asynccontextmanager
+    async def open_both() -> AsyncGenerator[Sides]:
+        with gateway(bus_entry(url, "modern")) as served:
+            yield Sides(
+                raw=calls_round(url, [request(url, "echo", TEXT)], CALLS),
+                toolbus=calls_round(served.url, [served.call], CALLS),
+            )
+
+    return open_both
+
+
+def sessions(count: int) -> Opening:
+    """The memory of a gateway with one session, and with that many more that are idle."""
+    return alone(once(lambda: _held(1), lambda: _held(1 + count)))
+
+
+async def _held(count: int) -> float:
+    """Bytes of a gateway with that many legacy clients, each with a stream that it listens to."""
+    with gateway(bus_entry(None, "modern")) as served:
+        async with lanes(served.url, count) as over:
+            for lane in over:
+                await _become_idle(lane, served)
+            return float(memory(served.pid))
+
+
+async def _become_idle(lane: Lane, served: Served) -> None:
+    """Open a session, list the tools, call one, and listen."""
+    headers = await legacy_session(lane, served.url, served.key)
+    for message in (
+        {"id": 1, "method": "tools/list"},
+        {"id": 2, "method": "tools/call", "params": {"name": "bench_echo", "arguments": TEXT}},
+    ):
+        await lane.call(posted(served.url, message, headers, served.key))
+    stream, _ = await lane.exchange(head("GET", served.url, "text/event-stream", headers, served.key))
+    assert stream.startswith(b"HTTP/1.1 200"), stream

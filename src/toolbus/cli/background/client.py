@@ -1,0 +1,213 @@
+"""Run a command in the background bus: pass it our streams and signals, and end with its exit code."""
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from toolbus.cli.background.client_signals import ClientSignals, SignalCame
+from toolbus.cli.background.command_line import BusCommand
+from toolbus.cli.background.place import Place, config_file, places
+from toolbus.cli.background.protocol import Hostile, Messages, check_peer, send
+
+VARIABLES = (
+    "TERM",
+    "COLORTERM",
+    "COLUMNS",
+    "LINES",
+    "NO_COLOR",
+    "FORCE_COLOR",
+    "TTY_COMPATIBLE",
+    "TTY_INTERACTIVE",
+    "TOOLBUS_CONFIG",
+    "TOOLBUS_MODEL",
+)
+"""What a command has to know of our environment; all else is that of `toolbus up`."""
+FAILED = 1
+
+
+def run_in_background(command: BusCommand, words: Sequence[str]) -> int | None:
+    """The exit code of the command; None if it has to run by itself."""
+    try:
+        folder = os.getcwd()
+        file = config_file(command.config)
+    except OSError:  # the folder is gone, which the command itself reports
+        return None
+    try:
+        found = None if file is None else running_bus(file)
+        if found is None:
+            return None
+        place, connection = found
+        with connection:
+            return _Client(place, connection).run(words, folder)
+    except Hostile as error:
+        _say(f"{error}; this command runs without the background bus")
+        return None
+
+
+def running_bus(file: Path) -> tuple[Place, socket.socket] | None:
+    """A connection to the background bus of a config, if one runs; reports one that has crashed."""
+    try:
+        known = places(file)
+    except OSError:  # nowhere to keep it
+        return None
+    for place in known:
+        if not place.socket.exists():
+            continue
+        try:
+            connection = place.connect()
+            check_peer(connection)
+        except (ConnectionRefusedError, FileNotFoundError):
+            if _remove_stale(place):
+                _say(
+                    "the background bus has ended unexpectedly; start it again with 'toolbus up' "
+                    f"(its log is {place.log})"
+                )
+        except OSError as error:
+            _say(f"the background bus cannot be reached ({error.strerror}); this command runs without it")
+        else:
+            return place, connection
+    return None
+
+
+def _remove_stale(place: Place) -> bool:
+    """Remove the socket of a bus that has crashed; False if it is gone, or one is just starting."""
+    from toolbus.state.file_lock import try_lock
+
+    try:
+        with open(place.lock, "ab") as lock:
+            if not try_lock(lock.fileno()):
+                return False
+            place.socket.unlink()
+    except OSError:
+        return False
+    return True
+
+
+class _Client:
+    """One command in the background bus."""
+
+    def __init__(self, place: Place, connection: socket.socket) -> None:
+        self._place = place
+        self._connection = connection
+        self._messages = Messages()
+        self._signals = ClientSignals()
+        self._was_interrupted = False
+
+    def run(self, words: Sequence[str], folder: str) -> int | None:
+        from importlib.metadata import version
+
+        request = {
+            "run": list(words),
+            "version": version("toolbus"),
+            "cwd": folder,
+            "environ": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+            "encodings": [_encoding(sys.stdin), _encoding(sys.stdout), _encoding(sys.stderr)],
+        }
+        try:
+            with self._signals:
+                send(self._connection, request, [_open(stream) for stream in (0, 1, 2)])
+                return self._follow()
+        except (BrokenPipeError, ConnectionResetError):
+            return self._lost()
+
+    def _follow(self) -> int | None:
+        while True:
+            ready, _, _ = select.select([self._connection, self._signals], [], [])
+            if self._signals in ready:
+                self._pass_on(self._signals.received())
+            if self._connection not in ready:
+                continue
+            data = self._connection.recv(65536)
+            if not data:
+                return self._lost()
+            for message in self._messages.feed(data):
+                match message:
+                    case {"exit": int(code)}:
+                        return code
+                    case {"refused": str(reason)}:
+                        _say(f"{reason}; this command runs without it")
+                        return None
+                    case _:
+                        self._answer(message)
+
+    def _answer(self, message: dict[str, Any]) -> None:
+        self._was_interrupted = False  # it was heard
+        match message:
+            case {"read": str(prompt)}:
+                with self._signals.raising():
+                    answer = _read_line(prompt)
+            case {"claim": _}:
+                _wait_for_terminal()
+                answer = {"foreground": True}
+            case _:
+                raise Hostile("the background bus sent something unknown")
+        send(self._connection, answer)
+
+    def _pass_on(self, numbers: bytes) -> None:
+        for number in numbers:
+            if number == signal.SIGINT and self._was_interrupted:
+                os._exit(128 + number)  # the bus sees the connection go
+            self._was_interrupted = number == signal.SIGINT
+            send(self._connection, {"signal": number})
+            if number == signal.SIGTSTP:
+                os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _lost(self) -> int:
+        _say(
+            "the background bus ended while the command ran; what it did is not known; "
+            f"start it again with 'toolbus up' (its log is {self._place.log})"
+        )
+        return FAILED
+
+
+def _read_line(prompt: str) -> dict[str, Any]:
+    """Read a line of a dialog, with editing and history."""
+    from toolbus.cli.input.line_editor import read_line
+
+    try:
+        return {"line": read_line(prompt)}
+    except EOFError:
+        return {"line": None}
+    except SignalCame as ended:
+        return {"interrupted": ended.number}
+    except UnicodeDecodeError:
+        return {"undecodable": True}
+
+
+def _wait_for_terminal() -> None:
+    """Be stopped, as any program in the background that reads from its terminal, until it is in front."""
+    while not _is_in_foreground():
+        os.killpg(0, signal.SIGTTIN)
+        time.sleep(0.2)  # a process group without a shell is not stopped
+
+
+def _is_in_foreground() -> bool:
+    try:
+        return not os.isatty(0) or os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:  # it is not our terminal
+        return True
+
+
+def _open(number: int) -> int:
+    """The stream, or nothing in its place if it is closed."""
+    try:
+        os.fstat(number)
+    except OSError:
+        return os.open(os.devnull, os.O_RDWR)
+    return number
+
+
+def _encoding(stream: Any) -> str:
+    return getattr(stream, "encoding", None) or "utf-8"
+
+
+def _say(text: str) -> None:
+    with suppress(OSError, ValueError, AttributeError):
+        print(f"toolbus: {text}", file=sys.stderr, flush=True)

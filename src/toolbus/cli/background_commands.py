@@ -1,0 +1,52 @@
+"""Commands of the background bus: start it, stop it, look at it. Their options."""
+
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from toolbus.cli.options import Settings, with_settings
+
+
+def add_background_commands(app: typer.Typer, run_line: Callable[[Sequence[str]], int]) -> None:
+    """Register these commands with the app; `run_line` runs the command line of a client."""
+
+    def up(
+        settings: Settings,
+        foreground: Annotated[
+            bool, typer.Option("--foreground", help="Run here until Ctrl-C, as for systemd or a container.")
+        ] = False,
+        idle: Annotated[
+            str | None,
+            typer.Option(
+                "--idle", metavar="TIME", help="Stop after this time without a command, such as 30m."
+            ),
+        ] = None,
+    ) -> int:
+        """Keep the servers running in the background.
+
+        While they run, tools, call, resume, resources, read, prompts, prompt, check and chat use them:
+        servers are not started anew, and keep their state. With --no-up, a command does not.
+        """
+        from toolbus.cli.commands.up import UpOptions, idle_seconds, run
+
+        seconds = None if idle is None else idle_seconds(idle)
+        return run(settings, UpOptions(foreground=foreground, idle=seconds, run_line=run_line))
+
+    app.command("up")(with_settings(up))
+    app.command("down")(with_settings(_down))
+    app.command("status")(with_settings(_status))
+
+
+def _down(settings: Settings) -> int:
+    """Stop the servers in the background; running commands may end first."""
+    from toolbus.cli.commands.down import run
+
+    return run(settings)
+
+
+def _status(settings: Settings) -> int:
+    """Show the servers in the background; exit 1 if there are none."""
+    from toolbus.cli.commands.status import run
+
+    return run(settings)

@@ -1,0 +1,63 @@
+"""How `toolbus console` finds a running console: a private file with its URL, and a secret for tokens."""
+
+import json
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+
+from toolbus.state.runtime import runtime_folder, runtime_folders
+
+_PREFIX, _SUFFIX = "console-", ".json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announcement:
+    """A console that a process of this user serves."""
+
+    url: str
+    """As this machine reaches it: `http://127.0.0.1:7400/console`."""
+    public_url: str
+    """As people reach it."""
+    secret: str = field(repr=False)
+    config: str | None
+    """The path of the config file."""
+    certificate: str | None = None
+    """The path of its certificate, under HTTPS."""
+    pid: int = field(default_factory=os.getpid)
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return f"{_PREFIX}{self.pid}{_SUFFIX}"
+
+
+@contextmanager
+def announced(announcement: Announcement) -> Generator[None]:
+    """Let the user's commands find a console until the block ends; OSError if that is impossible."""
+    folder = runtime_folder()
+    folder.write(announcement.name, json.dumps(asdict(announcement)).encode())
+    try:
+        yield
+    finally:
+        folder.remove(announcement.name)
+
+
+def announcements() -> list[Announcement]:
+    """The consoles of this user, the newest first; some may have been killed since."""
+    found: list[tuple[float, Announcement]] = []
+    for folder in runtime_folders():
+        for file in folder.base.glob(f"{_PREFIX}*{_SUFFIX}"):
+            try:
+                content = folder.read(file.name, secret=True)
+                if content is not None:
+                    found.append((file.stat().st_mtime, Announcement(**json.loads(content))))
+            except (OSError, ValueError, TypeError):  # not ours, or of another version
+                continue
+    return [one for _, one in sorted(found, key=lambda pair: pair[0], reverse=True)]
+
+
+def forget(announcement: Announcement) -> None:
+    """Delete the file of a console that is gone."""
+    for folder in runtime_folders():
+        folder.remove(announcement.name)

@@ -1,0 +1,233 @@
+"""The console over HTTP: who is let in, pages, actions, static files, and streams.
+
+It is mounted at `/console`, beside an MCP endpoint or alone. Keys and tokens of MCP clients do not open it.
+"""
+
+import logging
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from toolbus.config.serve import Serve
+from toolbus.core.errors import ToolbusError
+from toolbus.gateway.access.hosts import Hosts, Misdirected, Peer
+from toolbus.gateway.console.entry import Entry, Session
+from toolbus.gateway.console.html import Child, element
+from toolbus.gateway.console.layout import document, refusal
+from toolbus.gateway.console.page import Fields, Notice, Page, PageRequest
+from toolbus.gateway.console.pages import BY_PATH, PAGES
+from toolbus.gateway.console.state import Console
+from toolbus.gateway.console.stream import Streams
+from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.request import Headers, HttpRequest
+
+logger = logging.getLogger("toolbus")
+
+PATH = "/console"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_SECURE: Headers = (
+    (b"content-security-policy", _POLICY.encode()),
+    # Not no-referrer: with it, browsers send `Origin: null` with every form, and we need the origin.
+    (b"referrer-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_NOT_STORED = (b"cache-control", b"no-store")
+_HTML = (b"content-type", b"text/html; charset=utf-8")
+_FORM = "application/x-www-form-urlencoded"
+_TYPES = {
+    ".js": b"text/javascript; charset=utf-8",
+    ".css": b"text/css; charset=utf-8",
+    ".svg": b"image/svg+xml",
+}
+_USUAL_PORTS = {"http": ":80", "https": ":443"}
+
+
+class ConsoleApp:
+    """Serves the pages of a console below `/console`."""
+
+    def __init__(
+        self, console: Console, serve: Serve, entry: Entry | None = None, limits: Limits | None = None
+    ) -> None:
+        """`serve` says by which names it is reached; `serve.console: true` lets other machines in."""
+        self.console = console
+        self.entry = entry or Entry()
+        self._serve = serve
+        self._hosts = Hosts(serve)
+        self._streams = Streams(console, (limits or Limits()).keepalive_seconds)
+        public = urlsplit(serve.public_url or "")
+        self._public_origin = f"{public.scheme}://{public.netloc}".lower() if serve.public_url else None
+        self._cookie_path = f"{public.path.rstrip('/')}{PATH}"
+        folder = Path(__file__).parent / "static"
+        self._static = {
+            file.name: (_TYPES[file.suffix], file.read_bytes())
+            for file in folder.iterdir()
+            if file.suffix in _TYPES
+        }
+
+    def drain(self) -> None:
+        """End the streams; pages are served until the connections are closed."""
+        self._streams.drain()
+
+    async def serve(self, http: HttpRequest) -> None:
+        """Serve a request to `/console` or below."""
+        facts = http.facts
+        peer = self._hosts.peer(facts)
+        try:
+            self._hosts.check(peer)
+        except Misdirected as misdirected:
+            return await self._refuse(http, misdirected.status, "Not here", misdirected.reason)
+        if not self._serve.console and self._hosts.comes_from_elsewhere(facts):
+            reason = "The console is for this machine alone; set serve.console: true to open it to others."
+            return await self._refuse(http, 403, "Not from there", reason)
+        where = facts.path.removeprefix(PATH).lstrip("/")
+        if facts.method in ("GET", "HEAD"):
+            return await self._get(http, peer, where)
+        if facts.method != "POST":
+            return await self._refuse(http, 405, "Not like that", "Pages are read, and forms are posted.")
+        if where == "token":
+            return await self._new_token(http)
+        return await self._post(http, peer, where)
+
+    # Who is let in
+
+    async def _enter(self, http: HttpRequest, peer: Peer) -> None:
+        """Exchange the token in the URL for a cookie, and go where the URL has none."""
+        query = self._fields(http.query)
+        first = f"{_way_back(http)}{PAGES[0].path}"
+        if query is None or "token" not in query:
+            return await self._redirect(http, first)
+        cookie = self.entry.enter(query.get("token"))
+        if cookie is None:
+            return await self._stay_out(http, "That link was used before, or is older than 10 minutes.")
+        secure = "; Secure" if peer.scheme == "https" else ""
+        value = f"{_cookie_name(peer)}={cookie}; Path={self._cookie_path}; HttpOnly; SameSite=Strict{secure}"
+        return await self._redirect(http, first, ((b"set-cookie", value.encode()),))
+
+    async def _new_token(self, http: HttpRequest) -> None:
+        """Give a token to the user's own command, which is not a web page."""
+        scheme, _, secret = http.headers.get("authorization", "").partition(" ")
+        token = self.entry.new_token(secret.strip()) if scheme.lower() == "bearer" else None
+        if token is None or "origin" in http.headers:
+            return await http.respond_json(403, {"error": "forbidden"}, (*_SECURE, _NOT_STORED))
+        return await http.respond_json(200, {"token": token}, (*_SECURE, _NOT_STORED))
+
+    def _session(self, http: HttpRequest, peer: Peer) -> Session | None:
+        wanted = _cookie_name(peer)
+        for pair in http.headers.get("cookie", "").split(";"):
+            name, _, value = pair.strip().partition("=")
+            if name == wanted:
+                return self.entry.session(value)
+        return None
+
+    def _is_own_page(self, http: HttpRequest, peer: Peer) -> bool:
+        """Whether a request comes from one of our pages: another port of this machine is not one."""
+        usual = _USUAL_PORTS[peer.scheme]
+        own = f"{peer.scheme}://{peer.authority.removesuffix(usual)}"
+        origin = (peer.origin or "").removesuffix(usual)
+        is_same = http.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        return is_same and origin in (own, self._public_origin)
+
+    async def _stay_out(self, http: HttpRequest, reason: str = "") -> None:
+        # A browser withholds the cookie if a page of others led here; then it is asked to come by itself.
+        is_led = not reason and http.headers.get("sec-fetch-site") == "cross-site"
+        help_line = [
+            reason,
+            " " if reason else "",
+            "Run ",
+            element("code", "toolbus console"),
+            " to open it.",
+        ]
+        page = refusal("Not signed in", help_line, assets=_way_back(http), reloads=is_led)
+        await self._send_html(http, 401, page)
+
+    # Pages
+
+    async def _get(self, http: HttpRequest, peer: Peer, where: str) -> None:
+        if not where:
+            return await self._enter(http, peer)
+        folder, _, name = where.partition("/")
+        if folder == "static" and name in self._static:
+            kind, content = self._static[name]
+            return await http.respond(200, content, (*_SECURE, _NOT_STORED, (b"content-type", kind)))
+        session = self._session(http, peer)
+        if session is None:
+            return await self._stay_out(http)
+        is_stream = folder == "events" and http.facts.method == "GET"
+        page, query = BY_PATH.get(name if is_stream else where), self._fields(http.query)
+        if page is None or query is None:
+            return await self._refuse(http, 404, "Nothing here", "There is no such page.")
+        request = PageRequest(session=session.name, query=query)
+        if is_stream:
+            return await self._stream(http, peer, page, request)
+        content = await page.render(self.console, request)
+        stream = f"events/{page.path}?{http.query.decode('ascii')}"
+        shown = document(page, self.console, content, session.take_notices(), stream)
+        return await self._send_html(http, 200, shown)
+
+    async def _stream(self, http: HttpRequest, peer: Peer, page: Page, request: PageRequest) -> None:
+        if self._streams.is_full:
+            return await http.respond(503, headers=(*_SECURE, (b"retry-after", b"5")))
+
+        def is_admitted() -> bool:
+            return self._session(http, peer) is not None
+
+        return await self._streams.serve(http, page, request, is_admitted, _SECURE)
+
+    async def _post(self, http: HttpRequest, peer: Peer, where: str) -> None:
+        """Do what a form wants, and go to the page that shows it."""
+        if not self._is_own_page(http, peer):
+            return await self._refuse(http, 403, "Not from there", "That form is not of this page.")
+        session = self._session(http, peer)
+        if session is None:
+            return await self._stay_out(http)
+        path, _, name = where.partition("/")
+        page = BY_PATH.get(path)
+        action = None if page is None else page.actions.get(name)
+        if page is None or action is None:
+            return await self._refuse(http, 404, "Nothing here", "There is no such action.")
+        if http.headers.get("content-type", "").split(";")[0].strip().lower() != _FORM:
+            return await self._refuse(http, 415, "Not like that", "An action takes a form.")
+        form, query = self._fields(await http.body()), self._fields(http.query)
+        if form is None or query is None:
+            return await self._refuse(http, 400, "Not like that", "That form cannot be read.")
+        request = PageRequest(session=session.name, query=query, form=form)
+        try:
+            goes_to = await action(self.console, request)
+        except ToolbusError as error:
+            goes_to, request.notice = page.path, Notice(text=str(error), kind="failed")
+        session.say(request.notice)
+        return await self._redirect(http, f"../{goes_to}")
+
+    def _fields(self, encoded: bytes) -> Fields | None:
+        try:
+            return Fields(encoded)
+        except ValueError:
+            return None
+
+    # Responses
+
+    async def _send_html(self, http: HttpRequest, status: int, page: str) -> None:
+        await http.respond(status, page.encode(errors="replace"), (*_SECURE, _NOT_STORED, _HTML))
+
+    async def _refuse(self, http: HttpRequest, status: int, title: str, *lines: Child) -> None:
+        await self._send_html(http, status, refusal(title, *lines, assets=_way_back(http)))
+
+    async def _redirect(self, http: HttpRequest, where: str, headers: Headers = ()) -> None:
+        location = (b"location", where.encode("ascii"))
+        await http.respond(303, headers=(*_SECURE, _NOT_STORED, location, *headers))
+
+
+def _way_back(http: HttpRequest) -> str:
+    """The way from a requested path to the pages, all of which are right below `/console/`."""
+    steps = http.facts.path.removeprefix(PATH).count("/")
+    return "../" * (steps - 1) if steps else f"{PATH[1:]}/"
+
+
+def _cookie_name(peer: Peer) -> str:
+    """Cookies are shared by all ports of a host, and each may have a console."""
+    port = peer.authority.rpartition(":")[2]
+    return f"toolbus_console_{port if port.isdigit() else 'default'}"

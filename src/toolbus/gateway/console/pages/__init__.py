@@ -1,0 +1,9 @@
+"""The pages of the console, in the order of the navigation."""
+
+from collections.abc import Mapping
+
+from toolbus.gateway.console.page import Page
+from toolbus.gateway.console.pages import servers
+
+PAGES: tuple[Page, ...] = (servers.PAGE,)
+BY_PATH: Mapping[str, Page] = {page.path: page for page in PAGES}

@@ -1,0 +1,81 @@
+"""What the pages of a console read and change; nothing about HTML or HTTP."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Set
+from typing import Any, Literal, TypeAlias
+
+from toolbus.bus.toolbus import Toolbus
+from toolbus.core.errors import ToolbusError
+from toolbus.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
+from toolbus.core.switchboard import Switchboard
+from toolbus.gateway.console.sign_ins import SignIns
+
+logger = logging.getLogger("toolbus")
+
+Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "keys"]
+"""What may change on a page."""
+
+
+class Console:
+    """One bus, as its pages see it; used from the bus's loop alone. It is closed before the bus stops."""
+
+    def __init__(self, bus: Toolbus, board: Switchboard | None = None) -> None:
+        """`board` has the questions that wait for a person; its interactions must be those of the bus."""
+        self.bus = bus
+        self.board = board or Switchboard()
+        self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
+        self._watchers: list[tuple[Set[Topic], Callable[[], None]]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._endings = [
+            bus.on_event(self._on_event, calls=False),
+            self.board.watch(lambda: self.changed("questions")),
+        ]
+
+    def changed(self, *topics: Topic) -> None:
+        """Have the pages that show one of these rendered again."""
+        for watched, wake in tuple(self._watchers):
+            if not watched.isdisjoint(topics):
+                wake()
+
+    def watch(self, topics: Set[Topic], wake: Callable[[], None]) -> Callable[[], None]:
+        """Call `wake` when one of the topics changes; returns a function that ends it."""
+        watcher = topics, wake
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
+    def begin(self, work: Coroutine[Any, Any, Any], what: str) -> None:
+        """Let something go on after its action; its error is logged, the state of the bus shows the rest."""
+        task = asyncio.create_task(_logged(work, what), name=f"toolbus console: {what}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End what it has begun."""
+        for end in self._endings:
+            end()
+        self._endings.clear()
+        await self.sign_ins.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _on_event(self, event: Event) -> None:
+        match event:
+            case StateChanged() | LoginNeeded():
+                self.changed("servers")
+            case CatalogChanged():
+                self.changed("servers", "catalog", "held")
+            case ToolHeld():
+                self.changed("held")
+            case _:
+                pass
+
+
+async def _logged(work: Coroutine[Any, Any, Any], what: str) -> None:
+    try:
+        await work
+    except ToolbusError as error:
+        logger.info("%s: %s", what, error)
+    except Exception:  # a task's edge
+        logger.exception("could not %s", what)

@@ -1,0 +1,1 @@
+"""The background bus: `toolbus up`, and the commands that run in it."""

@@ -1,0 +1,97 @@
+"""Hold a background bus for a test."""
+
+import json
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from tests import warm
+from tests.cli.running import SECONDS, environment, toolbus
+
+SERVERS = Path(__file__).parents[1] / "servers"
+EVERYDAY = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
+ASKING = {"command": warm.python(), "args": [str(SERVERS / "asking.py"), "stdio"]}
+
+
+class Background:
+    """A background bus in the foreground of a process of its own."""
+
+    def __init__(self, process: warm.Running, output: int) -> None:
+        self.process = process
+        self._output = output
+        self.log = ""
+        """What it has written so far."""
+
+    def until(self, text: str) -> None:
+        """Wait until it has written that."""
+        while text not in self.log:
+            ready, _, _ = select.select([self._output], [], [], SECONDS)
+            assert ready, f"{text!r} did not come; instead: {self.log}"
+            data = os.read(self._output, 65536)
+            assert data, f"it ended before {text!r}: {self.log}"
+            self.log += data.decode()
+
+    def ended(self) -> int:
+        """Wait for its end; gives the exit code."""
+        code = self.process.wait(SECONDS)
+        while data := os.read(self._output, 65536):
+            self.log += data.decode()
+        return code
+
+
+@contextmanager
+def background(folder: Path, *words: str, env: Mapping[str, str] | None = None) -> Generator[Background]:
+    """`toolbus up --foreground` in that folder, once its servers have started."""
+    nothing = os.open(os.devnull, os.O_RDWR)
+    output, writer = os.pipe()
+    seen = environment(folder.parent, **(env or {}))
+    process = warm.Running("toolbus", ["up", "--foreground", *words], folder, seen, (nothing, writer, writer))
+    os.close(writer)
+    os.close(nothing)
+    try:
+        held = Background(process, output)
+        held.until("'toolbus down")
+        yield held
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGTERM)
+        with suppress(TimeoutError):
+            process.wait(SECONDS)
+        process.kill()
+        os.close(output)
+
+
+def status(folder: Path, *words: str) -> dict[str, Any]:
+    """What `toolbus status` says."""
+    run = toolbus("status", "--json", *words, folder=folder)
+    assert run.stdout, run.stderr
+    return json.loads(run.stdout)
+
+
+def eventually(is_so: Callable[[], bool], what: str) -> None:
+    """Wait until it is so."""
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def called(folder: Path, *words: str) -> str:
+    """What a call prints; it must succeed."""
+    run = toolbus("call", *words, folder=folder)
+    assert run.returncode == 0, run.stderr
+    return run.stdout.strip()
+
+
+def is_running(pid: int) -> bool:
+    """Whether there is such a process that has not ended."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return False
+    return state != "Z"

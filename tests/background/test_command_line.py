@@ -1,0 +1,100 @@
+"""Which command lines are for a background bus, as the light client reads them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from tests.background.holding import background
+from tests.cli.running import SECONDS, environment
+from toolbus.cli.app import app
+from toolbus.cli.background.command_line import COMMANDS, FLAGS, NOT_THERE, WITH_VALUE, bus_command
+
+
+@pytest.mark.parametrize(
+    ("line", "config"),
+    [
+        ("call x", None),
+        ("--json call x", None),
+        ("--config a.yaml call x", "a.yaml"),
+        ("call x --config=a.yaml", "a.yaml"),
+        ("call x --args --no-up --config b", "b"),
+        ("call x --config a -- --no-up", "a"),
+        ("-v --no-color tools --wait 3", None),
+        ("call x text=--help", None),
+    ],
+)
+def test_what_it_is_for(line: str, config: str | None) -> None:
+    command = bus_command(line.split())
+    assert command is not None
+    assert command.config == config
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "--help",
+        "call --help",
+        "call x -h",
+        "serve",
+        "up",
+        "call x --no-up",
+        "--no-up",
+        "--version",
+        "--x call",
+        "--out d call x",
+        "calls",
+        "--config",
+        "--config a",
+    ],
+)
+def test_what_it_is_not_for(line: str) -> None:
+    assert bus_command(line.split()) is None
+
+
+def test_the_options_are_those_of_the_commands() -> None:
+    """A new option with a value would be taken for a word otherwise."""
+    root = get_command(app)
+    with_value, flags = set[str](), set[str]()
+    for name in COMMANDS:
+        for parameter in root.commands[name].params:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]  a group
+            if parameter.param_type_name == "option":  # pyright: ignore[reportUnknownMemberType]
+                is_flag = parameter.is_flag or parameter.count  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+                (flags if is_flag else with_value).update(parameter.opts)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    assert with_value == WITH_VALUE
+    assert {"--no-up"} <= flags
+    before = {option for parameter in root.params for option in parameter.opts}
+    assert before - {"--install-completion", "--show-completion"} <= FLAGS | NOT_THERE | WITH_VALUE
+
+
+LOADED = """
+import atexit, sys
+atexit.register(lambda: print("loaded:", *sys.modules))
+sys.argv = ["toolbus", *sys.argv[1:]]
+from toolbus.cli.entry import main
+main()
+"""
+
+
+def test_the_client_imports_nothing_that_takes_time(folder: Path) -> None:
+    with background(folder):
+        seen = environment(folder.parent)
+        words = ["-c", LOADED, "call", "every_echo", "text=hi"]
+        run = subprocess.run(
+            [sys.executable, *words],
+            cwd=folder,
+            env=seen,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=True,
+        )
+    printed, _, loaded = run.stdout.partition("loaded:")
+    assert printed == "hi\n"
+    packages = {name.partition(".")[0] for name in loaded.split()}
+    slow = {"typer", "rich", "pydantic", "mcp", "mcp_types", "httpx2", "anyio", "yaml", "asyncio"}
+    assert packages & slow == set()
+    assert not any(name.startswith("toolbus.config") for name in loaded.split())

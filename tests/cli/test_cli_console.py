@@ -1,0 +1,143 @@
+"""`toolbus console`: it finds the running gateway, gets a token, and prints or opens the URL."""
+
+import json
+import os
+import signal
+import ssl
+import stat
+from http.client import HTTPConnection, HTTPSConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.cli.running import SECONDS, scripted, toolbus, write_config
+from tests.cli.test_cli_serve_http import Served, served
+from tests.servers.certificates import self_signed
+
+NONE_RUNNING = "no gateway with a console is running; start one with 'toolbus serve'"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a home of its own, and a config."""
+    made = tmp_path / "home" / "work"
+    made.mkdir(parents=True)
+    write_config(made, {"post": scripted(made, "post", tools=[{"name": "send"}])})
+    return made
+
+
+def _files(folder: Path) -> list[Path]:
+    return list((folder.parent / ".state" / "toolbus" / "run").glob("*"))
+
+
+def _enter(url: str, context: ssl.SSLContext | None = None) -> tuple[int, str]:
+    """The status and the cookie for a URL that was printed."""
+    parts = urlsplit(url)
+    host, port = parts.hostname or "", parts.port
+    connection = (
+        HTTPConnection(host, port, timeout=SECONDS)
+        if context is None
+        else HTTPSConnection(host, port, timeout=SECONDS, context=context)
+    )
+    try:
+        connection.request("GET", f"{parts.path}?{parts.query}")
+        with connection.getresponse() as response:
+            return response.status, response.headers.get("set-cookie", "")
+    finally:
+        connection.close()
+
+
+def _stop(gateway: Served) -> None:
+    gateway.process.send_signal(signal.SIGTERM)
+    gateway.process.wait(SECONDS)
+
+
+def test_it_prints_a_url_that_lets_one_browser_in(folder: Path) -> None:
+    with served(folder) as gateway:
+        printed = toolbus("console", "--print", folder=folder)
+        as_json = toolbus("console", "--json", folder=folder)
+        url = printed.stdout.strip()
+        entered, again = _enter(url), _enter(url)
+        [file] = _files(folder)
+        modes = stat.S_IMODE(file.stat().st_mode), stat.S_IMODE(file.parent.stat().st_mode)
+        _stop(gateway)
+    assert url.startswith(f"{gateway.serving['console']}?token=")
+    assert (printed.returncode, printed.stderr) == (0, "")
+    assert json.loads(as_json.stdout)["url"].startswith(f"{gateway.serving['console']}?token=")
+    assert (entered[0], entered[1].partition("=")[0]) == (303, f"toolbus_console_{urlsplit(url).port}")
+    assert again[0] == 401
+    assert modes == (0o600, 0o700)
+    assert _files(folder) == []
+
+
+def test_a_gateway_that_was_started_without_a_runtime_folder_is_found(folder: Path, tmp_path: Path) -> None:
+    runtime = tmp_path / "runtime"
+    runtime.mkdir(mode=0o700)
+    with served(folder):
+        found = toolbus("console", "--print", folder=folder, env={"XDG_RUNTIME_DIR": str(runtime)})
+    assert "?token=" in found.stdout
+
+
+def test_the_browser_is_opened_if_there_is_one(folder: Path) -> None:
+    opened = folder / "opened"
+    browser = folder / "browser"
+    browser.write_text(f'#!/bin/sh\nprintf %s "$1" > {opened}\n')
+    browser.chmod(0o700)
+    with served(folder) as gateway:
+        done = toolbus("console", folder=folder, env={"BROWSER": f"{browser} %s"})
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"opening {gateway.serving['console']} in your browser\n"
+    assert opened.read_text().startswith(f"{gateway.serving['console']}?token=")
+
+
+def test_a_gateway_that_was_killed_is_forgotten(folder: Path) -> None:
+    with served(folder) as gateway:
+        os.kill(gateway.process.pid, signal.SIGKILL)
+        gateway.process.wait(SECONDS)
+        assert len(_files(folder)) == 1
+        done = toolbus("console", "--print", folder=folder)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"toolbus: {NONE_RUNNING}\n")
+    assert _files(folder) == []
+
+
+def test_without_a_console_there_is_no_page(folder: Path) -> None:
+    post = scripted(folder, "post", tools=[{"name": "send"}])
+    write_config(folder, {"post": post}, serve={"console": False})
+    with served(folder) as gateway:
+        page = gateway.get("/console/servers")
+        done = toolbus("console", "--print", folder=folder)
+    assert gateway.serving["console"] is None
+    assert page[0] == 404
+    assert (done.returncode, done.stderr) == (1, f"toolbus: {NONE_RUNNING}\n")
+
+
+def test_of_two_gateways_that_of_the_config_is_opened(folder: Path) -> None:
+    other, elsewhere = folder.with_name("other"), folder.with_name("elsewhere")
+    other.mkdir()
+    elsewhere.mkdir()
+    write_config(other, {"post": scripted(other, "post", tools=[{"name": "send"}])})
+    with served(folder) as first, served(other) as second:
+        here, there = (toolbus("console", "--print", folder=one).stdout for one in (folder, other))
+        config = str(other / "toolbus.yaml")
+        named = toolbus("console", "--print", "--config", config, folder=elsewhere).stdout
+        unclear = toolbus("console", "--print", folder=elsewhere)
+    assert here.startswith(f"{first.serving['console']}?")
+    assert there.startswith(f"{second.serving['console']}?")
+    assert named.startswith(f"{second.serving['console']}?")
+    assert unclear.returncode == 2
+    assert "2 gateways with a console are running; choose one:" in unclear.stderr
+    assert f"toolbus console --config {config}\n" in unclear.stderr
+
+
+def test_under_https_the_certificate_of_the_gateway_is_checked(folder: Path) -> None:
+    certificate = self_signed(folder)
+    post = scripted(folder, "post", tools=[{"name": "send"}])
+    serve = {"tls": {"cert": str(certificate), "key": str(certificate)}}
+    write_config(folder, {"post": post}, serve=serve)
+    with served(folder):
+        done = toolbus("console", "--print", folder=folder)
+        status, cookie = _enter(done.stdout.strip(), ssl.create_default_context(cafile=certificate))
+    assert done.stdout.startswith("https://127.0.0.1:")
+    assert status == 303
+    assert cookie.endswith("; Secure")
