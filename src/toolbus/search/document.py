@@ -1,11 +1,12 @@
-"""What is compared of a tool: words for each field, and texts for an encoder."""
+"""What is compared of a tool: words for each field."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import cast
 
-from toolbus.core.records import JSON, ToolSpec
+from toolbus.core.records import JSONObject, ToolSpec
 from toolbus.search.bm25 import Field
-from toolbus.search.words import parts, words
+from toolbus.search.words import words
 
 FIELDS = (Field(3.0, 0.3), Field(1.0, 0.75), Field(0.3, 0.75), Field(1.0, 0.3))
 """Name, description, arguments, server."""
@@ -21,10 +22,6 @@ class Document:
 
     spec: ToolSpec
     fields: tuple[list[str], ...]
-    text: str
-    """Server, name and description, for an encoder."""
-    name: str
-    """The name alone, in words."""
 
     @property
     def spellings(self) -> tuple[str, ...]:
@@ -35,23 +32,21 @@ class Document:
 
 def document(spec: ToolSpec) -> Document:
     """The document of a tool."""
-    origin, description = spec.origin, spec.description[:_MOST_TEXT]
-    name = " ".join(parts(origin.tool)) or origin.tool
     fields = (
-        words(f"{origin.tool} {spec.title or ''}"),
-        words(description),
+        words(f"{spec.origin.tool} {spec.title or ''}"),
+        words(spec.description[:_MOST_TEXT]),
         words(_arguments(spec.input_schema)),
-        words(origin.server),
+        words(spec.origin.server),
     )
-    return Document(spec, fields, f"{' '.join(parts(origin.server))} {name}: {description}", name)
+    return Document(spec, fields)
 
 
-def _arguments(schema: Mapping[str, JSON]) -> str:
+def _arguments(schema: JSONObject) -> str:
     properties = schema.get("properties")
     if not isinstance(properties, Mapping):
         return ""
     texts: list[str] = []
-    for name, argument in list(properties.items())[:_MOST_ARGUMENTS]:
-        about = argument.get("description") if isinstance(argument, Mapping) else None
+    for name, argument in list(cast("JSONObject", properties).items())[:_MOST_ARGUMENTS]:
+        about = cast("JSONObject", argument).get("description") if isinstance(argument, Mapping) else None
         texts.append(f"{name} {about[:_MOST_ARGUMENT_TEXT]}" if isinstance(about, str) else name)
     return " ".join(texts)

@@ -1,12 +1,11 @@
 """The index: tools that fit a query, best first.
 
-A tool that is named comes first, always: a model that was told a name must find it. The others are ranked by the words
-they share with the query and, with an encoder, by meaning. Tools that do nearly the same become one hit.
+A tool that is named comes first, always: a model that was told a name must find it. The others are ranked by
+the words that they share with the query. Tools that do nearly the same become one hit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
-from typing import Protocol
 
 from toolbus.core.records import ToolSpec
 from toolbus.search.bm25 import Bm25
@@ -21,25 +20,10 @@ MOST_QUERIES = 20
 _BY_NAME = ("its name", "its name, spelt differently", "its name, in the query")
 _NAMED = 10.0
 """Added to the score of a tool that is named, so that no other one comes before it."""
-_WORDS, _NAME = 0.3, 0.2
-"""How much words, and the meaning of the name alone, count beside the meaning of the whole."""
 _SAME_WORDS = 0.6
 """The share of words that descriptions of near-duplicates have in common, at least."""
-_SAME_MEANING = 0.92
 _DEPTH = 5
 """How many times `limit` is ranked, so that enough is left when near-duplicates are one."""
-
-
-class Meanings(Protocol):
-    """How close tools are to a query by meaning; see `vectors.py`."""
-
-    def of(self, query: str) -> tuple[Sequence[float], Sequence[float]]:
-        """The likeness of each tool as a whole, and of its name alone, from -1 to 1."""
-        ...
-
-    def between(self, one: int, other: int) -> float:
-        """The likeness of two tools."""
-        ...
 
 
 class Index:
@@ -51,14 +35,12 @@ class Index:
         self._by_spec = {id(one.spec): one for one in self.documents}
         self._names = Names(one.spellings for one in self.documents)
         self._words = Bm25(FIELDS, [one.fields for one in self.documents])
-        self.meanings: Meanings | None = None
-        """Set once there are vectors."""
 
     def __len__(self) -> int:
         return len(self.documents)
 
     def search(self, queries: Sequence[str], limit: int = 8) -> tuple[Hit, ...]:
-        """The tools that fit, best first; of several queries, the best of each come before the second best."""
+        """The tools that fit, best first; of several queries, the best for each before the second best."""
         rankings = [self._ranked(query[:MOST_QUERY], limit) for query in queries[:MOST_QUERIES]]
         best: dict[int, tuple[int, float, str]] = {}
         for ranking in rankings:
@@ -75,27 +57,17 @@ class Index:
         by_words = self._words.scores(asked)
         most = max(by_words.values(), default=1.0)
         named = self._names.find(query)
-        if self.meanings is not None and query.strip():
-            whole, name = self.meanings.of(query)
-            top = 1 + _WORDS + _NAME
-            scores = {
-                number: (whole[number] + _NAME * name[number] + _WORDS * by_words.get(number, 0.0) / most) / top
-                for number in range(len(self.documents))
-            }
-        else:
-            scores = {number: score / most for number, score in by_words.items()}
+        scores = {number: score / most for number, score in by_words.items()}
         for number, distance in named.items():
             scores[number] = scores.get(number, 0.0) + _NAMED - distance
         order = nsmallest(_DEPTH * limit, scores, key=lambda number: (-scores[number], number))
-        return [
-            (number, scores[number], _BY_NAME[named[number]] if number in named else self._reason(number, asked))
-            for number in order
-        ]
+        reasons = {number: _BY_NAME[distance] for number, distance in named.items()}
+        return [(one, scores[one], reasons.get(one) or self._reason(one, asked)) for one in order]
 
     def _reason(self, number: int, asked: Sequence[str]) -> str:
         own = {word for field in self.documents[number].fields for word in field}
         shared = [word for word in dict.fromkeys(asked) if word in own]
-        return f"words: {', '.join(shared)}" if shared else "its meaning"
+        return f"words: {', '.join(shared)}"
 
     def _without_duplicates(
         self, order: Sequence[int], best: Mapping[int, tuple[int, float, str]], limit: int
@@ -123,8 +95,6 @@ class Index:
         first, second = self.documents[one], self.documents[other]
         if first.spec.origin.server == second.spec.origin.server:
             return False
-        if self.meanings is not None and self.meanings.between(one, other) > _SAME_MEANING:
-            return True
         if set(words(first.spec.origin.tool)) != set(words(second.spec.origin.tool)):
             return False
         left, right = set(first.fields[1]), set(second.fields[1])

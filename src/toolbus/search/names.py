@@ -28,7 +28,7 @@ class Names:
                     self._near[end][spelling] = None
 
     def find(self, query: str) -> dict[int, int]:
-        """The documents that a query names, and how closely: 0 exactly, 1 with a mistake, 2 within a sentence."""
+        """The documents that a query names, and how: 0 exactly, 1 with a mistake, 2 within a sentence."""
         asked = key(query)
         found = dict.fromkeys(self._exact.get(asked, ()), 0)
         for spelling in self._misspelt(asked):
@@ -54,7 +54,7 @@ def _ends(text: str) -> tuple[str, str]:
 def _is_identifier(word: str) -> bool:
     """Whether a word of a sentence can only be the name of something."""
     inner = word.strip("`'\"()[],.:;!?")
-    return any(mark in inner for mark in "_-/.") or (inner != inner.lower() and inner[1:] != inner[1:].lower())
+    return any(mark in inner for mark in "_-/.") or inner[1:] != inner[1:].lower()
 
 
 def _differ_by_one(one: str, other: str) -> bool:

@@ -10,16 +10,12 @@ _NO_LETTER = re.compile(r"[\W_]+")
 _NO_SPACES = "\u3040"
 """From here on, scripts whose words are not separated; their texts are compared by pairs of characters."""
 _MOST_KNOWN = 65_536
-_COMMON = frozenset(
-    "a an and are as at be by can do for from has have how i if in into is it its me my of on or our please should so "
-    "such that the their them then there these this to up use used user using via was we what when where which will "
-    "with you your".split()
-)
-
-
-def parts(text: str) -> list[str]:
-    """The words as they are written: `getIssue_list2` has `get`, `Issue`, `list` and `2`."""
-    return _PART.findall(text)
+_COMMON_TEXT = """
+a an and are as at be by can do for from has have how i if in into is it its me my of on or our please should
+so such that the their them then there these this to up use used user using via was we what when where which
+will with you your
+"""
+_COMMON = frozenset(_COMMON_TEXT.split())
 
 
 def words(text: str) -> list[str]:
