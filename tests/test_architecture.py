@@ -31,11 +31,12 @@ ALLOWED: dict[str, set[str]] = {
     "policy": {"core", "config", "schema", "state"},
     "audit": {"core", "config", "state"},
     "telemetry": {"core", "config"},
+    "search": {"core"},
     "shape": {"core", "schema"},
     "connect": {"core", "config", "schema", "state"},
     "discover": {"core", "config", "connect"},
     "call": {"core", "schema", "shape"},
-    "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state"},
+    "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state", "search"},
     **{part: {"core", "bus"} for part in PUBLIC},
     "adapters": FACE,
     # Tokens: the fetcher of the sign-in; keys: private files; the console: the trail, and what is held.
@@ -43,8 +44,10 @@ ALLOWED: dict[str, set[str]] = {
     "agent": FACE | {"adapters"},  # its tools are those of the adapter for pydantic-ai
     "testing": FACE | {"adapters"},
     "extension": FACE | {"adapters"},  # its host takes tools of one framework
-    "cli": STAGES | FACES | {"bus", "lock", "policy", "audit", "schema", "state", "testing", "__init__"},
-    "__init__": STAGES | {"bus", "lock", "policy", "audit", "state"},
+    "cli": STAGES
+    | FACES
+    | {"bus", "lock", "policy", "audit", "schema", "state", "testing", "search", "__init__"},
+    "__init__": STAGES | {"bus", "lock", "policy", "audit", "state", "search"},
     "demo": set(),
     "__main__": {"cli"},
 }

@@ -29,6 +29,7 @@ EXPECTED = {
     "ExtraMissing",
     "Health",
     "Held",
+    "Hit",
     "Image",
     "InputNeeded",
     "Interactions",

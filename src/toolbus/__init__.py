@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         ToolSpec,
     )
     from toolbus.lock.drift import Held
+    from toolbus.search.hit import Hit
     from toolbus.state.tokens.store import TokenStore
 
     __version__: str
@@ -128,6 +129,7 @@ _HOMES = {
     "bus.session_view": ["SessionView"],
     "bus.view": ["View"],
     "lock.drift": ["Held"],
+    "search.hit": ["Hit"],
     "state.tokens.store": ["TokenStore"],
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -154,6 +156,7 @@ __all__ = [
     "ExtraMissing",
     "Health",
     "Held",
+    "Hit",
     "Image",
     "InputNeeded",
     "Interactions",

@@ -119,6 +119,10 @@ JSON: `{"servers": {alias: {"state", "era", "protocol", "tools", "error"}}, "too
 source is `lock` or `servers`. With [a policy](policy.md), each tool has `asks`, and `denied` lists the tools
 that are left out.
 """,
+    "search": """\
+JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "alternatives"}], "missing"}`;
+`missing` are the servers that are not connected. Exit code 1 if nothing fits.
+""",
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
 is lost. Values are parsed by the tool's schema: text stays text, a number must be a number, `a,b` is a list
@@ -285,6 +289,7 @@ JSON: `{"file", "naming", ..., "servers": {alias: entry}}`, with every other set
 EXAMPLES = {
     "trust": ["toolbus trust", "toolbus trust --yes"],
     "tools": ["toolbus tools", "toolbus tools notes --full"],
+    "search": ["toolbus search write down a note --limit 2"],
     "call": [
         "toolbus call notes_add text='buy tea'",
         "toolbus call notes_add txt=tea",

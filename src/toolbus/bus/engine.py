@@ -26,6 +26,7 @@ from toolbus.core.text import cleaned
 from toolbus.policy.asking import Asking
 from toolbus.policy.guard import PolicyGuard
 from toolbus.policy.layers import Layer
+from toolbus.search.finder import Finder
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -105,7 +106,7 @@ class Engine:
         self._base = base
         self._logins: set[str] = set()
         """The servers for which it was reported that the user has to sign in."""
-        self.hub = Hub(config.limits.backlog)
+        self.hub, self.finder = Hub(config.limits.backlog), Finder()
         self.lock = BusLock(
             approvals,
             lambda: self.servers.inventories,

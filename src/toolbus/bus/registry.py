@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from toolbus.bus.tool import Runner, Tool
+from toolbus.core.catalog import Catalog
 from toolbus.core.records import Origin, ToolSpec
 from toolbus.core.text import cleaned
-from toolbus.shape import LeaveOut, Shaper, named, shaped
+from toolbus.shape import LeaveOut, Shaper, each, named, shaped
 
 logger = logging.getLogger("toolbus")
 
@@ -39,6 +40,23 @@ class Selection:
             and (self.servers is None or spec.origin.server in self.servers)
         )
         return shaped(chosen, self.shapers, leave_out)
+
+
+def selection_of(
+    catalog: Catalog,
+    tools: Iterable[Tool | str] | None,
+    servers: frozenset[str] | None,
+    transform: Callable[[ToolSpec], ToolSpec | None] | None,
+    shows: Callable[[ToolSpec], bool],
+) -> Selection:
+    """The selection of these tools: `Tool` objects, public names or `server/tool`."""
+    names = (tool if isinstance(tool, str) else str(tool.origin) for tool in tools or ())
+    return Selection(
+        only=None if tools is None else frozenset(catalog[name].origin for name in names),
+        servers=servers,
+        shapers=() if transform is None else (each(transform),),
+        shows=shows,
+    )
 
 
 class Registration:

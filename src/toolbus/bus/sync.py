@@ -41,6 +41,7 @@ from toolbus.core.uri_templates import Values
 from toolbus.lock.drift import Held
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.rules import Policy
+from toolbus.search.hit import Hit
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -122,6 +123,10 @@ class SyncView:
     def on_event(self, listener: Emit) -> Callable[[], None]:
         """As `Toolbus.on_event`; `listener` is called on the bus's thread."""
         return self.bus.on_event(listener)
+
+    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
+        """As `Toolbus.search`."""
+        return self.bus.search(queries, limit)
 
     def connect(self, alias: str) -> None:
         """As `Toolbus.connect`."""

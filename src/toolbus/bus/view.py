@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from toolbus.bus.calls import Calls, Made
 from toolbus.bus.engine import Engine
 from toolbus.bus.policing import Rules, rules_of
-from toolbus.bus.registry import Registry, Selection
+from toolbus.bus.registry import Registry, selection_of
 from toolbus.bus.resources import Resources
 from toolbus.bus.scope import Names, Scope, is_own_resource
 from toolbus.bus.tasks import TaskHandle, Tasks, check_call
@@ -38,7 +38,7 @@ from toolbus.core.records import (
 )
 from toolbus.core.uri_templates import Values
 from toolbus.lock.drift import Held
-from toolbus.shape import each
+from toolbus.search.hit import Hit
 
 T = TypeVar("T")
 
@@ -102,6 +102,10 @@ class View:
         shown = self if servers is None else self.view(servers=servers)
         return [Tool(spec, self) for spec in shown.catalog if servers is None or not is_own_resource(spec)]
 
+    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
+        """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
+        return self._engine.finder.search(self.catalog, queries, limit)
+
     def register_into(
         self,
         registry: Registry,
@@ -115,13 +119,8 @@ class View:
         With `tools` only those: `Tool` objects, public names or `server/tool`. With `servers` only theirs.
         `transform` changes a tool for this registry, or leaves it out by returning None.
         """
-        names = (tool if isinstance(tool, str) else str(tool.origin) for tool in tools or ())
-        selection = Selection(
-            only=None if tools is None else frozenset(self.catalog[name].origin for name in names),
-            servers=None if servers is None else self._known(servers),
-            shapers=() if transform is None else (each(transform),),
-            shows=self._scope.has,
-        )
+        known = None if servers is None else self._known(servers)
+        selection = selection_of(self.catalog, tools, known, transform, self._scope.has)
         self._live.registrations.add(registry, selection, self._live.now.specs, self)
 
     def _known(self, servers: Sequence[str] | str) -> frozenset[str]:

@@ -40,6 +40,7 @@ from toolbus.cli.parameters import (
     ToolName,
     Write,
 )
+from toolbus.cli.search_commands import add_search_commands
 from toolbus.cli.streams import discard, discard_unwritable, prepare_streams
 
 app = typer.Typer(
@@ -118,6 +119,9 @@ def tools(
     from toolbus.cli.commands.tools import run
 
     return run(settings, servers or [], search=search, full=full, wait=wait)
+
+
+add_search_commands(app)
 
 
 @app.command()

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-COMMANDS = frozenset(("tools", "call", "resume", "resources", "read", "prompts", "prompt", "check", "chat"))
+COMMANDS = frozenset(
+    ("tools", "call", "resume", "resources", "read", "prompts", "prompt", "check", "chat", "search")
+)
 """The commands that use a background bus."""
 FLAGS = frozenset(("--json", "-v", "-vv", "-vvv", "--verbose", "--no-color", "--debug"))
 """The options that may come before a command, without a value."""
@@ -16,6 +18,7 @@ WITH_VALUE = frozenset(
         "--out",
         "--on-input",
         "--search",
+        "--limit",
         "--wait",
         "--model",
         "--approve",

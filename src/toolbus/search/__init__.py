@@ -1,0 +1,1 @@
+"""Which of thousands of tools: an index over names, descriptions and arguments, and by meaning."""

@@ -1,0 +1,52 @@
+"""What is compared of a tool: words for each field."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from toolbus.core.records import JSONObject, ToolSpec
+from toolbus.search.bm25 import Field
+from toolbus.search.words import words
+
+FIELDS = (Field(3.0, 0.3), Field(1.0, 0.75), Field(0.3, 0.75), Field(1.0, 0.3))
+"""Name, description, arguments, server."""
+_MOST_TEXT = 4_000
+"""Characters of a description that count; what comes later is rarely about what a tool does."""
+_MOST_ARGUMENTS = 50
+_MOST_ARGUMENT_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """One tool in the index."""
+
+    spec: ToolSpec
+    fields: tuple[list[str], ...]
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The names by which it may be asked for."""
+        origin = self.spec.origin
+        return self.spec.name, origin.tool, f"{origin.server} {origin.tool}"
+
+
+def document(spec: ToolSpec) -> Document:
+    """The document of a tool."""
+    fields = (
+        words(f"{spec.origin.tool} {spec.title or ''}"),
+        words(spec.description[:_MOST_TEXT]),
+        words(_arguments(spec.input_schema)),
+        words(spec.origin.server),
+    )
+    return Document(spec, fields)
+
+
+def _arguments(schema: JSONObject) -> str:
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return ""
+    texts: list[str] = []
+    for name, argument in list(cast("JSONObject", properties).items())[:_MOST_ARGUMENTS]:
+        about = cast("JSONObject", argument).get("description") if isinstance(argument, Mapping) else None
+        texts.append(f"{name} {about[:_MOST_ARGUMENT_TEXT]}" if isinstance(about, str) else name)
+    return " ".join(texts)

@@ -1,0 +1,101 @@
+"""The index: tools that fit a query, best first.
+
+A tool that is named comes first, always: a model that was told a name must find it. The others are ranked by
+the words that they share with the query. Tools that do nearly the same become one hit.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nsmallest
+
+from toolbus.core.records import ToolSpec
+from toolbus.search.bm25 import Bm25
+from toolbus.search.document import FIELDS, Document, document
+from toolbus.search.hit import Hit
+from toolbus.search.names import Names
+from toolbus.search.words import words
+
+MOST_QUERY = 2_000
+"""Characters of a query that count."""
+MOST_QUERIES = 20
+_BY_NAME = ("its name", "its name, spelt differently", "its name, in the query")
+_NAMED = 10.0
+"""Added to the score of a tool that is named, so that no other one comes before it."""
+_SAME_WORDS = 0.6
+"""The share of words that descriptions of near-duplicates have in common, at least."""
+_DEPTH = 5
+"""How many times `limit` is ranked, so that enough is left when near-duplicates are one."""
+
+
+class Index:
+    """An index of tools; a changed catalog needs another one, which takes over what is unchanged."""
+
+    def __init__(self, specs: Iterable[ToolSpec], known: "Index | None" = None) -> None:
+        before: Mapping[int, Document] = {} if known is None else known._by_spec
+        self.documents = [before.get(id(spec)) or document(spec) for spec in specs]
+        self._by_spec = {id(one.spec): one for one in self.documents}
+        self._names = Names(one.spellings for one in self.documents)
+        self._words = Bm25(FIELDS, [one.fields for one in self.documents])
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def search(self, queries: Sequence[str], limit: int = 8) -> tuple[Hit, ...]:
+        """The tools that fit, best first; of several queries, the best for each before the second best."""
+        rankings = [self._ranked(query[:MOST_QUERY], limit) for query in queries[:MOST_QUERIES]]
+        best: dict[int, tuple[int, float, str]] = {}
+        for ranking in rankings:
+            for rank, (number, score, reason) in enumerate(ranking):
+                found = (-rank, score, reason)
+                if number not in best or found[:2] > best[number][:2]:
+                    best[number] = found
+        order = sorted(best, key=lambda number: best[number][:2], reverse=True)
+        return self._without_duplicates(order, best, limit)
+
+    def _ranked(self, query: str, limit: int) -> list[tuple[int, float, str]]:
+        """Tools with score and reason, best first."""
+        asked = words(query)
+        by_words = self._words.scores(asked)
+        most = max(by_words.values(), default=1.0)
+        named = self._names.find(query)
+        scores = {number: score / most for number, score in by_words.items()}
+        for number, distance in named.items():
+            scores[number] = scores.get(number, 0.0) + _NAMED - distance
+        order = nsmallest(_DEPTH * limit, scores, key=lambda number: (-scores[number], number))
+        reasons = {number: _BY_NAME[distance] for number, distance in named.items()}
+        return [(one, scores[one], reasons.get(one) or self._reason(one, asked)) for one in order]
+
+    def _reason(self, number: int, asked: Sequence[str]) -> str:
+        own = {word for field in self.documents[number].fields for word in field}
+        shared = [word for word in dict.fromkeys(asked) if word in own]
+        return f"words: {', '.join(shared)}"
+
+    def _without_duplicates(
+        self, order: Sequence[int], best: Mapping[int, tuple[int, float, str]], limit: int
+    ) -> tuple[Hit, ...]:
+        kept: dict[int, list[int]] = {}
+        for number in order:
+            same = next((first for first in kept if self._are_alike(first, number)), None)
+            if same is not None:
+                kept[same].append(number)
+            elif len(kept) < limit:
+                kept[number] = []
+        return tuple(
+            Hit(
+                name=self.documents[number].spec.name,
+                score=round(min(1.0, max(0.0, best[number][1])), 3),
+                reason=best[number][2],
+                alternatives=tuple(self.documents[other].spec.name for other in others),
+                spec=self.documents[number].spec,
+            )
+            for number, others in kept.items()
+        )
+
+    def _are_alike(self, one: int, other: int) -> bool:
+        """Whether two tools of different servers do nearly the same."""
+        first, second = self.documents[one], self.documents[other]
+        if first.spec.origin.server == second.spec.origin.server:
+            return False
+        if set(words(first.spec.origin.tool)) != set(words(second.spec.origin.tool)):
+            return False
+        left, right = set(first.fields[1]), set(second.fields[1])
+        return len(left & right) >= _SAME_WORDS * max(1, len(left | right))
