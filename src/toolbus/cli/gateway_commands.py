@@ -60,7 +60,7 @@ def _console(
 ) -> int:
     """Open the page of a running gateway or background bus: its servers, tools, calls and questions.
 
-    The page is served by 'toolbus serve'. The URL contains a token, which lets one browser in.
+    It is served by 'toolbus serve' and 'toolbus up'. The URL contains a token, which lets one browser in.
     """
     from toolbus.cli.commands.console import run
 
