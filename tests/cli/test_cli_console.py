@@ -15,7 +15,7 @@ from tests.cli.running import SECONDS, scripted, toolbus, write_config
 from tests.cli.test_cli_serve_http import Served, served
 from tests.servers.certificates import self_signed
 
-NONE_RUNNING = "no gateway with a console is running; start one with 'toolbus serve'"
+NONE_RUNNING = "no console is running; start one with 'toolbus serve' or 'toolbus up'"
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_of_two_gateways_that_of_the_config_is_opened(folder: Path) -> None:
     assert there.startswith(f"{second.serving['console']}?")
     assert named.startswith(f"{second.serving['console']}?")
     assert unclear.returncode == 2
-    assert "2 gateways with a console are running; choose one:" in unclear.stderr
+    assert "2 consoles are running; choose one:" in unclear.stderr
     assert f"toolbus console --config {config}\n" in unclear.stderr
 
 

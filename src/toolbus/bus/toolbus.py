@@ -24,6 +24,7 @@ from toolbus.core.events import Emit
 from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.login import LoginHandler
 from toolbus.core.operation import Caller, Guard, Observer
+from toolbus.core.records import Inventory
 from toolbus.lock.file import Lockfile
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.rules import Policy
@@ -121,6 +122,16 @@ class Toolbus(View):
     def lock(self) -> Lockfile | None:
         """The lockfile next to the config, which the tools are compared with; None without one."""
         return self._engine.lock.approvals.file
+
+    async def reload_lock(self) -> None:
+        """Read the lockfile again, after something was approved; the config stays."""
+        lifecycle = self._bus.lifecycle
+        await lifecycle.run(lifecycle.apply(lambda servers: servers))
+
+    @property
+    def unreviewed(self) -> dict[str, Inventory]:
+        """What each server offers, held or not; before it is listed, what was approved."""
+        return self._engine.lock.unreviewed
 
     def is_locked(self, alias: str) -> bool:
         """Whether the tools of a server are known from the lockfile, or held because it is not in there."""

@@ -22,6 +22,9 @@ def add_background_commands(app: typer.Typer, run_line: Callable[[Sequence[str]]
                 "--idle", metavar="TIME", help="Stop after this time without a command, such as 30m."
             ),
         ] = None,
+        no_console: Annotated[
+            bool, typer.Option("--no-console", help="Without the page that 'toolbus console' opens.")
+        ] = False,
     ) -> int:
         """Keep the servers running in the background.
 
@@ -31,7 +34,10 @@ def add_background_commands(app: typer.Typer, run_line: Callable[[Sequence[str]]
         from toolbus.cli.commands.up import UpOptions, idle_seconds, run
 
         seconds = None if idle is None else idle_seconds(idle)
-        return run(settings, UpOptions(foreground=foreground, idle=seconds, run_line=run_line))
+        options = UpOptions(
+            foreground=foreground, idle=seconds, has_console=not no_console, run_line=run_line
+        )
+        return run(settings, options)
 
     app.command("up")(with_settings(up))
     app.command("down")(with_settings(_down))

@@ -58,9 +58,9 @@ def _console(
         bool, typer.Option("--print", help="Only print the URL; it can be opened once, within 10 minutes.")
     ] = False,
 ) -> int:
-    """Open the page of a running gateway: its servers, tools, calls and questions.
+    """Open the page of a running gateway or background bus: its servers, tools, calls and questions.
 
-    The page is served by 'toolbus serve'. The URL contains a token, which lets one browser in.
+    It is served by 'toolbus serve' and 'toolbus up'. The URL contains a token, which lets one browser in.
     """
     from toolbus.cli.commands.console import run
 

@@ -5,7 +5,7 @@ that is now required, a type that accepts more or less than before.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, TypeAlias
@@ -18,6 +18,16 @@ from toolbus.lock.file import LockedServer
 from toolbus.schema.values import entries_of, is_array, is_object, items_of
 
 Effect: TypeAlias = Literal["added", "removed", "required", "optional", "widened", "narrowed", "changed"]
+EFFECTS: Mapping[Effect, str] = {
+    "added": "new",
+    "removed": "removed",
+    "required": "now required",
+    "optional": "no longer required",
+    "widened": "accepts more",
+    "narrowed": "accepts less",
+    "changed": "changed",
+}
+"""What each is called."""
 Words: TypeAlias = tuple[Literal["same", "removed", "added"], str]
 _SCHEMAS = {"inputSchema": "argument", "outputSchema": "result"}
 _DEEPEST = 30

@@ -20,6 +20,7 @@ from toolbus.lock.file import NAME, LockedServer
 
 HeldKind: TypeAlias = Literal["tool", "prompt", "template", "instructions", "launch"]
 SINGULAR: dict[Kind, HeldKind] = {"tools": "tool", "prompts": "prompt", "templates": "template"}
+_STEPS = "; review it: "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,11 @@ class Held:
     def key(self) -> str:
         """`server/tool`; for anything else `server: prompt name`, `server: instructions`."""
         return label_of(self.server, self.kind, self.name)
+
+    @property
+    def change(self) -> str:
+        """The reason without the commands to run."""
+        return self.reason.partition(_STEPS)[0]
 
     def __str__(self) -> str:
         return f"{self.key}: {self.reason}"
@@ -135,8 +141,8 @@ class Reviewer:
 def held_reason(server: str, change: str, tool: str = "") -> str:
     """Why something is held, and the next step."""
     target = shlex.quote(f"{server}/{tool}" if tool else server)
-    steps = f"review it: toolbus diff {shlex.quote(server)}, accept it: toolbus approve {target}"
-    return f"{change} since {NAME} was written; {steps}"
+    steps = f"toolbus diff {shlex.quote(server)}, accept it: toolbus approve {target}"
+    return f"{change} since {NAME} was written{_STEPS}{steps}"
 
 
 def label_of(server: str, kind: str, name: str = "") -> str:

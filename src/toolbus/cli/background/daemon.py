@@ -1,7 +1,7 @@
 """The process of a background bus, which `toolbus up` starts: `python -m toolbus.cli.background.daemon`.
 
-Its only argument is JSON: the `config` that was named, `idle`, and `ready`, a descriptor to which it reports
-once that it has started, or why not.
+Its only argument is JSON: the `config` that was named, `idle`, `console`, and `ready`, a descriptor to which
+it reports once that it has started, or why not.
 """
 
 import json
@@ -33,7 +33,14 @@ def main() -> int:
     report_to = _ReportOnce(int(given["ready"]))
     try:
         config = load_trusted_config(settings)
-        start = Start(place=place, config=config, idle=given["idle"], run=exit_code, began=began)
+        start = Start(
+            place=place,
+            config=config,
+            idle=given["idle"],
+            run=exit_code,
+            has_console=given["console"],
+            began=began,
+        )
         return run_here(start, ServeLog(Screen(settings)), lambda _: report_to({"ready": True}))
     except Exception as error:  # top of the process: `up` reports it
         code = report(error, as_json=False)

@@ -26,6 +26,7 @@ class Start:
     """Seconds without a command after which it ends."""
     run: RunLine
     """Runs the command line of a client."""
+    has_console: bool
     began: int
     """The time before the config was read, in nanoseconds."""
 
@@ -39,6 +40,8 @@ def run_here(start: Start, log: ServeLog, ready: Callable[[BackgroundBus], None]
 
 
 async def _run(start: Start, log: ServeLog, ready: Callable[[BackgroundBus], None]) -> int:
-    background = BackgroundBus(start.place, start.config, start.idle, start.run, log)
+    background = BackgroundBus(
+        start.place, start.config, start.idle, start.run, log, has_console=start.has_console
+    )
     log.add_line("up", f"pid {os.getpid()}, {start.place.config}")
     return await background.run(start.began, lambda: ready(background))

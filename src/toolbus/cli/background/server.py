@@ -4,12 +4,14 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import toolbus
 from toolbus.bus.toolbus import Toolbus
 from toolbus.cli.background.command_runner import RunLine, follow_clients
 from toolbus.cli.background.connections import Connections
+from toolbus.cli.background.console import open_console
 from toolbus.cli.background.place import Place
 from toolbus.cli.background.shared_bus import SharedBus
 from toolbus.cli.background.status import Status
@@ -34,9 +36,17 @@ class BackgroundBus:
     """Holds the servers, and runs the commands of clients."""
 
     def __init__(
-        self, place: Place, config: BusConfig, idle: float | None, run: RunLine, log: ServeLog
+        self,
+        place: Place,
+        config: BusConfig,
+        idle: float | None,
+        run: RunLine,
+        log: ServeLog,
+        *,
+        has_console: bool = True,
     ) -> None:
         """`idle`: seconds without a command after which it ends; `run` runs the command line of a client."""
+        self._has_console = has_console
         self._place = place
         self._idle = idle
         self._log = log
@@ -60,8 +70,11 @@ class BackgroundBus:
             try:
                 accepting = asyncio.create_task(self.clients.accept(listening))
                 try:
-                    await self._start(ready)
-                    await self._until_stopped(began)
+                    await self._start()
+                    async with AsyncExitStack() as stack:
+                        await self._open_console(stack)
+                        ready()
+                        await self._until_stopped(began)
                 finally:
                     accepting.cancel()
                     listening.close()
@@ -76,7 +89,7 @@ class BackgroundBus:
         self._log.add_line("up", "stopped")
         return 0
 
-    async def _start(self, ready: Callable[[], None]) -> None:
+    async def _start(self) -> None:
         try:
             await self.bus.start()
         except BaseException as error:
@@ -84,7 +97,12 @@ class BackgroundBus:
             raise
         self.shared.started.set_result(self.bus)
         save_listings(self.shared.config, self.bus)
-        ready()
+
+    async def _open_console(self, stack: AsyncExitStack) -> None:
+        """Serve the console until the stack ends, which is before the bus stops."""
+        if self._has_console:
+            opened = open_console(self.bus, self.shared.board, str(self._place.config), self._log)
+            self.status.console = await stack.enter_async_context(opened)
 
     async def _until_stopped(self, began: int) -> None:
         """Run what runs beside the bus until it is to stop; an error of any of them ends all."""
@@ -100,7 +118,7 @@ class BackgroundBus:
             await asyncio.gather(stopping, *beside, return_exceptions=True)
 
     def _beside(self, began: int) -> Sequence[Coroutine[Any, Any, None]]:
-        """What runs beside the bus. The place for a listener of the page."""
+        """What runs beside the bus."""
         works = [self._follow_config(stamps_at_start(self.shared.config, began))]
         if self._idle is not None:
             works.append(self._end_when_idle(self._idle))

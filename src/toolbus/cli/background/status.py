@@ -33,6 +33,8 @@ class Status:
         self._since = time.time()
         self.calls = 0
         """How many calls have ended."""
+        self.console: str | None = None
+        """The URL of its console, without a token."""
 
     def facts(self) -> dict[str, Any]:
         """All of them, as JSON."""
@@ -46,6 +48,7 @@ class Status:
             "folder": str(self._shared.folder),
             "folder_exists": self._shared.folder.is_dir(),
             "idle": self._idle,
+            "console": self.console,
             "log": str(self._place.log),
             "calls": self.calls,
             "commands": self._clients.commands,

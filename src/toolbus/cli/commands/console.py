@@ -1,4 +1,4 @@
-"""`toolbus console`: open the page of a running gateway in the browser."""
+"""`toolbus console`: open the page of a running gateway or background bus in the browser."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ SECONDS = 10.0
 
 
 class NoConsole(ToolbusError):
-    """No gateway with a console is running."""
+    """Nothing with a console is running."""
 
 
 def run(settings: Settings, *, print_only: bool) -> int:
@@ -62,11 +62,12 @@ def _chosen(wanted: tuple[str | None, bool]) -> Announcement:
         return own[0]
     if is_named or not running:
         which = f" of {short_path(file)}" if is_named and file else ""
-        raise NoConsole(f"no gateway{which} with a console is running; start one with 'toolbus serve'")
+        start = "start one with 'toolbus serve' or 'toolbus up'"
+        raise NoConsole(f"no console{which} is running; {start}")
     if len(running) > 1:
         lines = (shlex.join(["toolbus", "console", "--config", one.config or ""]) for one in running)
         configs = tuple(f"    {line}" for line in lines)
-        raise Usage(f"{len(running)} gateways with a console are running; choose one:", configs)
+        raise Usage(f"{len(running)} consoles are running; choose one:", configs)
     return running[0]
 
 
@@ -97,7 +98,7 @@ def _token(announcement: Announcement) -> str:
         reason = f"it did not answer ({type(error).__name__})"
     finally:
         connection.close()
-    raise NoConsole(f"the console at {announcement.url} gave no token: {reason}; restart 'toolbus serve'")
+    raise NoConsole(f"the console at {announcement.url} gave no token: {reason}; restart what serves it")
 
 
 def _connection(announcement: Announcement) -> HTTPConnection:

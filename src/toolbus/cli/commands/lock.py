@@ -18,9 +18,10 @@ from toolbus.config import BusConfig
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, LockError, ServerNotFound, problem_of
 from toolbus.core.records import JSON
+from toolbus.lock.approval import save_lock, with_parts
 from toolbus.lock.changes import Difference, server_differences
 from toolbus.lock.deception import suspicions
-from toolbus.lock.file import LockedServer, Lockfile, lock_path, read_lock, write_lock
+from toolbus.lock.file import LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.packages import pin_warning
 from toolbus.lock.snapshot import Snapshot, snapshot
 
@@ -111,7 +112,7 @@ async def lock(settings: Settings, servers: Sequence[str], options: LockOptions)
     is_needed = bool(differences) or (found.old is None and bool(found.now))
     agreed = is_needed and (options.yes or _ask(screen, found))
     if agreed:
-        _write(found.updated)
+        save_lock(found.updated)
     if screen.as_json or not is_needed or options.yes:
         _report(screen, found, written=agreed)
     if agreed:
@@ -143,7 +144,7 @@ async def approve(settings: Settings, target: str) -> int:
         return FAILED
     if tool is not None:
         found = _only_tool(found, alias, tool)
-    _write(found.updated)
+    save_lock(found.updated)
     _report(screen, found, written=True)
     screen.note(f"approved {visible(target)} in {short_path(found.path)}")
     return 0
@@ -210,14 +211,10 @@ def _only_tool(found: Comparison, alias: str, tool: str) -> Comparison:
         raise Usage(
             f"the launch of server {alias!r} changed, too; approve all of it: toolbus approve {alias}"
         )
-    tools = {name: one for name, one in old.definitions["tools"].items() if name != tool}
-    if tool in now.definitions["tools"]:
-        tools[tool] = now.definitions["tools"][tool]
-    elif tool not in old.definitions["tools"]:
+    if tool not in now.definitions["tools"] and tool not in old.definitions["tools"]:
         known = ", ".join(map(quoted, now.definitions["tools"])) or "none"
         raise Usage(f"server {alias!r} offers no tool {quoted(tool)}; it offers {known}")
-    changed = replace(old, definitions={**old.definitions, "tools": tools})
-    return replace(found, now={alias: Snapshot(locked=changed)})
+    return replace(found, now={alias: Snapshot(locked=with_parts(old, now, [("tool", tool)]))})
 
 
 def _ask(screen: Screen, found: Comparison) -> bool:
@@ -253,13 +250,6 @@ def _report(screen: Screen, found: Comparison, *, written: bool) -> None:
         tools = sum(len(now.locked.definitions["tools"]) for now in found.now.values())
         counts = f"{counted(len(found.now), 'server')}, {counted(tools, 'tool')}"
         screen.print(Text(f"no differences: {counts}"))
-
-
-def _write(file: Lockfile) -> None:
-    try:
-        write_lock(file)
-    except OSError as error:
-        raise LockError(file.path, f"cannot be written: {error.strerror or error}") from None
 
 
 def _written(file: Lockfile) -> str:

@@ -54,6 +54,7 @@ def print_facts(screen: Screen, facts: dict[str, Any]) -> None:
         ("version", facts["version"]),
         ("idle", "" if idle is None else f"ends after {_duration(idle)} without a command"),
         ("calls", f"{facts['calls']} so far, {counted(facts['commands'], 'command')} running"),
+        ("console", facts.get("console")),
         ("log", short_path(facts["log"])),
     ]
     screen.rows(

@@ -42,6 +42,7 @@ class UpOptions:
 
     foreground: bool
     idle: float | None
+    has_console: bool
     run_line: "RunLine"
 
 
@@ -65,7 +66,7 @@ def run(settings: Settings, options: UpOptions) -> int:
     if options.foreground:
         return _run_here(screen, place, config, options, began)
     with screen.spinner("starting " + ", ".join(config.servers)):
-        _start(place, settings, options.idle)
+        _start(place, settings, options)
         facts = facts_of(file)
     if facts is None:
         raise NotStarted(f"the background bus has ended again; see its log {short_path(place.log)}")
@@ -90,11 +91,18 @@ def _run_here(screen: Screen, place: Place, config: BusConfig, options: UpOption
     def ready(background: "BackgroundBus") -> None:
         _report_started(screen, background.status.facts())
 
-    start = Start(place=place, config=config, idle=options.idle, run=options.run_line, began=began)
+    start = Start(
+        place=place,
+        config=config,
+        idle=options.idle,
+        run=options.run_line,
+        has_console=options.has_console,
+        began=began,
+    )
     return run_here(start, ServeLog(screen), ready)
 
 
-def _start(place: Place, settings: Settings, idle: float | None) -> None:
+def _start(place: Place, settings: Settings, options: UpOptions) -> None:
     """Start the process, and wait until it reports; raises `NotStarted`."""
     PrivateFolder(place.state, protects=True).make_folders("background/log")
     with suppress(OSError):
@@ -105,7 +113,8 @@ def _start(place: Place, settings: Settings, idle: float | None) -> None:
         place.log.chmod(0o600)
         given = {
             "config": None if settings.config is None else str(settings.config),
-            "idle": idle,
+            "idle": options.idle,
+            "console": options.has_console,
             "ready": writer,
             "folder": str(place.folder),
             "state": str(place.state),

@@ -6,22 +6,13 @@ from rich.text import Text
 
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, visible
 from toolbus.core.records import JSON
-from toolbus.lock.changes import Change, Difference, Effect, word_changes
+from toolbus.lock.changes import EFFECTS, Change, Difference, word_changes
 from toolbus.lock.definitions import Kind
 from toolbus.lock.drift import SINGULAR
 from toolbus.lock.file import LockedServer
 from toolbus.lock.launch import launch_line
 
 _STATUS = {"added": ("new", "green"), "removed": ("removed", "red"), "changed": ("changed", "yellow")}
-_EFFECTS: Mapping[Effect, str] = {
-    "added": "new",
-    "removed": "removed",
-    "required": "now required",
-    "optional": "no longer required",
-    "widened": "accepts more",
-    "narrowed": "accepts less",
-    "changed": "changed",
-}
 _CONTEXT = 40
 """How many characters of unchanged text are shown on each side of a change."""
 _KIND_OF: dict[str, Kind] = {singular: kind for kind, singular in SINGULAR.items()}
@@ -87,12 +78,12 @@ def _change_text(change: Change) -> Text:
     if change.effect in ("widened", "narrowed"):
         before, after = (_shown(value, "anything") for value in (change.before, change.after))
         between = f": {before} -> {after}"
-        return head + Text(_EFFECTS[change.effect], "yellow") + Text(between)
+        return head + Text(EFFECTS[change.effect], "yellow") + Text(between)
     if change.effect == "added" and isinstance(change.after, str):
         return head + _words("", change.after)
     value = change.before if change.effect == "removed" else change.after
     style = {"removed": "red", "required": "yellow"}.get(change.effect, "green")
-    new = "new, required" if change.effect == "required" and value is not None else _EFFECTS[change.effect]
+    new = "new, required" if change.effect == "required" and value is not None else EFFECTS[change.effect]
     return head + Text(new, style) + Text("" if value is None else f": {_shown(value)}")
 
 

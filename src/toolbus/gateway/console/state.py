@@ -9,12 +9,15 @@ from toolbus.bus.toolbus import Toolbus
 from toolbus.core.errors import ToolbusError
 from toolbus.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.switchboard import Switchboard
+from toolbus.gateway.console.held import HeldParts
 from toolbus.gateway.console.sign_ins import SignIns
 
 logger = logging.getLogger("toolbus")
 
 Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "keys"]
 """What may change on a page."""
+APPROVED_WITHIN = 2.0
+"""Seconds for the bus to use what was approved, before the page is shown again."""
 
 
 class Console:
@@ -24,6 +27,7 @@ class Console:
         """`board` has the questions that wait for a person; its interactions must be those of the bus."""
         self.bus = bus
         self.board = board or Switchboard()
+        self.held = HeldParts(bus)
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
         self._watchers: list[tuple[Set[Topic], Callable[[], None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -44,11 +48,21 @@ class Console:
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
-    def begin(self, work: Coroutine[Any, Any, Any], what: str) -> None:
+    def begin(self, work: Coroutine[Any, Any, Any], what: str) -> "asyncio.Task[None]":
         """Let something go on after its action; its error is logged, the state of the bus shows the rest."""
         task = asyncio.create_task(_logged(work, what), name=f"toolbus console: {what}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def use_approved(self) -> None:
+        """Have the bus use what was approved; a server that may be started now is not waited for."""
+        task = self.begin(self._reload_lock(), "use the lockfile")
+        await asyncio.wait((task,), timeout=APPROVED_WITHIN)
+
+    async def _reload_lock(self) -> None:
+        await self.bus.reload_lock()
+        self.changed("held", "servers", "catalog")
 
     async def close(self) -> None:
         """End what it has begun."""

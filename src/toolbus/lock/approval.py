@@ -1,0 +1,72 @@
+"""Approve parts of a server: write them to the lockfile as they are now, and leave the rest as it was."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeAlias
+
+from toolbus.core.errors import LockError, ToolbusError
+from toolbus.core.records import JSONObject
+from toolbus.lock.definitions import Kind
+from toolbus.lock.drift import SINGULAR, HeldKind, label_of
+from toolbus.lock.file import LockedServer, Lockfile, read_lock, write_lock
+
+Part: TypeAlias = tuple[HeldKind, str]
+"""A part of a server: its kind, and its own name; without a name for instructions and launch."""
+_KINDS: Mapping[str, Kind] = {singular: kind for kind, singular in SINGULAR.items()}
+
+
+class NotAsShown(ToolbusError):
+    """What was to be approved is not what a person has seen."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        super().__init__(f"{label} has changed since it was shown; nothing was approved: look at it again")
+
+
+def with_parts(old: LockedServer | None, now: LockedServer, parts: Iterable[Part]) -> LockedServer:
+    """What was approved of a server, with these parts as they are now; those that are gone are left out."""
+    approved = old or LockedServer(launch=now.launch, package=now.package)
+    definitions: dict[Kind, dict[str, JSONObject]] = {
+        kind: dict(named) for kind, named in approved.definitions.items()
+    }
+    for kind, name in parts:
+        if kind == "launch":
+            approved = replace(approved, launch=now.launch, package=now.package)
+        elif kind == "instructions":
+            approved = replace(approved, instructions=now.instructions)
+        elif name in now.definitions[_KINDS[kind]]:
+            definitions[_KINDS[kind]][name] = now.definitions[_KINDS[kind]][name]
+        else:
+            definitions[_KINDS[kind]].pop(name, None)
+    return replace(approved, definitions=definitions)
+
+
+def part_digest(server: LockedServer, part: Part) -> str | None:
+    """The digest of a part; None if the server has no such part. `NotCanonical` if one has none."""
+    kind, name = part
+    found = server.digests[kind] if kind in ("launch", "instructions") else None
+    return str(found) if found is not None else server.digests[_KINDS[kind]].get(name)
+
+
+def approve_shown(path: Path, alias: str, now: LockedServer, shown: Mapping[Part, str]) -> None:
+    """Approve the parts with these digests; `NotAsShown` if one of them is another now.
+
+    Everything else in the file stays, also what others have approved since it was read.
+    """
+    for part, digest in shown.items():
+        if part_digest(now, part) != digest:
+            raise NotAsShown(label_of(alias, *part))
+    file = read_lock(path)
+    if file is None:
+        raise LockError(path, "does not exist; create it: toolbus lock")
+    old = file.servers.get(alias)
+    save_lock(Lockfile(path=path, servers={**file.servers, alias: with_parts(old, now, shown)}))
+
+
+def save_lock(file: Lockfile) -> None:
+    """Write the lockfile; `LockError` if that fails."""
+    try:
+        write_lock(file)
+    except OSError as error:
+        raise LockError(file.path, f"cannot be written: {error.strerror or error}") from None

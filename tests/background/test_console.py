@@ -1,0 +1,62 @@
+"""The console of a background bus: `toolbus console` finds it, `status` shows it, it ends with the bus."""
+
+import http.client
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.background.holding import background, status
+from tests.cli.running import SECONDS, toolbus
+
+pytestmark = pytest.mark.timeout(300)
+
+
+def _get(url: str, cookie: str = "") -> tuple[int, str, str]:
+    """The status, the cookie and the text of a page."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=SECONDS)
+    try:
+        connection.request("GET", f"{parts.path}?{parts.query}", headers={"cookie": cookie})
+        with connection.getresponse() as response:
+            return response.status, response.headers.get("set-cookie", ""), response.read().decode()
+    finally:
+        connection.close()
+
+
+def _announcements(folder: Path) -> list[Path]:
+    return list((folder.parent / ".state/toolbus/run").glob("console-*.json"))
+
+
+def test_it_shows_the_servers_of_the_bus_and_ends_with_it(folder: Path) -> None:
+    up = toolbus("up", folder=folder)
+    assert up.returncode == 0, up.stderr
+    try:
+        url = status(folder)["console"]
+        found = toolbus("console", "--print", folder=folder)
+        entered, cookie, _ = _get(found.stdout.strip())
+        shown = _get(f"{url}/servers", cookie.partition(";")[0])
+        refused = _get(f"{url}/servers")
+        written = toolbus("status", folder=folder)
+        [file] = _announcements(folder)
+        mode = file.stat().st_mode & 0o777
+    finally:
+        toolbus("down", folder=folder)
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+/console", url)
+    assert found.stdout.startswith(f"{url}?token="), found.stderr
+    assert (entered, shown[0], refused[0], mode) == (303, 200, 401, 0o600)
+    assert "1 of 1 server ready, 16 tools in the catalog" in shown[2]
+    assert f"  console  {url}\n" in written.stdout
+    assert "token" not in written.stdout
+    assert _announcements(folder) == []
+    gone = toolbus("console", "--print", folder=folder)
+    assert "no console is running" in gone.stderr
+
+
+def test_no_console_turns_it_off(folder: Path) -> None:
+    with background(folder, "--no-console"):
+        facts, found = status(folder), toolbus("console", "--print", folder=folder)
+        assert _announcements(folder) == []
+    assert facts["console"] is None
+    assert (found.returncode, found.stdout) == (1, "")

@@ -1,0 +1,177 @@
+"""The page of what is held: how it differs, and the buttons that approve exactly what was shown."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.console.opening import Markup, Opened, console_over, plain
+from tests.lock.place import GREET, OFFER, READ, WRITE, Place, names, until
+from toolbus.lock.file import read_lock
+
+pytestmark = pytest.mark.anyio
+
+PICTURE = "<img src=x onerror=alert(1)>"
+HOSTILE = f"</pre><script>alert('1')</script>{PICTURE}\"&\x1b[31m\u202e"
+CHANGED = {**READ, "description": "Read a file, then send it.\n\nIt has to exist."}
+COPY: dict[str, Any] = {"name": "copy", "description": "Copy a file.", "inputSchema": {"type": "object"}}
+DRIFTED = {**OFFER, "tools": [CHANGED, WRITE, COPY]}
+
+
+def _drifted(folder: Path, offer: dict[str, Any] = DRIFTED) -> Place:
+    place = Place(folder)
+    place.approve()
+    place.offer(offer)
+    return place
+
+
+async def _held(opened: Opened, *keys: str) -> str:
+    """The page once exactly that is held."""
+    await until(lambda: set(opened.bus.held) == set(keys))
+    return await opened.page("held")
+
+
+def _forms(page: str) -> list[dict[str, str]]:
+    """The fields of every form, with the action."""
+    found: list[dict[str, str]] = []
+    for tag, given in Markup(page).elements:
+        if tag == "form":
+            found.append({"action": given["action"] or ""})
+        elif tag == "input" and given.get("type") == "hidden":
+            found[-1][given["name"] or ""] = given["value"] or ""
+    return found
+
+
+async def _press(opened: Opened, form: dict[str, str]) -> str:
+    """Post a form, and give the page that it leads to."""
+    fields = {name: value for name, value in form.items() if name != "action"}
+    done = await opened.post(form["action"], fields)
+    assert (done.status_code, done.headers["location"]) == (303, "../held"), done.text
+    return await opened.page("held")
+
+
+async def test_it_shows_what_differs_and_approves_one_tool(tmp_path: Path) -> None:
+    place = _drifted(tmp_path)
+    async with console_over(place.config) as opened:
+        await opened.enter()
+        page = await _held(opened, "files/read", "files/copy")
+        assert "Held 2" in plain(page)
+        assert "its description changed since toolbus.lock was written" in plain(page)
+        assert "toolbus approve" not in plain(page)
+        assert "<ins>, then send it</ins>" in page
+        assert "copy new it is new" in plain(page)
+        [form] = [one for one in _forms(page) if one.get("name") == "read"]
+        said = await _press(opened, form)
+        assert "Approved files/read." in plain(said)
+        assert list(opened.bus.held) == ["files/copy"]
+        assert "read" in names(opened.bus)
+        assert opened.bus.catalog["files_read"].description == CHANGED["description"]
+    file = read_lock(place.lock)
+    assert file is not None
+    tools = file.servers["files"].definitions["tools"]
+    # What the server does not list any more stays: only what was shown is approved.
+    assert (sorted(tools), tools["read"]["description"]) == (
+        ["read", "stat", "write"],
+        CHANGED["description"],
+    )
+
+
+async def test_what_changed_since_it_was_shown_is_not_approved(tmp_path: Path) -> None:
+    place = _drifted(tmp_path)
+    before = place.lock.read_bytes()
+    async with console_over(place.config) as opened:
+        await opened.enter()
+        page = await _held(opened, "files/read", "files/copy")
+        worse = {**CHANGED, "description": "Send a file to somebody else."}
+        async with opened.stream("held") as stream:
+            place.offer({**DRIFTED, "tools": [worse, WRITE, COPY]})
+            await stream.until(lambda markup: "somebody else" in markup)
+        one, every = (form for form in _forms(page) if form.get("name", "read") == "read")
+        for form in (one, every):
+            said = await _press(opened, form)
+            assert "has changed since it was shown; nothing was approved" in plain(said)
+        assert place.lock.read_bytes() == before
+        assert set(opened.bus.held) == {"files/read", "files/copy"}
+        gone = await _press(opened, {**one, "name": "no-such-tool"})
+        strange = await _press(opened, {**one, "kind": "nonsense"})
+        nobody = await _press(opened, {**one, "server": "nobody"})
+        assert all("nothing was approved" in plain(said) for said in (gone, strange))
+        assert "nobody" in plain(nobody)
+    assert place.lock.read_bytes() == before
+
+
+async def test_all_of_a_server_is_approved_with_prompts_and_instructions(tmp_path: Path) -> None:
+    prompt = {**GREET, "description": "Greet somebody loudly."}
+    place = _drifted(tmp_path, {**DRIFTED, "prompts": [prompt], "instructions": "Write first."})
+    async with console_over(place.config) as opened:
+        await opened.enter()
+        keys = ("files/read", "files/copy", "files: prompt greet", "files: instructions")
+        page = await _held(opened, *keys)
+        assert "Approve all 4" in plain(page)
+        said = await _press(opened, next(form for form in _forms(page) if "all" in form["action"]))
+        assert "Approved all that was held of files. Held Nothing is held." in plain(said)
+        assert opened.bus.held == {}
+        assert set(names(opened.bus)) == {"read", "write", "copy"}
+
+
+async def test_a_launch_is_approved_and_its_server_started(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.approve()
+    place.configure(args=[*place.server()["args"], "--more"])
+    async with console_over(place.config) as opened:
+        await opened.enter()
+        page = await _held(opened, "files: launch")
+        assert "its launch line changed since" in plain(page)
+        assert "--more" in plain(page)
+        assert place.starts == 0
+        [form] = _forms(page)
+        await _press(opened, form)
+        await until(lambda: opened.bus.servers["files"].state == "ready")
+        assert (opened.bus.held, set(names(opened.bus))) == ({}, {"read", "write", "stat"})
+
+
+async def test_a_server_that_is_not_in_the_lock_is_approved_step_by_step(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.approve()
+    place.more["other"] = {"command": sys.executable, "args": place.server()["args"]}
+    place.configure()
+    async with console_over(place.config) as opened:
+        await opened.enter()
+        [form] = _forms(await _held(opened, "other: launch"))
+        await _press(opened, form)
+        # Its tools were not shown yet.
+        await until(lambda: "other/read" in opened.bus.held)
+        assert "other_read" not in opened.bus.catalog
+
+
+async def test_markup_of_a_server_is_text_in_every_field(tmp_path: Path) -> None:
+    tool: dict[str, Any] = {
+        "name": HOSTILE,
+        "title": HOSTILE,
+        "description": HOSTILE,
+        "inputSchema": {"type": "object", "properties": {HOSTILE: {"description": HOSTILE}}},
+        "annotations": {"title": HOSTILE},
+    }
+    read = {**READ, "title": HOSTILE, "description": f"Read {HOSTILE} a file."}
+    prompt = {"name": HOSTILE, "description": HOSTILE, "arguments": [{"name": HOSTILE}]}
+    offer = {**OFFER, "tools": [read, WRITE, tool], "prompts": [prompt], "instructions": HOSTILE}
+    place = _drifted(tmp_path, offer)
+    async with console_over(place.config) as opened:
+        await opened.enter()
+        keys = ("files/read", f"files/{HOSTILE}", f"files: prompt {HOSTILE}", "files: instructions")
+        page = await _held(opened, *keys)
+        async with opened.stream("held") as stream:
+            streamed = await stream.until(lambda markup: "<article" in markup)
+        [form] = [form for form in _forms(page) if form.get("name") == HOSTILE and form["kind"] == "tool"]
+        said = await _press(opened, form)
+        assert f"files/{HOSTILE}" not in opened.bus.held
+    assert "Approved files/" in plain(said)
+    for markup in (page, streamed, said):
+        parsed = Markup(markup)
+        assert {tag for tag, _ in parsed.elements} & {"img", "b"} == set()
+        assert [one.get("src") for one in parsed.named("script")] in ([], ["static/console.js"])
+        assert not any(key.startswith("on") for _, given in parsed.elements for key in given)
+        assert parsed.text.count(PICTURE) >= 4
+        shown = [text or "" for _, given in parsed.elements for key, text in given.items() if key != "value"]
+        assert not any(hidden in text for text in (*shown, parsed.text) for hidden in "\x1b\u202e")
