@@ -57,7 +57,10 @@ def main() -> None:
     program = received(connection)
 
     def pass_on(number: int, frame: object) -> None:
-        posix.kill(program, number)
+        try:
+            posix.kill(program, number)
+        except ProcessLookupError:
+            pass  # it has just ended, and its exit code is on the way
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, pass_on)

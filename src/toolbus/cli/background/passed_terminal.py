@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from toolbus.cli.background.client_log import ClientLog
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    from _typeshed import WriteableBuffer
 
     from toolbus.cli.background.shared_bus import SharedBus
 
@@ -187,7 +187,7 @@ class _Input(RawIOBase):
     def isatty(self) -> bool:
         return os.isatty(self._stream)
 
-    def readinto(self, buffer: "Buffer", /) -> int:
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
         ready = select.poll()
         ready.register(self._stream, select.POLLIN)
         while not ready.poll(POLL_SECONDS * 1000):
