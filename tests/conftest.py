@@ -51,7 +51,6 @@ def pytest_configure(config: pytest.Config) -> None:
 LONGEST = (
     "test_cli_shells.py",
     "test_restarts.py",
-    "test_auth_conformance.py",
     "test_conformance.py",
     "test_pages.py",
     "test_chat.py",
