@@ -101,7 +101,7 @@ async def test_git_outside_its_repository_is_a_failed_result(repository: Path) -
     assert "outside the allowed repository" in result.text
 
 
-async def test_sqlite_gives_back_the_rows_it_was_given_and_keeps_insights_in_a_resource(
+async def test_sqlite_gives_back_its_rows_and_keeps_insights_in_a_resource(
     tmp_path: Path,
 ) -> None:
     async with bus_of("sqlite", tmp_path) as bus:
