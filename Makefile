@@ -37,13 +37,15 @@ test-all: .venv/.ready .interop/.ready
 test-adapter: .venv/.ready
 	python -m tests.adapters.environments $(NAME) $(ARGS)
 
-# -qq: no closing line, which would look like that of the whole suite.
+# -qq: no closing line, which would look like that of the whole suite; beside that, these tests run anyway.
 check: .venv/.ready
 	ruff format --check
 	ruff check
 	pyright
 	python -m tests.adapters.proven check
+ifndef BESIDE_TESTS
 	$(PYTEST) -qq tests/test_architecture.py tests/test_public_api.py
+endif
 
 # How the real tool definitions below TOOLBUS_CORPUS fare in every dialect.
 shapes: .venv/.ready

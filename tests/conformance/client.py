@@ -2,11 +2,12 @@
 
 The suite runs this with the URL of one of its servers as the last argument. Every tool is called, every
 resource read, every prompt asked for, and what the server asks is accepted. Where it asks for a token, it is
-signed in to as the context of the scenario says. Ends with 1 if a call failed: some scenarios do not look
-whether the answer arrives.
+signed in to as the context of the scenario says. Prints at the end its exit code, which is 1 if a call
+failed: some scenarios do not look whether the answer arrives.
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import sys
@@ -162,4 +163,8 @@ async def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    turn = os.open(os.environ["CONFORMANCE_TURN"], os.O_RDONLY)
+    fcntl.flock(turn, fcntl.LOCK_EX)  # until we end
+    code = asyncio.run(main())
+    print(f"exit code: {code}")
+    sys.exit(code)

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.server_suite import LEGACY, MODERN, Outcome, judged_server, table
+from tests.conformance.outcomes import Outcome, table
+from tests.conformance.server_suite import LEGACY, MODERN, judged_server
 from tests.conformance.suite import EXTENSION
 from tests.conftest import sampled
 from tests.gateway.serving import behind, gateway, web_everything, written_config

@@ -66,7 +66,10 @@ def calls(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
-async def test_six_servers_make_one_catalog_in_the_order_of_the_config(config: dict[str, Any]) -> None:
+async def test_six_servers_make_one_catalog_in_the_order_of_the_config_and_answer_at_the_same_time(
+    config: dict[str, Any], tmp_path: Path
+) -> None:
+    asked, before = calls(tmp_path), children()
     async with Toolbus(config) as bus:
         names = tuple(f"{alias}_{tool}" for alias in SERVERS for tool in NAMES[alias].split())
         assert bus.catalog.names == names
@@ -77,11 +80,6 @@ async def test_six_servers_make_one_catalog_in_the_order_of_the_config(config: d
         }
         assert {status.state for status in bus.servers.values()} == {"ready"}
         assert all(health.ok for health in (await bus.health()).values())
-
-
-async def test_six_servers_answer_at_the_same_time(config: dict[str, Any], tmp_path: Path) -> None:
-    asked, before = calls(tmp_path), children()
-    async with Toolbus(config) as bus:
         answers = await asyncio.gather(*(bus.call(name, asked[name]) for name in asked))
         started = children() - before
     results = dict(zip(asked, answers, strict=True))

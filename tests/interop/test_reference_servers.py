@@ -46,10 +46,13 @@ def repository(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def test_time_converts_between_zones(tmp_path: Path) -> None:
+async def test_time_converts_between_zones_and_fails_for_one_that_it_does_not_know(tmp_path: Path) -> None:
     asked = {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"}
     async with bus_of("time", tmp_path) as bus:
+        failed = await bus.call("time_get_current_time", {"timezone": "Mars/Olympus"})
         result = await bus.call("time_convert_time", asked)
+    assert failed.is_error
+    assert "Mars/Olympus" in failed.text
     answer = json.loads(result.text)
     assert result.structured == answer
     assert answer["source"]["timezone"] == "UTC"
@@ -58,15 +61,6 @@ async def test_time_converts_between_zones(tmp_path: Path) -> None:
     assert answer["target"]["datetime"].endswith("T21:00:00+09:00")
     assert answer["time_difference"] == "+9.0h"
     assert not result.is_error
-
-
-async def test_a_zone_that_time_does_not_know_is_a_failed_result(tmp_path: Path) -> None:
-    async with bus_of("time", tmp_path) as bus:
-        result = await bus.call("time_get_current_time", {"timezone": "Mars/Olympus"})
-        after = await bus.call("time_get_current_time", {"timezone": "UTC"})
-    assert result.is_error
-    assert "Mars/Olympus" in result.text
-    assert not after.is_error
 
 
 async def test_git_shows_the_history_that_git_itself_wrote(repository: Path) -> None:
@@ -107,25 +101,23 @@ async def test_git_outside_its_repository_is_a_failed_result(repository: Path) -
     assert "outside the allowed repository" in result.text
 
 
-async def test_sqlite_gives_back_the_rows_it_was_given(tmp_path: Path) -> None:
+async def test_sqlite_gives_back_its_rows_and_keeps_insights_in_a_resource(
+    tmp_path: Path,
+) -> None:
     async with bus_of("sqlite", tmp_path) as bus:
         made = await bus.call("sqlite_create_table", {"query": "CREATE TABLE tea (id INTEGER, name TEXT)"})
         rows = "INSERT INTO tea VALUES (1, 'Assam'), (2, 'Rooibos')"
         written = await bus.call("sqlite_write_query", {"query": rows})
         read = await bus.call("sqlite_read_query", {"query": "SELECT * FROM tea ORDER BY id"})
         tables = await bus.call("sqlite_list_tables")
-    assert made == said("Table created successfully")
-    assert written == said("[{'affected_rows': 2}]")
-    assert read == said("[{'id': 1, 'name': 'Assam'}, {'id': 2, 'name': 'Rooibos'}]")
-    assert tables == said("[{'name': 'tea'}]")
-
-
-async def test_sqlite_keeps_insights_in_a_resource(tmp_path: Path) -> None:
-    async with bus_of("sqlite", tmp_path) as bus:
         assert [resource.uri for resource in bus.resources()] == ["memo://insights"]
         await bus.call("sqlite_append_insight", {"insight": "Rooibos sells in winter."})
         parts = await bus.read_resource("sqlite", "memo://insights")
         prompt = await bus.get_prompt("sqlite", "mcp-demo", {"topic": "tea shops"})
+    assert made == said("Table created successfully")
+    assert written == said("[{'affected_rows': 2}]")
+    assert read == said("[{'id': 1, 'name': 'Assam'}, {'id': 2, 'name': 'Rooibos'}]")
+    assert tables == said("[{'name': 'tea'}]")
     assert [part.uri for part in parts] == ["memo://insights"]
     assert "- Rooibos sells in winter." in (parts[0].text or "")
     assert isinstance(prompt.messages[0].content, Text)

@@ -59,6 +59,7 @@ async def test_git_reads_a_repository_and_writes_to_it_if_it_may(folder: Path) -
     assert git(folder, "status", "--short") == "A  new.txt"
 
 
+@pytest.mark.full  # as git does
 async def test_sqlite_keeps_its_database_in_a_folder_that_it_may_write(folder: Path) -> None:
     async with bus_of("sqlite", SERVERS["sqlite"].config(folder), write=[str(folder)]) as bus:
         await bus.call("sqlite_create_table", {"query": "CREATE TABLE tea (name TEXT)"})
@@ -86,6 +87,7 @@ async def test_filesystem_without_its_folder_says_what_to_add(folder: Path) -> N
     assert f"its sandbox does not show '{folder}'; add sandbox: {{read: [{folder}]}}" in error
 
 
+@pytest.mark.full  # as filesystem does
 async def test_memory_remembers_in_a_folder_that_it_may_write(folder: Path) -> None:
     ada: dict[str, Any] = {"name": "Ada", "entityType": "person", "observations": []}
     async with bus_of("memory", SERVERS["memory"].config(folder), write=[str(folder)]) as bus:

@@ -1,0 +1,27 @@
+"""The MCP conformance suite with a client, by default a bus.
+
+For each scenario the suite starts a server, and runs `client.py` against it. It does so for all scenarios at
+once; the clients then take turns, so that each has the machine for itself.
+"""
+
+import shlex
+from pathlib import Path
+
+from tests import warm
+from tests.conformance.outcomes import Outcome, outcomes_in
+from tests.conformance.suite import EXTENSION, PATIENCE, scenarios, suite
+
+CLIENT = Path(__file__).with_name("client.py")
+
+
+def judged_client(version: str, folder: Path, command: str | None = None) -> dict[str, Outcome]:
+    """Have the suite run the client through all scenarios of a version; of the extensions, to sign in."""
+    which = ("extensions",) if version == EXTENSION else ("all", "--spec-version", version)
+    where = ("--output-dir", str(folder), "--timeout", f"{PATIENCE * 1000:.0f}")
+    ours = shlex.join([warm.python(), str(CLIENT)])
+    _, said = suite(
+        "client", "--command", command or ours, "--suite", *which, *where, CONFORMANCE_TURN=str(folder)
+    )
+    named = [name for its_version, name in scenarios("client") if its_version == version]
+    wanted = [name for name in named if version != EXTENSION or name.startswith("auth/")]
+    return outcomes_in(folder, wanted, said)
