@@ -28,8 +28,8 @@ async def render(console: Console, request: PageRequest) -> Element:
         "div",
         live("calls-charts", _charts(log), class_="cards"),
         _filter(console, server, only_errors=only_errors),
-        live("calls-in-flight", not only_errors and _in_flight(log, running)),
-        live("calls-ended", _ended(ended, is_filtered=bool(server) or only_errors)),
+        live("calls-in-flight", not only_errors and _in_flight(log, running), class_="section"),
+        live("calls-ended", _ended(ended, is_filtered=bool(server) or only_errors), class_="section"),
     )
 
 
