@@ -14,6 +14,7 @@ from tests.gateway.driving import JSON, LegacyClient, ModernClient
 from tests.gateway.front import Gates, gated
 from toolbus import ToolbusError
 from toolbus.core.operation import Caller
+from toolbus.gateway.console.state import Console
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.principal import Principal
 
@@ -141,12 +142,17 @@ async def test_calls_of_users_and_sessions_are_there() -> None:
     ]
 
 
-async def test_a_closed_console_observes_nothing() -> None:
+async def test_a_console_follows_users_and_sessions_that_were_there_before_it_until_it_is_closed() -> None:
     async with console_over({"servers": {"gated": {"server": gated(Gates())}}}) as opened:
-        await _call(opened, "gated_add", a=1, b=2)
-        await opened.console.close()
-        await _call(opened, "gated_add", a=1, b=2)
-        assert len(opened.console.calls.ended) == 1
+        callers = [opened.bus, opened.bus.as_user("ann"), opened.bus.as_user("ann", session="s1")]
+        another = Console(opened.bus)
+        for caller in callers:
+            await caller.call("gated_add", {"a": 1, "b": 2})
+        await another.close()
+        for caller in callers:
+            await caller.call("gated_add", {"a": 1, "b": 2})
+        assert len(another.calls.ended) == 3
+        assert len(opened.console.calls.ended) == 6
 
 
 async def test_markup_of_names_errors_and_callers_is_text() -> None:
