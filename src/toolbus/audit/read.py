@@ -41,10 +41,14 @@ class Query:
 
 def read_events(path: Path, query: Query, last: int | None = None) -> list[Recorded]:
     """The events of a trail, oldest first; only the last ones, if so many are given."""
-    newest = heapq.merge(*map(_newest_first, chains(path).values()), key=_time, reverse=True)
-    found = list(islice(filter(query.matches, newest), last))
+    found = list(islice(filter(query.matches, newest_events(path)), last))
     found.reverse()
     return found
+
+
+def newest_events(path: Path) -> Iterator[Recorded]:
+    """All events of a trail, newest first; a file is read as far as its events are taken."""
+    return heapq.merge(*map(_newest_first, chains(path).values()), key=_time, reverse=True)
 
 
 def _newest_first(files: Iterable[Path]) -> Iterator[Recorded]:

@@ -28,6 +28,8 @@ class Policing:
         self._audit: Audit | None = None
         self._trails: list[AuditLog] = []
         """The trail, and those that calls in flight may still use."""
+        self._followers: tuple[Observer, ...] = ()
+        """The observers that were added to the running bus."""
         self._views = False
         """Whether there are views with policies."""
         self.disabled: tuple[str, ...] = ()
@@ -37,8 +39,19 @@ class Policing:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """The audit trail follows every operation."""
-        return () if self.now.trail is None else (self.now.trail,)
+        """The audit trail, if there is one, and those that were added follow every operation."""
+        return self._followers if self.now.trail is None else (self.now.trail, *self._followers)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Let an observer follow every operation from now on; returns a function that ends it."""
+        self._followers = (*self._followers, observer)
+        self.changed()
+
+        def end() -> None:
+            self._followers = tuple(one for one in self._followers if one is not observer)
+            self.changed()
+
+        return end
 
     @property
     def needed(self) -> bool:

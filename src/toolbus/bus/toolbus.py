@@ -5,7 +5,7 @@ started it; calls from other loops and threads are passed to that loop.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
@@ -136,6 +136,13 @@ class Toolbus(View):
     def is_locked(self, alias: str) -> bool:
         """Whether the tools of a server are known from the lockfile, or held because it is not in there."""
         return self._engine.lock.approvals.covers(self._check(alias))
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Let an observer follow every operation from now on, of all users and sessions.
+
+        Returns a function that ends it.
+        """
+        return self._bus.policing.observe(observer)
 
     @property
     def policy(self) -> Policy:

@@ -59,7 +59,8 @@ class Opened:
 
     async def post(self, path: str, form: Mapping[str, Any], **headers: str) -> httpx2.Response:
         """Send a form, as one of our pages does; `headers` replace those that it would send."""
-        sent = {"origin": self.origin, **headers}
+        kind = "application/x-www-form-urlencoded"  # also of a form without fields
+        sent = {"origin": self.origin, "content-type": kind, **headers}
         kept = {name: value for name, value in sent.items() if value}
         return await self.http.post(f"{self.url}/{path}", data=dict(form), headers=kept)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rich.text import Text
 
+from toolbus.audit.describe import decision_of, target_of, what_happened
 from toolbus.audit.files import chains
 from toolbus.audit.read import Query, Recorded, read_events
 from toolbus.audit.verify import ChainReport, verify
@@ -113,12 +114,12 @@ def _readable(path: Path) -> Generator[None]:
 
 def _row(event: Recorded) -> list[Text]:
     """When, what happened, to what, and the rest of it."""
-    what = str(event.get("decision") or event.get("outcome") or event.get("event"))
+    what = what_happened(event)
     style = _STYLES.get(what, "red" if what in ("deny", "recovered") else "yellow")
     return [
         Text(_local(event["time"]), style="dim"),
         Text(exact(what), style=style),
-        Text(exact(_target(event)), style="cyan"),
+        Text(exact(target_of(event)), style="cyan"),
         Text(exact(", ".join(_facts(event)))),
     ]
 
@@ -130,14 +131,8 @@ def _local(time: str) -> str:
         return exact(time)
 
 
-def _target(event: Recorded) -> str:
-    route = str(event.get("route", ""))
-    name = "/".join(str(event[key]) for key in ("server", "tool") if key in event)
-    return name if route in ("", "tools/call") else f"{route} {name}"
-
-
 def _facts(event: Recorded) -> Iterable[str]:
-    yield from _decision(event)
+    yield from decision_of(event)
     for key in ("error", "file"):
         if key in event:
             yield str(event[key])
@@ -151,18 +146,6 @@ def _facts(event: Recorded) -> Iterable[str]:
     for key in ("arguments", "answer"):
         if key in event and not str(event[key]).startswith(("sha256:", "json-sha256:")):
             yield f"{key} {escaped_json(event[key])}"
-
-
-def _decision(event: Recorded) -> Iterable[str]:
-    """Who decided and why; a rule that the reason names is not repeated."""
-    by, rule, reason = event.get("by"), event.get("rule"), str(event.get("reason", ""))
-    denial = f"rule {rule} denies it"
-    if rule and reason.startswith(denial):
-        reason = f"{rule}{reason.removeprefix(denial)}"
-    if by and not (rule and str(rule) in reason):
-        yield f"{rule} by {by}" if rule and by != "policy" else str(rule or by)
-    if reason:
-        yield reason
 
 
 def _print_report(screen: Screen, report: ChainReport) -> None:

@@ -10,11 +10,13 @@ from toolbus.core.errors import ToolbusError
 from toolbus.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.console.held import HeldParts
+from toolbus.gateway.console.calls import CallLog
 from toolbus.gateway.console.sign_ins import SignIns
+from toolbus.gateway.console.trail_check import TrailCheck
 
 logger = logging.getLogger("toolbus")
 
-Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "keys"]
+Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "audit", "keys"]
 """What may change on a page."""
 APPROVED_WITHIN = 2.0
 """Seconds for the bus to use what was approved, before the page is shown again."""
@@ -29,10 +31,13 @@ class Console:
         self.board = board or Switchboard()
         self.held = HeldParts(bus)
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
+        self.calls = CallLog()
+        self.trail_check = TrailCheck(lambda: self.changed("audit"))
         self._watchers: list[tuple[Set[Topic], Callable[[], None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._endings = [
             bus.on_event(self._on_event, calls=False),
+            bus.observe(self.calls),
             self.board.watch(lambda: self.changed("questions")),
         ]
 

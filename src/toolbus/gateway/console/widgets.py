@@ -1,7 +1,8 @@
 """Small pieces that pages share."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
@@ -37,6 +38,14 @@ def moment(at: float) -> Element:
     return element("time", shown, datetime=time.strftime("%Y-%m-%dT%H:%M:%SZ", then), title=shown)
 
 
+def moment_of(text: str) -> Element:
+    """The same for a time such as `2026-11-16T15:04:05Z`; what is not one is shown as it is."""
+    try:
+        return moment(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError):
+        return element("span", text)
+
+
 def button(
     label: str, action: str, fields: Mapping[str, str], *, class_: str = "", hint: str = ""
 ) -> Element:
@@ -47,4 +56,36 @@ def button(
         element("button", label, type="submit", class_=class_ or None, aria_label=hint or None),
         method="post",
         action=action,
+    )
+
+
+def table(label: str, headings: Sequence[str], rows: Iterable[Sequence[Child]]) -> Element:
+    """A table that scrolls by itself, also by keyboard."""
+    head = element("tr", [element("th", heading, scope="col") for heading in headings])
+    body = [element("tr", [element("td", cell) for cell in row]) for row in rows]
+    return element(
+        "div",
+        element("table", element("thead", head), element("tbody", body)),
+        class_="table",
+        role="region",
+        tabindex=0,
+        aria_label=label,
+    )
+
+
+def choice(name: str, label: str, options: Mapping[str, str], chosen: str) -> Element:
+    """A labelled field with some values, by what is shown for them."""
+    field = f"field-{name}"
+    return element(
+        "div",
+        element("label", label, for_=field),
+        element(
+            "select",
+            [
+                element("option", shown, value=value, selected=value == chosen)
+                for value, shown in options.items()
+            ],
+            name=name,
+            id=field,
+        ),
     )

@@ -1,9 +1,14 @@
-"""The pages of the console, in the order of the navigation."""
+"""The pages, in the order of the navigation."""
 
 from collections.abc import Mapping
 
 from toolbus.gateway.console.page import Page
-from toolbus.gateway.console.pages import held, servers
+from toolbus.gateway.console.pages import audit, calls, held, servers
 
-PAGES: tuple[Page, ...] = (servers.PAGE, held.PAGE)
+PAGES: tuple[Page, ...] = (
+    servers.PAGE,
+    calls.PAGE,
+    held.PAGE,
+    audit.PAGE,
+)
 BY_PATH: Mapping[str, Page] = {page.path: page for page in PAGES}
