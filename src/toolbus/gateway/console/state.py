@@ -2,18 +2,21 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Set
+from collections.abc import Callable, Coroutine, Mapping, Set
 from typing import Any, Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.core.errors import ToolbusError
 from toolbus.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.switchboard import Switchboard
+from toolbus.gateway.console.costs import Costs
+from toolbus.gateway.console.presence import Presence
 from toolbus.gateway.console.sign_ins import SignIns
+from toolbus.gateway.console.trials import Trials
 
 logger = logging.getLogger("toolbus")
 
-Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "keys"]
+Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "keys", "trials"]
 """What may change on a page."""
 
 
@@ -24,7 +27,12 @@ class Console:
         """`board` has the questions that wait for a person; its interactions must be those of the bus."""
         self.bus = bus
         self.board = board or Switchboard()
+        self.presence = Presence(self.board)
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
+        self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
+        self.costs = Costs()
+        self.drafts: dict[int, Mapping[str, list[str]]] = {}
+        """The answers to questions that were invalid, by number: people do not type them twice."""
         self._watchers: list[tuple[Set[Topic], Callable[[], None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._endings = [
@@ -44,17 +52,19 @@ class Console:
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
-    def begin(self, work: Coroutine[Any, Any, Any], what: str) -> None:
+    def begin(self, work: Coroutine[Any, Any, Any], what: str) -> asyncio.Task[None]:
         """Let something go on after its action; its error is logged, the state of the bus shows the rest."""
         task = asyncio.create_task(_logged(work, what), name=f"toolbus console: {what}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def close(self) -> None:
         """End what it has begun."""
         for end in self._endings:
             end()
         self._endings.clear()
+        self.presence.close()
         await self.sign_ins.close()
         for task in self._tasks:
             task.cancel()
