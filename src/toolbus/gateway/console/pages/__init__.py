@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from toolbus.gateway.console.page import Page
-from toolbus.gateway.console.pages import catalog, servers, tool
+from toolbus.gateway.console.pages import catalog, questions, servers, tool
 
-PAGES: tuple[Page, ...] = (servers.PAGE, catalog.PAGE, tool.PAGE)
+PAGES: tuple[Page, ...] = (servers.PAGE, catalog.PAGE, tool.PAGE, questions.PAGE)
 BY_PATH: Mapping[str, Page] = {page.path: page for page in PAGES}
