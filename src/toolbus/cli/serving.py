@@ -46,8 +46,8 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
     board = Switchboard()
     if front is not None and front.console_url is not None:
-        # The clients of the gateway are asked themselves; these are for the calls of the console.
-        interactions = board.interactions(interactions)
+        # Clients of the gateway that support forms are asked themselves; the console is asked for the others.
+        interactions = board.interactions(replace(interactions, approver="console"))
     bus = Toolbus(config, interactions=interactions)
     bus.on_event(log.on_event, calls=False)
     if "max_sessions" in serve.model_fields_set:

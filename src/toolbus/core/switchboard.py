@@ -55,14 +55,15 @@ class Switchboard:
     def interactions(self, handlers: Interactions) -> Interactions:
         """These handlers, with questions, approvals and sampling passed on to the sessions.
 
-        A question for nobody is cancelled; with `declares_elicitation`, it fails its call with `InputNeeded`.
+        A question for nobody is cancelled; with `declares_elicitation` or `forwards`, it fails its call with
+        `InputNeeded`.
         """
         return replace(
             handlers,
             elicit=self._elicit,
             approve=self._approve,
             sample=self._sample,
-            reaches=self._reaches if handlers.declares_elicitation else None,
+            reaches=self._reaches if handlers.declares_elicitation or handlers.forwards else None,
         )
 
     @contextmanager
@@ -108,7 +109,8 @@ class Switchboard:
         handlers = self._sessions.get(request.session)
         handler = None if handlers is None else handlers.approve
         reply = await self._ask("approval", request, handler)
-        return "nobody can be asked" if reply is None else cast("ApprovalAnswer", reply)
+        nobody = f"rule {request.rule} asks a person, and nobody can be asked here"
+        return nobody if reply is None else cast("ApprovalAnswer", reply)
 
     async def _sample(self, request: Sampling) -> Sampled | None:
         handlers = self._sessions.get(request.session)

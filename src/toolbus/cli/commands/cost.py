@@ -1,6 +1,5 @@
 """`toolbus tools --cost`: how many tokens the tool definitions take, by provider."""
 
-import json
 from collections.abc import Sequence
 
 from rich.text import Text
@@ -9,11 +8,7 @@ from toolbus.cli.commands.tools import check_wait, exit_code, matching, servers_
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
-from toolbus.core.records import ToolSpec
-from toolbus.shape import DIALECTS, Dialect, converted
-from toolbus.shape.budget import estimated_tokens
-
-PROVIDERS: tuple[Dialect, ...] = tuple(dialect for dialect in DIALECTS if dialect != "mcp")
+from toolbus.shape.cost import PROVIDERS, definition_tokens
 
 
 @async_command
@@ -29,7 +24,7 @@ async def run(settings: Settings, servers: Sequence[str], *, search: str | None,
     costs: dict[str, dict[str, int]] = {}
     for spec in found:
         try:
-            costs[spec.name] = _cost(spec)
+            costs[spec.name] = definition_tokens(spec)
         except Exception as error:  # one tool that cannot be converted must not affect the others
             screen.note(f"skipped {spec.name}: {type(error).__name__}: {error}")
     owners = {spec.name: spec.origin.server for spec in found if spec.name in costs}
@@ -44,11 +39,6 @@ async def run(settings: Settings, servers: Sequence[str], *, search: str | None,
     else:
         _print_costs(screen, costs, by_server)
     return exit_code(config, statuses, servers)
-
-
-def _cost(spec: ToolSpec) -> dict[str, int]:
-    texts = {dialect: json.dumps(converted(spec, dialect).value, ensure_ascii=False) for dialect in PROVIDERS}
-    return {dialect: estimated_tokens(text) for dialect, text in texts.items()}
 
 
 def _sum(costs: Sequence[dict[str, int]]) -> dict[str, int]:

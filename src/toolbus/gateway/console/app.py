@@ -156,6 +156,7 @@ class ConsoleApp:
         session = self._session(http, peer)
         if session is None:
             return await self._stay_out(http)
+        self.console.presence.note_request()
         is_stream = folder == "events" and http.facts.method == "GET"
         page, query = BY_PATH.get(name if is_stream else where), self._fields(http.query)
         if page is None or query is None:
@@ -175,7 +176,8 @@ class ConsoleApp:
         def is_admitted() -> bool:
             return self._session(http, peer) is not None
 
-        return await self._streams.serve(http, page, request, is_admitted, _SECURE)
+        with self.console.presence.following():
+            return await self._streams.serve(http, page, request, is_admitted, _SECURE)
 
     async def _post(self, http: HttpRequest, peer: Peer, where: str) -> None:
         """Do what a form wants, and go to the page that shows it."""
@@ -184,6 +186,7 @@ class ConsoleApp:
         session = self._session(http, peer)
         if session is None:
             return await self._stay_out(http)
+        self.console.presence.note_request()
         path, _, name = where.partition("/")
         page = BY_PATH.get(path)
         action = None if page is None else page.actions.get(name)

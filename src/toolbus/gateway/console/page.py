@@ -37,6 +37,11 @@ class Fields:
         """All values of that name."""
         return self._values.get(name, [])
 
+    @property
+    def lists(self) -> Mapping[str, list[str]]:
+        """Every name with all its values."""
+        return self._values
+
     def items(self) -> list[tuple[str, str]]:
         """Every name with its first value."""
         return [(name, values[0]) for name, values in self._values.items()]

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Set
+from collections.abc import Callable, Coroutine, Mapping, Set
 from typing import Any, Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
@@ -17,6 +17,14 @@ from toolbus.gateway.console.trail_check import TrailCheck
 logger = logging.getLogger("toolbus")
 
 Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "audit", "keys"]
+from toolbus.gateway.console.costs import Costs
+from toolbus.gateway.console.presence import Presence
+from toolbus.gateway.console.sign_ins import SignIns
+from toolbus.gateway.console.trials import Trials
+
+logger = logging.getLogger("toolbus")
+
+Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "keys", "trials"]
 """What may change on a page."""
 APPROVED_WITHIN = 2.0
 """Seconds for the bus to use what was approved, before the page is shown again."""
@@ -33,6 +41,12 @@ class Console:
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
         self.calls = CallLog()
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
+        self.presence = Presence(self.board)
+        self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
+        self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
+        self.costs = Costs()
+        self.drafts: dict[int, Mapping[str, list[str]]] = {}
+        """The answers to questions that were invalid, by number: people do not type them twice."""
         self._watchers: list[tuple[Set[Topic], Callable[[], None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._endings = [
@@ -54,6 +68,7 @@ class Console:
         return lambda: self._watchers.remove(watcher)
 
     def begin(self, work: Coroutine[Any, Any, Any], what: str) -> "asyncio.Task[None]":
+    def begin(self, work: Coroutine[Any, Any, Any], what: str) -> asyncio.Task[None]:
         """Let something go on after its action; its error is logged, the state of the bus shows the rest."""
         task = asyncio.create_task(_logged(work, what), name=f"toolbus console: {what}")
         self._tasks.add(task)
@@ -74,6 +89,7 @@ class Console:
         for end in self._endings:
             end()
         self._endings.clear()
+        self.presence.close()
         await self.sign_ins.close()
         for task in self._tasks:
             task.cancel()

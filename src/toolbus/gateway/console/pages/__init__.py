@@ -3,11 +3,14 @@
 from collections.abc import Mapping
 
 from toolbus.gateway.console.page import Page
-from toolbus.gateway.console.pages import audit, calls, held, servers
+from toolbus.gateway.console.pages import audit, calls, catalog, held, questions, servers, tool
 
 PAGES: tuple[Page, ...] = (
     servers.PAGE,
+    catalog.PAGE,
+    tool.PAGE,
     calls.PAGE,
+    questions.PAGE,
     held.PAGE,
     audit.PAGE,
 )

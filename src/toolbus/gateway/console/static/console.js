@@ -56,13 +56,17 @@ function update(old, fresh) {
   }
 }
 
-// What the person opened stays open, and the focus stays where it was.
+// What the person opened stays open, what they typed stays typed, and the focus stays where it was.
 function replace(old, fresh) {
   const focused = old.contains(document.activeElement) ? document.activeElement : null;
   const place = focused && placeOf(old, focused);
   for (const opened of old.querySelectorAll("details[id][open]")) {
     const same = fresh.querySelector(`details[id="${CSS.escape(opened.id)}"]`);
     if (same) same.open = same.dataset.kept = true;
+  }
+  for (const typed of old.querySelectorAll("input[id], select[id], textarea[id]")) {
+    const same = fresh.querySelector(`[id="${CSS.escape(typed.id)}"]`);
+    if (same && same.tagName === typed.tagName) [same.value, same.checked] = [typed.value, typed.checked];
   }
   const scrolled = [...old.querySelectorAll("pre")].map((one) => one.scrollTop);
   old.replaceWith(fresh);

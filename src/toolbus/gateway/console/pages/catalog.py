@@ -1,0 +1,121 @@
+"""All tools by server, with what each costs in tokens, and a search over their names and descriptions."""
+
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from toolbus.core.display import counted, shortened
+from toolbus.core.records import ToolSpec
+from toolbus.gateway.console.html import Child, Element, element, live
+from toolbus.gateway.console.page import Page, PageRequest
+from toolbus.gateway.console.state import Console
+from toolbus.gateway.console.widgets import anchor
+
+MOST_SHOWN = 1000
+"""Tools on the page; a search finds the others."""
+_ABOUT = 200
+
+
+async def render(console: Console, request: PageRequest) -> Element:
+    """The page."""
+    words = request.query.get("search")
+    catalog = list(console.bus.catalog)
+    console.costs.forget_all_but(catalog)
+    found = matching(catalog, words)
+    return element(
+        "div",
+        _search(words),
+        live("catalog-summary", _summary(console, catalog, found), tag="p", role="status"),
+        live("catalog", _servers(console, found[:MOST_SHOWN]) or _empty(words)),
+    )
+
+
+def matching(tools: Sequence[ToolSpec], words: str) -> list[ToolSpec]:
+    """The tools with all these words in their names or descriptions."""
+    terms = words.lower().split()
+
+    def has_all(spec: ToolSpec) -> bool:
+        text = f"{spec.name} {spec.origin} {spec.title or ''} {spec.description}".lower()
+        return all(term in text for term in terms)
+
+    return [spec for spec in tools if has_all(spec)]
+
+
+def link_to(spec: ToolSpec) -> str:
+    """The page of one tool."""
+    return f"tool?{urlencode({'name': spec.name})}"
+
+
+def _search(words: str) -> Element:
+    return element(
+        "form",
+        element("label", "Search", for_="search"),
+        element(
+            "div",
+            element("input", type="search", name="search", id="search", value=words, autocomplete="off"),
+            element("button", "Search", type="submit"),
+            class_="search",
+        ),
+        method="get",
+        action="catalog",
+        role="search",
+        class_="stacked",
+    )
+
+
+def _summary(console: Console, catalog: Sequence[ToolSpec], found: Sequence[ToolSpec]) -> str:
+    tokens = sum(console.costs.highest(spec) or 0 for spec in found)
+    shown = counted(len(found), "tool")
+    if len(found) < len(catalog):
+        shown = f"{len(found)} of {counted(len(catalog), 'tool')}"
+    left_out = f"; the first {MOST_SHOWN} are shown" if len(found) > MOST_SHOWN else ""
+    return f"{shown}, about {tokens:,} tokens in a request to a model{left_out}"
+
+
+def _empty(words: str) -> Element:
+    return element("p", "No tool has these words." if words else "There are no tools.", class_="empty")
+
+
+def _servers(console: Console, found: Sequence[ToolSpec]) -> list[Element]:
+    by_server: dict[str, list[ToolSpec]] = {}
+    for spec in found:
+        by_server.setdefault(spec.origin.server, []).append(spec)
+    return [_server(console, alias, specs) for alias, specs in by_server.items()]
+
+
+def _server(console: Console, alias: str, specs: Sequence[ToolSpec]) -> Element:
+    heading = anchor("catalog-name", alias)
+    tokens = sum(console.costs.highest(spec) or 0 for spec in specs)
+    return live(
+        anchor("catalog-server", alias),
+        element("h2", alias, id=heading),
+        element("p", f"{counted(len(specs), 'tool')}, about {tokens:,} tokens", class_="faint"),
+        element(
+            "div",
+            element(
+                "table",
+                element(
+                    "thead",
+                    element(
+                        "tr", element("th", "Tool", scope="col"), element("th", "Tokens", class_="number")
+                    ),
+                ),
+                element("tbody", [_row(console, spec) for spec in specs]),
+            ),
+            class_="table",
+        ),
+        tag="section",
+        aria_labelledby=heading,
+    )
+
+
+def _row(console: Console, spec: ToolSpec) -> Element:
+    tokens = console.costs.highest(spec)
+    about: Child = element("div", shortened(spec.description, _ABOUT), class_="faint")
+    return element(
+        "tr",
+        element("td", element("a", spec.name, href=link_to(spec)), spec.description != "" and about),
+        element("td", "unknown" if tokens is None else f"{tokens:,}", class_="number"),
+    )
+
+
+PAGE = Page(path="catalog", title="Catalog", render=render, topics={"catalog"})

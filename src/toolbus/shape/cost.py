@@ -1,0 +1,15 @@
+"""How many tokens the definition of a tool takes, by provider."""
+
+import json
+
+from toolbus.core.records import ToolSpec
+from toolbus.shape.budget import estimated_tokens
+from toolbus.shape.dialects import DIALECTS, Dialect, converted
+
+PROVIDERS: tuple[Dialect, ...] = tuple(dialect for dialect in DIALECTS if dialect != "mcp")
+
+
+def definition_tokens(spec: ToolSpec) -> dict[str, int]:
+    """About how many tokens the tool takes in a request, by provider."""
+    texts = {dialect: json.dumps(converted(spec, dialect).value, ensure_ascii=False) for dialect in PROVIDERS}
+    return {dialect: estimated_tokens(text) for dialect, text in texts.items()}

@@ -1,0 +1,193 @@
+"""The pages of the catalog and of one tool: what they show, and the form to try a call."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.gateway.console.opening import WITHIN, Markup, Opened, console_over, plain
+from tests.gateway.console.showing import HOSTILE, KINDS, PICTURE, Showing
+from toolbus import Operation
+from toolbus.gateway.console.fields import InputField, arguments_of, fields_of_schema
+from toolbus.gateway.console.trials import MOST_TRIALS
+from toolbus.gateway.console.widgets import anchor
+from toolbus.shape.cost import definition_tokens
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def _opened(**options: Any) -> AsyncGenerator[tuple[Opened, Showing]]:
+    showing = Showing()
+    config: dict[str, Any] = {"servers": {"shows": {"server": showing.server}}}
+    async with console_over(config, **options) as opened:
+        await opened.enter()
+        yield opened, showing
+
+
+def _key(name: str) -> str:
+    return anchor("field", name)
+
+
+async def _called(opened: Opened, tool: str, form: dict[str, Any]) -> str:
+    """Send the form of a tool, and return the page that it leads to."""
+    answered = await opened.post("tool/call", {"name": tool, **form})
+    assert answered.status_code == 303, answered.text
+    return answered.headers["location"].removeprefix("../").removesuffix("#trial")
+
+
+async def _result(opened: Opened, page: str) -> str:
+    """The part of a tool's page with the result, once it is there."""
+    async with opened.stream(page) as stream:
+        return await stream.until(lambda part: 'id="trial"' in part and "running" not in part)
+
+
+def _is_harmless(markup: str) -> bool:
+    read = Markup(markup)
+    scripts = [one.get("src") for one in read.named("script")]
+    images = [one.get("src") or "" for one in read.named("img")]
+    assert scripts in ([], ["static/console.js"])
+    assert all(source.startswith("data:image/png;base64,") for source in images)
+    assert not any(key.startswith("on") for _, given in read.elements for key in given)
+    return True
+
+
+async def test_all_tools_are_there_with_their_costs_and_a_search_finds_some() -> None:
+    async with _opened() as (opened, _):
+        everything = plain(await opened.page("catalog"))
+        costs = {spec.name: max(definition_tokens(spec).values()) for spec in opened.bus.catalog}
+        found = await opened.page("catalog?search=KINDS+arguments")
+        nothing = plain(await opened.page("catalog?search=no-such-word"))
+    assert f"3 tools, about {sum(costs.values()):,} tokens" in everything
+    assert f"shows_kinds Takes all kinds of arguments. {costs['shows_kinds']:,}" in everything
+    assert "1 of 3 tools" in plain(found)
+    assert "shows_slow" not in found
+    assert {"href": "tool?name=shows_kinds"} in Markup(found).named("a")
+    assert "No tool has these words." in nothing
+
+
+async def test_a_form_has_a_field_for_every_argument() -> None:
+    async with _opened() as (opened, _):
+        page = Markup(await opened.page("tool?name=shows_kinds"))
+    fields = {one["name"]: one for tag in ("input", "select", "textarea") for one in page.named(tag)}
+    labels = {one["for"] for one in page.named("label")}
+    assert set(fields) == {"name", *map(_key, KINDS["properties"])}
+    assert all(one["id"] in labels for key, one in fields.items() if key != "name")
+    assert fields[_key("count")]["value"] == "3"
+    assert fields[_key("count")]["max"] == "9"
+    assert [key for key, one in fields.items() if "required" in one] == [_key("size"), _key("text")]
+    assert [one["value"] for one in page.named("option") if "selected" in one] == ["true"]
+    assert "size (required)" in " ".join(page.text.split())
+
+
+async def test_what_is_typed_is_sent_and_the_result_is_shown() -> None:
+    calls: list[Operation] = []
+
+    async def watch(operation: Operation) -> None:
+        calls.append(operation)
+
+    async with _opened(guards=[watch]) as (opened, _):
+        form = {"text": "x\r\ny", "count": "4", "ratio": "0.5", "loud": "false", "size": "3", "maybe": ""}
+        form |= {"tags": '["a"]', "more": '{"b": null}'}
+        page = await _called(opened, "shows_kinds", {_key(name): value for name, value in form.items()})
+        result = await _result(opened, page)
+        again = Markup(await opened.page(page))
+    expected = {"text": "x\ny", "count": 4, "ratio": 0.5, "loud": False, "size": 3}
+    expected |= {"tags": ["a"], "more": {"b": None}}
+    (made,) = calls
+    assert dict(made.arguments) == expected
+    assert made.caller.face == "console"
+    assert made.caller.session.startswith("console-")
+    assert f"got {expected!r}" in plain(result)
+    assert "done" in plain(result)
+    # The form keeps what was typed, to be changed and sent again.
+    assert [one["value"] for one in again.named("input") if one["name"] == _key("count")] == ["4"]
+
+
+@pytest.mark.parametrize(
+    ("name", "typed", "problem"),
+    [
+        ("size", "", "'size' is required"),
+        ("size", '"huge"', "'size' must be one of its choices"),
+        ("count", "many", "'count' must be a number"),
+        ("ratio", "nan", "'ratio' must be a number"),
+        ("loud", "perhaps", "'loud' must be yes or no"),
+        ("tags", "a, b", "'tags' is not JSON"),
+        ("more", "NaN", "'more' is not JSON: NaN is not a JSON value"),
+        ("more", "[" * 100_000, "'more' is not JSON"),
+    ],
+)
+async def test_what_cannot_be_read_is_not_sent(name: str, typed: str, problem: str) -> None:
+    valid = {_key("text"): ["x"], _key("size"): ["3"], _key(name): [typed]}
+    with pytest.raises(ValueError, match=problem):
+        arguments_of(fields_of_schema(KINDS), valid)
+
+
+async def test_arguments_that_the_schema_does_not_name_are_an_object() -> None:
+    (rest,) = fields_of_schema({"type": "object", "additionalProperties": True})
+    assert rest == InputField(
+        name="arguments", kind="json", title="arguments", expected="object", is_rest=True
+    )
+    assert arguments_of([rest], {"rest": ['{"a": 1}']}) == {"a": 1}
+    with pytest.raises(ValueError, match="must be a JSON object"):
+        arguments_of([rest], {"rest": ["[1]"]})
+
+
+async def test_an_invalid_form_keeps_what_was_typed() -> None:
+    async with _opened() as (opened, _):
+        page = await _called(opened, "shows_kinds", {_key("size"): "3", _key("tags"): "a, <b>"})
+        shown = await opened.page(page)
+    assert "'tags' is not JSON" in plain(shown)
+    assert "failed" in plain(shown)
+    assert "a, <b>" in Markup(shown).text
+
+
+async def test_progress_is_live_and_a_call_can_be_canceled() -> None:
+    async with _opened() as (opened, showing):
+        page = await _called(opened, "shows_slow", {})
+        async with opened.stream(page) as stream:
+            running = await stream.until(lambda part: "1 of 4" in plain(part))
+            assert f"1 of 4: at {HOSTILE}" in Markup(running).text
+            assert _is_harmless(running)
+            (number,) = [one["value"] for one in Markup(running).named("input") if one["name"] == "trial"]
+            assert (await opened.post("tool/cancel", {"trial": number})).status_code == 303
+            await stream.until(lambda part: 'id="trial"' in part and "canceled" in plain(part))
+        async with asyncio.timeout(WITHIN):
+            await showing.was_canceled.wait()
+        assert (await opened.post("tool/cancel", {"trial": number})).status_code == 303
+        assert "That call has ended." in plain(await opened.page(page))
+
+
+async def test_markup_of_a_tool_is_text_in_every_field() -> None:
+    async with _opened() as (opened, _):
+        page = await _called(opened, "shows_markup", {_key(HOSTILE): HOSTILE, "rest": '{"<i>": "<b>"}'})
+        result = await _result(opened, page)
+        tool = await opened.page(page)
+        catalog = await opened.page("catalog?" + urlencode({"search": PICTURE}))
+        unknown = await opened.page("tool?" + urlencode({"name": HOSTILE}))
+    assert all(map(_is_harmless, (result, tool, catalog, unknown)))
+    assert len(Markup(result).named("img")) == 1, "the PNG, and neither the SVG nor the sound"
+    # The text, the name of the link, the resource and its text, the type of the sound, the JSON.
+    assert Markup(result).text.count(PICTURE) >= 7
+    assert "a picture, image/svg+xml" in plain(result)
+    # Name, title and description of the argument, its default, the choice, and the description of the tool.
+    assert Markup(tool).text.count(PICTURE) >= 12
+    assert PICTURE in Markup(catalog).text
+    assert PICTURE in Markup(unknown).text
+
+
+async def test_the_last_calls_are_kept_and_no_more() -> None:
+    async with _opened() as (opened, showing):
+        page = [await _called(opened, "shows_slow", {}) for _ in range(MOST_TRIALS)][-1]
+        assert await _called(opened, "shows_slow", {}) == "tool?name=shows_slow"
+        assert "20 calls of the console are running; cancel one first" in plain(await opened.page(page))
+        showing.go_on.set()
+        await _result(opened, page)
+        async with opened.stream(page) as stream:
+            await stream.until(lambda part: 'id="trials"' in part and "running" not in part)
+        await _called(opened, "shows_slow", {})
+        assert len(opened.console.trials.of("shows_slow")) == MOST_TRIALS
+        assert opened.console.trials.get(1) is None
