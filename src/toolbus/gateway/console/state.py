@@ -3,12 +3,15 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Set
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
+from toolbus.config.serve import Serve
 from toolbus.core.errors import ToolbusError
 from toolbus.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.switchboard import Switchboard
+from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.console.held import HeldParts
 from toolbus.gateway.console.sign_ins import SignIns
 
@@ -20,6 +23,14 @@ APPROVED_WITHIN = 2.0
 """Seconds for the bus to use what was approved, before the page is shown again."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleKeys:
+    """The keys of a gateway, and the views that they may give."""
+
+    stored: StoredKeys
+    serve: Serve
+
+
 class Console:
     """One bus, as its pages see it; used from the bus's loop alone. It is closed before the bus stops."""
 
@@ -28,6 +39,8 @@ class Console:
         self.bus = bus
         self.board = board or Switchboard()
         self.held = HeldParts(bus)
+        self.keys: ConsoleKeys | None = None
+        """None if keys do not let clients in."""
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
         self._watchers: list[tuple[Set[Topic], Callable[[], None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
