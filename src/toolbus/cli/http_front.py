@@ -13,11 +13,12 @@ from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ToolbusError
 from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.access.control import access_of
+from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.console.announcement import Announcement, announced
 from toolbus.gateway.console.app import PATH as CONSOLE
 from toolbus.gateway.console.app import ConsoleApp
-from toolbus.gateway.console.state import Console
+from toolbus.gateway.console.state import Console, ConsoleKeys
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
@@ -33,6 +34,7 @@ class HttpFront:
         assert config.serve is not None, "the caller sets it"
         self._serve = self._followed = serve = config.serve
         self._app: App | None = None
+        self._console: Console | None = None
         self._config = config
         self._log = log
         self._access = access_of(config)
@@ -61,6 +63,7 @@ class HttpFront:
             before, self._followed = self._followed, serve
             views.use(serve)
             self._access.use(access)
+            self._show_keys()
             names = {before.default_view, serve.default_view, *before.views, *serve.views}
             changed = {name for name in names if before.view(name) != serve.view(name)}
             if self._app is not None and (changed or before.auth != serve.auth):
@@ -88,7 +91,8 @@ class HttpFront:
         """Serve until it is to stop; then wait for the requests in flight."""
         if self.console_url is None:
             return await self._run(gateway, stop, None)
-        console = Console(gateway.bus, board)
+        console = self._console = Console(gateway.bus, board)
+        self._show_keys()
         app = ConsoleApp(console, self._serve)
         try:
             with ExitStack() as stack:
@@ -96,6 +100,14 @@ class HttpFront:
                 return await self._run(gateway, stop, app)
         finally:
             await console.close()
+
+    def _show_keys(self) -> None:
+        """Have the console show the keys, if they let clients in."""
+        file, serve = self._config.file, self._followed
+        if self._console is not None:
+            stored = StoredKeys(file) if serve.auth.keys and file is not None else None
+            self._console.keys = None if stored is None else ConsoleKeys(stored=stored, serve=serve)
+            self._console.changed("keys")
 
     def _announce(self, stack: ExitStack, secret: str, url: str) -> None:
         """Let `toolbus console` find it."""

@@ -1,9 +1,7 @@
 """`toolbus key add`, `list` and `revoke`: the keys that let clients into the gateway."""
 
-import re
 import time
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from rich.text import Text
@@ -16,30 +14,23 @@ from toolbus.cli.session import load_untrusted_config
 from toolbus.config import BusConfig
 from toolbus.config.location import near_miss
 from toolbus.config.serve import Serve
-from toolbus.core.errors import ToolbusError
 from toolbus.core.records import JSON
-from toolbus.gateway.access.stored_keys import StoredKey, StoredKeys
-
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+from toolbus.gateway.access.stored_keys import NAME, NAME_RULE, StoredKey, StoredKeys, explained
 
 _SEE_LIST = "; see 'toolbus key list'"
-
-
-class KeysUnusable(ToolbusError):
-    """The stored keys cannot be read or written."""
 
 
 def add(settings: Settings, name: str, views: Sequence[str], user: str, expires: str | None) -> int:
     """Make a key and print it."""
     screen, config = Screen(settings), load_untrusted_config(settings)  # nothing in it is run
     serve = config.serve or Serve()
-    if not _NAME.fullmatch(name):
-        raise Usage("a name has letters, digits and ._@+-, at most 64; such as ann or ci-bot")
+    if not NAME.fullmatch(name):
+        raise Usage(NAME_RULE)
     if user and not user.strip():
         raise Usage("--user: expected the name of a user")
     _check_views(serve, views)
     until = _expiry(expires)
-    with _explained():
+    with explained():
         key, made = _stored(config).add(name, views=views, user=user, expires=until)
     if screen.as_json:
         screen.json({"key": key, **_facts(made, serve)})
@@ -55,7 +46,7 @@ def list_keys(settings: Settings) -> int:
     """Print what is known of each key."""
     screen, config = Screen(settings), load_untrusted_config(settings)
     serve = config.serve or Serve()
-    with _explained():
+    with explained():
         stored = _stored(config)
         keys, used = stored.all(), stored.used()
     if screen.as_json:
@@ -72,7 +63,7 @@ def list_keys(settings: Settings) -> int:
 def revoke(settings: Settings, name: str) -> int:
     """Delete a key; `Usage` if there is none of that name."""
     screen, config = Screen(settings), load_untrusted_config(settings)
-    with _explained():
+    with explained():
         stored = _stored(config)
         if not stored.revoke(name):
             known = [key.name for key in stored.all()]
@@ -91,20 +82,6 @@ def _stored(config: BusConfig) -> StoredKeys:
 
 def _file(config: BusConfig) -> str:
     return short_path(config.file or "")
-
-
-@contextmanager
-def _explained() -> Generator[None]:
-    """A file that cannot be used is an error with the next step."""
-    try:
-        yield
-    except OSError as error:
-        place = f"{error.filename}: " if error.filename else ""
-        step = getattr(error, "remedy", "") or "check the permissions of your state folder"
-        problem = error.strerror or str(error) or type(error).__name__
-        raise KeysUnusable(f"keys cannot be used: {place}{problem}; {step}") from error
-    except ValueError as error:
-        raise KeysUnusable(f"keys cannot be used: {error}") from error
 
 
 def _check_views(serve: Serve, views: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ The file is in the user's state folder. A file that cannot be read, or that othe
 
 import json
 import os
+import re
 import secrets
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -20,6 +21,9 @@ from toolbus.state import files as state
 from toolbus.state.file_lock import try_lock, unlock
 
 PREFIX = "tb_"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+"""The names that a person may give to a key."""
+NAME_RULE = "a name has letters, digits and ._@+-, at most 64; such as ann or ci-bot"
 _KEY_BYTES = 32
 _LOCK_SECONDS = 5.0
 _HOUR = 3600
@@ -47,6 +51,24 @@ class KeyExists(ToolbusError):
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(f"there is a key named {name!r}; choose another name, or revoke it first")
+
+
+class KeysUnusable(ToolbusError):
+    """The stored keys cannot be read or written."""
+
+
+@contextmanager
+def explained() -> Generator[None]:
+    """A file that cannot be used is an error with the next step."""
+    try:
+        yield
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        step = getattr(error, "remedy", "") or "check the permissions of your state folder"
+        problem = error.strerror or str(error) or type(error).__name__
+        raise KeysUnusable(f"keys cannot be used: {place}{problem}; {step}") from error
+    except ValueError as error:
+        raise KeysUnusable(f"keys cannot be used: {error}") from error
 
 
 def digest_of_key(key: str) -> str:

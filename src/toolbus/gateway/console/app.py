@@ -159,7 +159,7 @@ class ConsoleApp:
         self.console.presence.note_request()
         is_stream = folder == "events" and http.facts.method == "GET"
         page, query = BY_PATH.get(name if is_stream else where), self._fields(http.query)
-        if page is None or query is None:
+        if page is None or query is None or not page.is_there(self.console):
             return await self._refuse(http, 404, "Nothing here", "There is no such page.")
         request = PageRequest(session=session.name, query=query)
         if is_stream:
@@ -190,7 +190,7 @@ class ConsoleApp:
         path, _, name = where.partition("/")
         page = BY_PATH.get(path)
         action = None if page is None else page.actions.get(name)
-        if page is None or action is None:
+        if page is None or action is None or not page.is_there(self.console):
             return await self._refuse(http, 404, "Nothing here", "There is no such action.")
         if http.headers.get("content-type", "").split(";")[0].strip().lower() != _FORM:
             return await self._refuse(http, 415, "Not like that", "An action takes a form.")

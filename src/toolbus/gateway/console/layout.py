@@ -34,7 +34,12 @@ def navigation(page: Page, console: Console) -> Element:
     return live(
         NAVIGATION,
         element(
-            "ul", [_entry(one, console, is_current=one.path == current) for one in PAGES if not one.under]
+            "ul",
+            [
+                _entry(one, console, is_current=one.path == current)
+                for one in PAGES
+                if not one.under and one.is_there(console)
+            ],
         ),
         tag="nav",
         aria_label="Pages",

@@ -94,3 +94,5 @@ class Page:
     """The page in the navigation that it belongs to; empty if it is there itself."""
     count: Callable[[Console], int] | None = None
     """A number beside its title in the navigation, if it is not 0: what waits for a person there."""
+    is_there: Callable[[Console], bool] = lambda console: True
+    """Whether this console has the page."""

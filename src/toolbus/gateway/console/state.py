@@ -3,31 +3,37 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Set
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
+from toolbus.config.serve import Serve
 from toolbus.core.errors import ToolbusError
 from toolbus.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.switchboard import Switchboard
-from toolbus.gateway.console.held import HeldParts
+from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.console.calls import CallLog
-from toolbus.gateway.console.sign_ins import SignIns
-from toolbus.gateway.console.trail_check import TrailCheck
-
-logger = logging.getLogger("toolbus")
-
-Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "audit", "keys"]
 from toolbus.gateway.console.costs import Costs
+from toolbus.gateway.console.held import HeldParts
 from toolbus.gateway.console.presence import Presence
 from toolbus.gateway.console.sign_ins import SignIns
+from toolbus.gateway.console.trail_check import TrailCheck
 from toolbus.gateway.console.trials import Trials
 
 logger = logging.getLogger("toolbus")
 
-Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "keys", "trials"]
+Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "audit", "keys", "trials"]
 """What may change on a page."""
 APPROVED_WITHIN = 2.0
 """Seconds for the bus to use what was approved, before the page is shown again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleKeys:
+    """The keys of a gateway, and the views that they may give."""
+
+    stored: StoredKeys
+    serve: Serve
 
 
 class Console:
@@ -38,11 +44,12 @@ class Console:
         self.bus = bus
         self.board = board or Switchboard()
         self.held = HeldParts(bus)
+        self.keys: ConsoleKeys | None = None
+        """None if keys do not let clients in."""
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
         self.calls = CallLog()
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
         self.presence = Presence(self.board)
-        self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
         self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
         self.costs = Costs()
         self.drafts: dict[int, Mapping[str, list[str]]] = {}
@@ -67,7 +74,6 @@ class Console:
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
-    def begin(self, work: Coroutine[Any, Any, Any], what: str) -> "asyncio.Task[None]":
     def begin(self, work: Coroutine[Any, Any, Any], what: str) -> asyncio.Task[None]:
         """Let something go on after its action; its error is logged, the state of the bus shows the rest."""
         task = asyncio.create_task(_logged(work, what), name=f"toolbus console: {what}")

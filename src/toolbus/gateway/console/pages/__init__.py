@@ -1,9 +1,9 @@
-"""The pages, in the order of the navigation."""
+"""The pages of the console, in the order of the navigation."""
 
 from collections.abc import Mapping
 
 from toolbus.gateway.console.page import Page
-from toolbus.gateway.console.pages import audit, calls, catalog, held, questions, servers, tool
+from toolbus.gateway.console.pages import audit, calls, catalog, held, keys, questions, servers, tool
 
 PAGES: tuple[Page, ...] = (
     servers.PAGE,
@@ -13,5 +13,6 @@ PAGES: tuple[Page, ...] = (
     questions.PAGE,
     held.PAGE,
     audit.PAGE,
+    keys.PAGE,
 )
 BY_PATH: Mapping[str, Page] = {page.path: page for page in PAGES}
