@@ -62,7 +62,8 @@ LONGEST = (
 """Files that take long, which are begun first: or one worker would be left with them at the end."""
 
 
-# Nothing of what is imported and collected ever goes, and looking for garbage in it takes a sixth of the time.
+# Nothing of what is imported and collected ever goes, and looking for garbage in it takes a sixth of the
+# time.
 gc.disable()
 
 

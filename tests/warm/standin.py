@@ -57,7 +57,7 @@ def main() -> None:
     program = received(connection)
 
     def pass_on(number: int, frame: object) -> None:
-        try:
+        try:  # noqa: SIM105  contextlib would take longer to import
             posix.kill(program, number)
         except ProcessLookupError:
             pass  # it has just ended, and its exit code is on the way
