@@ -28,6 +28,7 @@ from toolbus.core.records import (
     Completion,
     Embedded,
     Health,
+    Inventory,
     JSONObject,
     Prompt,
     PromptResult,
@@ -319,6 +320,15 @@ class SyncToolbus(SyncView):
     def reload(self, config: ConfigSource) -> None:
         """As `Toolbus.reload`."""
         self.run(self.bus.reload(config))
+
+    def reload_lock(self) -> None:
+        """As `Toolbus.reload_lock`."""
+        self.run(self.bus.reload_lock())
+
+    @property
+    def unreviewed(self) -> dict[str, Inventory]:
+        """As `Toolbus.unreviewed`."""
+        return self.bus.unreviewed
 
 
 class SyncTask:
