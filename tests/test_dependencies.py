@@ -77,9 +77,9 @@ def test_what_a_file_imports_is_declared(file: Path) -> None:
 def undeclared(tree: ast.AST, extra: str | None) -> list[str]:
     extras: dict[str, list[str]] = PROJECT["optional-dependencies"]
     declared = named(PROJECT["dependencies"]) | named(extras[extra] if extra else [])
-    foreign = {
-        name for name in imported(tree) if name.split(".")[0] not in {*sys.stdlib_module_names, "toolbus"}
-    }
+    # `_typeshed` exists for type checkers only, which bring it.
+    known = {*sys.stdlib_module_names, "_typeshed", "toolbus"}
+    foreign = {name for name in imported(tree) if name.split(".")[0] not in known}
     return sorted(name for name in foreign if not distributions(name) & declared)
 
 

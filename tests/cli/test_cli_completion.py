@@ -83,7 +83,7 @@ def offered(line: str, folder: Path, **more: str) -> list[str]:
 def test_commands_and_options_are_offered(folder: Path) -> None:
     assert offered("toolbus ", folder) == COMMANDS
     assert offered("toolbus re", folder) == ["resume", "resources", "read", "remove"]
-    assert offered("toolbus c", folder) == ["call", "chat", "check", "config"]
+    assert offered("toolbus c", folder) == ["call", "chat", "check", "console", "config"]
     assert offered("toolbus tools --s", folder) == ["--search"]
 
 
