@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from importlib.metadata import distributions
 
 from bench.http_load import lanes, legacy_session, load, posted, request
 from bench.measure import Round, reason
@@ -42,6 +43,12 @@ OTHERS: dict[str, OtherGateway] = {
     "FastMCP, shared": OtherGateway(command=[*FASTMCP, "shared", *COMMAND]),
     "mcp-proxy": OtherGateway(command=[str(MCP_PROXY), "--port", "0", "--", *COMMAND], legacy=True),
 }
+
+
+def mcp_proxy_version() -> str | None:
+    """Of the one that `tests/interop/install.py` installs; None if it is not there."""
+    folders = map(str, MCP_PROXY.parents[1].glob("lib/python*/site-packages"))
+    return next((found.version for found in distributions(name="mcp-proxy", path=list(folders))), None)
 
 
 async def open_others(

@@ -7,6 +7,7 @@ from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 
 from bench.compare.peers import OTHERS
+from bench.gateways import mcp_proxy_version
 from bench.measure import Outcome
 
 NOTES = """\
@@ -48,6 +49,8 @@ def versions() -> dict[str, str]:
             found[name] = version(package)
         except PackageNotFoundError:
             continue
+    if (proxy := mcp_proxy_version()) is not None:
+        found["mcp-proxy"] = proxy
     return found
 
 
