@@ -122,6 +122,8 @@ def _prepare() -> None:
     typer_main.get_command = cache(typer_main.get_command)
     typer_main.get_command(import_module("toolbus.cli.app").app)
     version("toolbus")  # the folders that it looks through are kept
+    import_module("tests.warm.tools").remember()
+    import_module("tests.servers.everyday").everyday()
     gc.collect()
     gc.freeze()
     _pack()
