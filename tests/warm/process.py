@@ -7,6 +7,7 @@ of them are when our input ends.
 import ctypes
 import fcntl
 import gc
+import logging
 import marshal
 import os
 import runpy
@@ -124,6 +125,7 @@ def _prepare() -> None:
     version("toolbus")  # the folders that it looks through are kept
     import_module("tests.warm.tools").remember()
     import_module("tests.servers.everyday").everyday()
+    logging.basicConfig(level="WARNING", handlers=[], force=True)  # undo what a server of the SDK sets up
     gc.collect()
     gc.freeze()
     _pack()
