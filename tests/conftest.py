@@ -19,6 +19,7 @@ from tests import warm
 from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
+from tests.warm import tools
 from toolbus.bus import links
 from toolbus.connect.transports.guarded import guard
 
@@ -32,6 +33,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Every HTTP client of every framework loads all certificates of the machine, for 50 ms. No test leaves the
 # machine, so one that nobody uses will do.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
+
+tools.remember()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -62,8 +65,7 @@ LONGEST = (
 """Files that take long, which are begun first: or one worker would be left with them at the end."""
 
 
-# Nothing of what is imported and collected ever goes, and looking for garbage in it takes a sixth of the
-# time.
+# What is imported and collected stays, and looking for garbage in it takes a sixth of the time.
 gc.disable()
 
 

@@ -2,11 +2,11 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.demo.running import Servers, arguments, in_two_places
 from toolbus import CallRejected, Embedded, Toolbus
 from toolbus.demo.files import files_server
@@ -126,7 +126,7 @@ async def test_a_list_too_long_to_be_useful_asks_for_a_narrower_pattern(tmp_path
 
 
 def test_what_is_no_folder_ends_the_server_with_the_reason(tmp_path: Path) -> None:
-    command = [sys.executable, *arguments("files", "missing")]
+    command = [warm.python(), *arguments("files", "missing")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith("error: 'missing' is not a folder\n")

@@ -2,7 +2,6 @@
 
 import asyncio
 import subprocess
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, closing
 from datetime import datetime
@@ -131,7 +130,7 @@ async def test_the_tools_say_truthfully_what_they_do() -> None:
 
 def test_a_file_that_cannot_keep_notes_ends_the_server_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("Dear Ann, this is no database. " * 40)
-    command = [sys.executable, *arguments("notes", "--db", "letter.txt")]
+    command = [warm.python(), *arguments("notes", "--db", "letter.txt")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith("error: cannot store notes in 'letter.txt': file is not a database\n")

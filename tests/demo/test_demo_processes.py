@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm
 from tests.demo.running import address, arguments, greeted, last_words, said, started, told
 from toolbus.demo.serve import command_line
 
@@ -83,7 +84,7 @@ def test_the_address_is_printed_when_the_server_listens_on_it() -> None:
 def test_a_port_that_is_taken_is_one_line_on_standard_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [sys.executable, *arguments("worker", "--http", str(port))]
+        command = [warm.python(), *arguments("worker", "--http", str(port))]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     problem = "Address already in use; use --http 0 for a free port"

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.gateway.driving import FORWARDS, LEGACY_CAPABILITIES, MODERN_CAPABILITIES, WITHIN, text_of
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
@@ -198,7 +198,7 @@ from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.stdio import serve_stdio
 
 async def main() -> None:
-    bus = Toolbus({"servers": {"day": {"command": sys.executable, "args": [sys.argv[1], "stdio"]}}},
+    bus = Toolbus({"servers": {"day": {"command": sys.argv[1], "args": [sys.argv[2], "stdio"]}}},
         interactions=Interactions(forwards=True))
     try:
         async with Gateway(bus) as gateway:
@@ -216,9 +216,10 @@ asyncio.run(main())
 async def test_a_process_prints_nothing_but_the_protocol() -> None:
     everyday_script = Path(__file__).parents[1] / "servers" / "everyday.py"
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
+        warm.python(),
         "-c",
         PROGRAM,
+        warm.python(),
         str(everyday_script),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

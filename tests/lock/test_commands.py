@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import sys
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.cli.running import Done, environment, toolbus
 from tests.cli.terminal import terminal
 from tests.conftest import sampled
@@ -363,7 +363,7 @@ WRITING = [("lock", "--yes"), ("approve", "files"), ("approve", "files/read")]
 def test_a_lockfile_that_cannot_be_written_stays_as_it_was(words: tuple[str, ...], drifted: Place) -> None:
     before = drifted.lock.read_bytes()
     done = subprocess.run(
-        [sys.executable, "-c", FULL, *words],
+        [warm.python(), "-c", FULL, *words],
         cwd=drifted.folder,
         # Python itself would write truncated files.
         env=environment(drifted.folder.parent, PYTHONDONTWRITEBYTECODE="1"),

@@ -7,6 +7,7 @@ of them are when our input ends.
 import ctypes
 import fcntl
 import gc
+import logging
 import marshal
 import os
 import runpy
@@ -122,6 +123,9 @@ def _prepare() -> None:
     typer_main.get_command = cache(typer_main.get_command)
     typer_main.get_command(import_module("toolbus.cli.app").app)
     version("toolbus")  # the folders that it looks through are kept
+    import_module("tests.warm.tools").remember()
+    import_module("tests.servers.everyday").everyday()
+    logging.basicConfig(level="WARNING", handlers=[], force=True)  # undo what a server of the SDK sets up
     gc.collect()
     gc.freeze()
     _pack()
