@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.admin.conftest import Site
 from tests.cli.running import toolbus
 from tests.lock.place import OFFERING, Place, names
@@ -21,10 +22,13 @@ from toolbus.testing import ScriptedModel
 
 pytestmark = pytest.mark.anyio
 ASK = "ask whoever administers this machine"
-PROGRAM = f"[{sys.executable!r}, {OFFERING!r}, '**']"
-ALLOWED = f"allow: {{argv: [{PROGRAM}]}}"
 OTHERS = "allow: {argv: ['other **'], urls: ['https://*.example.com/*']}"
 BROKEN = "allow: {argv: bash}"
+
+
+def allowed(more: str = "") -> str:
+    """A policy that allows the servers of a `Place`, and `more`."""
+    return f"allow: {{argv: [[{warm.python()!r}, {OFFERING!r}, '**']]{more}}}"
 
 
 def config(place: Place, **more: Any) -> dict[str, Any]:
@@ -32,7 +36,7 @@ def config(place: Place, **more: Any) -> dict[str, Any]:
 
 
 async def test_a_refused_server_is_refused_alone(site: Site, tmp_path: Path) -> None:
-    site.write(ALLOWED)
+    site.write(allowed())
     place, marker = Place(tmp_path), tmp_path / "started"
     shell = {"command": "/bin/sh", "args": ["-c", f"touch {marker}"]}
     async with Toolbus(config(place, shell=shell, web="https://example.org/mcp", own=everyday())) as bus:
@@ -140,7 +144,7 @@ async def test_a_refused_server_on_every_way_to_start_it(
         "allow.argv",
     )
     assert str(caught.value).endswith(ASK)
-    site.write(ALLOWED)
+    site.write(allowed())
     await way(place)()
     assert place.starts == 1
 
@@ -168,7 +172,7 @@ async def test_a_file_that_is_written_while_a_bus_runs_counts_from_its_next_chan
         assert bus.servers["files"].state == "failed"
         with pytest.raises((ToolNotFound, ServerDown)):
             await bus.call("files/read", {"path": "x", "mode": "text"})
-        site.write(ALLOWED)
+        site.write(allowed())
         await bus.reload(config(place))
         assert bus.servers["files"].state == "ready"
         site.write(BROKEN)
@@ -183,7 +187,7 @@ async def test_a_refused_command_behind_a_reference(
     place_of_it: str, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is refused once the value is known, and never started; the message does not show the value."""
-    site.write(ALLOWED)
+    site.write(allowed())
     place = Place(tmp_path)
     marker = tmp_path / "started"
     if place_of_it == "environment":
@@ -206,7 +210,7 @@ async def test_an_allowed_command_behind_a_reference_and_the_file_changes(
     place = Place(tmp_path)
     monkeypatch.setenv("SCRIPT", OFFERING)
     entry = place.server(args=["${SCRIPT}", str(tmp_path / "offer.json")])
-    site.write(ALLOWED)
+    site.write(allowed())
     async with Toolbus({"servers": {"files": entry}}) as bus:
         assert names(bus) == ["read", "stat", "write"]
         await bus.reload({"servers": {"files": entry}})
@@ -237,7 +241,7 @@ async def test_a_command_in_a_reference(key: str, site: Site, tmp_path: Path) ->
         if key == "env"
         else {"url": "https://a.example.com/", "headers": {"X-Key": touch}}
     )
-    site.write(f"allow: {{argv: [{PROGRAM}]}}")
+    site.write(allowed())
     async with Toolbus({"servers": {"x": entry}}) as bus:
         error = bus.failures["x"]
     assert isinstance(error, ConfigError)
@@ -251,7 +255,7 @@ async def test_a_server_that_is_known_from_the_lockfile(site: Site, tmp_path: Pa
     """A refused one is not in the catalog."""
     place = Place(tmp_path)
     place.approve()
-    site.write(ALLOWED)
+    site.write(allowed())
     assert names(Toolbus(place.config)) == ["read", "stat", "write"]
     site.write(OTHERS)
     async with Toolbus(place.config) as bus:
@@ -344,9 +348,9 @@ async def test_a_working_folder_of_its_own(site: Site, tmp_path: Path) -> None:
     place, elsewhere = Place(tmp_path / "project"), tmp_path / "elsewhere"
     elsewhere.mkdir()
     for policy, state in (
-        (f"allow: {{argv: [{PROGRAM}]}}", "failed"),
-        (f"allow: {{argv: [{PROGRAM}], cwd: [{tmp_path}/other]}}", "failed"),
-        (f"allow: {{argv: [{PROGRAM}], cwd: [{tmp_path}/*]}}", "ready"),
+        (allowed(), "failed"),
+        (allowed(f", cwd: [{tmp_path}/other]"), "failed"),
+        (allowed(f", cwd: [{tmp_path}/*]"), "ready"),
         (f"deny: {{cwd: [{tmp_path}]}}", "failed"),
     ):
         site.write(policy)
