@@ -9,10 +9,11 @@
 // Chromium reports what the content security policy forbids, an exception, a dialog.
 
 import { createInterface } from 'node:readline';
-import { launch, MILLISECONDS } from '../../auth/chromium.mjs';
+import { launch } from '../../auth/chromium.mjs';
 
 const browser = await launch(process.argv[2]);
 const tabs = new Map();
+const MILLISECONDS = 45_000;
 
 async function open(number, options) {
   const context = await browser.newContext(options);

@@ -1,4 +1,4 @@
-"""What waits for a person, in a real browser: questions, approvals, what is held, the trail, keys, sign-ins."""
+"""What waits for a person, in a real browser: questions, approvals, what is held, the trail, keys."""
 
 import asyncio
 import threading
@@ -14,7 +14,7 @@ from tests.gateway.console.opening import console_over
 from tests.gateway.console.test_browser_servers import wild
 from tests.gateway.console.test_held_page import DRIFTED
 from tests.gateway.console.wild import PICTURE
-from tests.lock.place import READ, WRITE, Place
+from tests.lock.place import READ, WRITE, Place, until
 from toolbus import CallRefused
 from toolbus.gateway.access.stored_keys import StoredKeys, digest_of_key
 from toolbus.gateway.console.widgets import anchor
@@ -151,4 +151,4 @@ async def test_a_key_is_made_shown_once_and_revoked(
             await tab.click("button:text-is('Revoke it for good')")
             await tab.see(".notice", "Revoked ann.")
             assert stored.all() == []
-            assert gateway.post("tools/list", key=key)[0] == 401
+            await until(lambda: gateway.post("tools/list", key=key)[0] == 401)
