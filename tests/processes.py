@@ -5,6 +5,7 @@ from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
 _kept: set[int] = set()
+_trees: set[int] = set()
 
 
 def children(*, keepers: bool = False) -> set[int]:
@@ -29,6 +30,16 @@ def keeping() -> Generator[None]:
     _kept.update(children(keepers=True) - before)
 
 
+@contextmanager
+def keep_tree(pid: int) -> Generator[None]:
+    """The same for a process and all that it starts, until the block ends."""
+    _trees.add(pid)
+    try:
+        yield
+    finally:
+        _trees.discard(pid)
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; a zombie does not, unless one of its threads has still to end."""
     # The command stands in brackets and may itself hold spaces and brackets.
@@ -40,6 +51,8 @@ def _descendants(pid: int) -> Iterator[int]:
     # Before and after every test, so without `Path`, which takes three times as long.
     for task in _listed(f"/proc/{pid}/task"):
         for child in map(int, _read(f"/proc/{pid}/task/{task}/children").split()):
+            if child in _trees:
+                continue
             if alive(child):
                 yield child
             yield from _descendants(child)

@@ -73,6 +73,7 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
                 seal=seal,
                 spent=spent,
                 on_event=log.on_event,
+                board=board,
             ) as gateway:
                 client.sessions = gateway.sessions
                 seen = stamps_at_start(config, began)

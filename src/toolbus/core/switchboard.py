@@ -60,7 +60,7 @@ class Switchboard:
         """
         return replace(
             handlers,
-            elicit=self._elicit,
+            elicit=self.elicit,
             approve=self._approve,
             sample=self._sample,
             reaches=self._reaches if handlers.declares_elicitation or handlers.forwards else None,
@@ -99,7 +99,8 @@ class Switchboard:
         handlers = self._sessions.get(session)
         return self.is_watched or (handlers is not None and handlers.elicit is not None)
 
-    async def _elicit(self, question: Elicitation) -> Answer:
+    async def elicit(self, question: Elicitation) -> Answer:
+        """The answer of the session, or of who watches; cancelled if there is nobody."""
         handlers = self._sessions.get(question.session)
         handler = None if handlers is None else handlers.elicit
         reply = await self._ask("elicitation", question, handler)

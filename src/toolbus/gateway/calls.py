@@ -18,6 +18,7 @@ from toolbus.core.forwarding import Client, ClientError, Forwarding
 from toolbus.core.interactions import ROUNDS
 from toolbus.core.operation import OnInput, Resumed
 from toolbus.core.records import JSON, Budget, JSONObject, LogLevel, ToolResult
+from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.clients import PlainClient, SessionClient
 from toolbus.gateway.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.protocol import (
@@ -34,6 +35,7 @@ from toolbus.gateway.request import Request, Target
 from toolbus.gateway.results import with_uris
 from toolbus.gateway.rounds import FIRST, Round, Rounds, approval, approved_before
 from toolbus.gateway.tasks import Tasks
+from toolbus.gateway.watched_client import WatchedClient
 from toolbus.shape.budget import character_limit, fitted_blocks
 from toolbus.shape.render import rendered
 
@@ -44,10 +46,13 @@ _URL: JSONObject = {"mode": "url"}
 class Calls:
     """Forwards requests."""
 
-    def __init__(self, rounds: Rounds, parked: ParkedCalls, tasks: Tasks) -> None:
+    def __init__(
+        self, rounds: Rounds, parked: ParkedCalls, tasks: Tasks, board: Switchboard | None = None
+    ) -> None:
         self._rounds = rounds
         self._parked = parked
         self._tasks = tasks
+        self._board = board
 
     async def run(self, request: Request, target: Target) -> JSONObject:
         """The server's result for the client; or what it asks, if it is a modern client."""
@@ -82,6 +87,10 @@ class Calls:
             if _can_be_asked(capabilities):
                 return await self._run_parked(request, target, given)
         reports = Reports(request.exchange)
+        if not _can_be_asked(capabilities) and not knows_tasks(capabilities):
+            client = self._watched(request, target, PlainClient(capabilities))
+            if client is not None:
+                return self._shown(request, target, await self._driven(request, target, client, reports))
         result = await request.client.view.calls.forward(
             target.spec,
             target.arguments,
@@ -95,7 +104,7 @@ class Calls:
             ),
             on_progress=reports.on_progress,
             on_log=reports.on_log,
-            on_input=_on_input(capabilities),
+            on_input=_asks(capabilities),
             detached=not is_legacy and knows_tasks(capabilities),
             approval=given.approval,
         )
@@ -125,7 +134,7 @@ class Calls:
                 forwarding,
                 on_progress=reports.on_progress,
                 on_log=reports.on_log,
-                on_input=_on_input(exchange.capabilities),
+                on_input=_asks(exchange.capabilities),
                 approval=given.approval,
             )
         )
@@ -154,7 +163,15 @@ class Calls:
         exchange = request.exchange
         assert exchange.session is not None, "a legacy client has a session"
         client = SessionClient(exchange.session, exchange.channel)
-        return await self._driven(request, target, client, Reports(exchange))
+        watched = self._watched(request, target, client)
+        return await self._driven(request, target, watched or client, Reports(exchange))
+
+    def _watched(self, request: Request, target: Target, client: Client) -> WatchedClient | None:
+        """The client, with somebody who answers for it; None if it has forms, or nobody watches."""
+        is_watched = self._board is not None and self._board.is_watched
+        if self._board is None or not is_watched or can_ask(client.capabilities, ELICITATION, _FORM):
+            return None
+        return WatchedClient(client, self._board, request.client.view.caller, target.name)
 
     def _start_task(self, request: Request, target: Target) -> JSONObject:
         call = self.start_call(request, target, request.exchange.capabilities)
@@ -199,7 +216,7 @@ class Calls:
                 ),
                 on_progress=reports.on_progress if task is None else task.progressed,
                 on_log=reports.on_log,
-                on_input="ask" if resumed is not None else _on_input(client.capabilities),
+                on_input="ask" if resumed is not None else _on_input(client),
                 resumed=resumed,
                 approval=given.approval,
             )
@@ -251,9 +268,14 @@ def _shortened(result: ToolResult, budget: Budget) -> ToolResult:
     return replace(result, content=fitted_blocks(blocks, budget, None), structured=None)
 
 
-def _on_input(capabilities: JSONObject) -> OnInput:
+def _asks(capabilities: JSONObject) -> OnInput:
     """How the policy asks: the client, or nobody if that cannot show a form."""
     return "suspend" if can_ask(capabilities, ELICITATION, _FORM) else "ask"
+
+
+def _on_input(client: Client) -> OnInput:
+    """The same; who watches is asked by the bus itself, as an approval and not as a form."""
+    return "ask" if isinstance(client, WatchedClient) else _asks(client.capabilities)
 
 
 def _can_be_asked(capabilities: JSONObject) -> bool:

@@ -14,6 +14,7 @@ from toolbus.bus.view import View
 from toolbus.core.errors import ToolbusError
 from toolbus.core.events import Event
 from toolbus.core.records import JSON, JSONObject
+from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.calls import Calls
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.kernel import Kernel
@@ -60,11 +61,13 @@ class Gateway:
         seal: Seal | None = None,
         spent: Spent | None = None,
         on_event: OnEvent | None = None,
+        board: Switchboard | None = None,
     ) -> None:
         """`view_of` says what a principal sees, by default all, and `budget_of` how much of a tool's result.
 
         `seal` seals what clients carry for us, and `spent` remembers which approvals of it were used.
         `on_event` gets the events of users and sessions, which those of the bus do not include.
+        Who watches `board` answers what servers ask in calls of clients without forms.
         """
         self.bus = bus
         self.settings = settings = settings or Settings()
@@ -79,7 +82,7 @@ class Gateway:
         rounds = Rounds(seal, settings.answer_within, spent or Spent())
         self._kernel = Kernel(
             settings=settings,
-            calls=Calls(rounds, self._parked, tasks),
+            calls=Calls(rounds, self._parked, tasks, board),
             tasks=tasks,
             listening=self._listening,
             mirroring=Mirroring(),

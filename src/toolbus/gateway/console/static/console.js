@@ -75,10 +75,12 @@ function replace(old, fresh) {
   showTimes(fresh);
 }
 
-// How to find the element that had the focus in the new markup: by its id, or as the same one in order.
+// How to find the element that had the focus in the new markup: by its id or label, or as the same one in order.
 function placeOf(root, focused) {
   const selector = "a, button, input, select, textarea, summary, [tabindex]";
   if (focused.id) return (fresh) => fresh.querySelector(`#${CSS.escape(focused.id)}`);
+  const label = focused.getAttribute("aria-label");
+  if (label) return (fresh) => fresh.querySelector(`${focused.tagName}[aria-label="${CSS.escape(label)}"]`);
   const index = [...root.querySelectorAll(selector)].indexOf(focused);
   return (fresh) => fresh.querySelectorAll(selector)[index];
 }

@@ -1,0 +1,116 @@
+"""The catalog, the form of a tool and the calls in a real browser."""
+
+import asyncio
+import json
+
+import pytest
+
+from tests.gateway.console.chromium import SMALL, Chromium, Tab
+from tests.gateway.console.opening import console_over
+from tests.gateway.console.test_browser_servers import wild
+from tests.gateway.console.wild import HOSTILE
+from toolbus import LinkLost, ToolbusError
+from toolbus.gateway.console.widgets import anchor
+
+pytestmark = pytest.mark.anyio
+
+
+def field(name: str) -> str:
+    """The selector of a field of a tool's form."""
+    return f"#call-{anchor('field', name)}"
+
+
+async def _result(tab: Tab) -> str:
+    """The text of a result, once it is there."""
+    await tab.see("#trial .badge", "done")
+    return await tab.do("innerText", "#trial pre >> nth=1")
+
+
+async def test_a_tool_is_found_its_form_filled_in_and_its_result_shown(browser: Chromium) -> None:
+    config = {"servers": {"wild": wild()}}
+    async with console_over(config) as opened, browser.tab(viewport=SMALL, colorScheme="dark") as tab:
+        await tab.enter(opened)
+        await tab.click("nav >> text=Catalog")
+        await tab.see("#catalog-summary", "9 tools, about ")
+        # What is typed stays while the catalog changes.
+        await tab.do("type", "#search", "kinds")
+        await opened.bus.call("wild_change", {})
+        await tab.see("#catalog", "wild_grown")
+        assert await tab.do("inputValue", "#search") == "kinds"
+        assert await tab.run("document.activeElement.id") == "search"
+        await tab.press("Enter")
+        await tab.see("#catalog-summary", "1 of 10 tools, about ")
+        await tab.click("text=wild_kinds")
+        await tab.fill(field("words"), "tea & <b>milk</b>")
+        await tab.fill(field("many"), "4")
+        await tab.fill(field("ratio"), "0.5")
+        await tab.do("selectOption", field("loud"), "true")
+        await tab.do("selectOption", field("size"), '"large"')
+        await tab.fill(field("tags"), '["a", "b"]')
+        await tab.fill(field("more"), '{"deep": {"er": null}}')
+        await tab.fill("#content form .field:last-of-type :is(input, textarea)", "plain")
+        await tab.click("button:text-is('Call')")
+        sent = json.loads(await _result(tab))
+        width = await tab.run("document.querySelector('#trial img').naturalWidth")
+        assert await tab.do("inputValue", field("words")) == "tea & <b>milk</b>", (
+            "to be changed and sent again"
+        )
+    expected = {"words": "tea & <b>milk</b>", "many": 4, "ratio": 0.5, "loud": True, "size": "large"}
+    assert sent == {**expected, "tags": ["a", "b"], "more": {"deep": {"er": None}}, HOSTILE: "plain"}
+    assert width == 48, "the picture is shown"
+
+
+async def test_a_required_field_is_asked_for_and_json_that_is_none_is_explained(browser: Chromium) -> None:
+    async with console_over({"servers": {"wild": wild()}}) as opened, browser.tab() as tab:
+        await tab.enter(opened)
+        await tab.goto(f"{opened.url}/tool?name=wild_kinds")
+        await tab.click("button:text-is('Call')")
+        assert await tab.run("document.activeElement.id") == field("words")[1:], "the browser points at it"
+        await tab.fill(field("words"), "w")
+        await tab.do("selectOption", field("size"), '"small"')
+        await tab.fill(field("tags"), "a, b")
+        await tab.click("button:text-is('Call')")
+        await tab.see("#trial .problem", "'tags' is not JSON")
+        assert await tab.do("inputValue", field("tags")) == "a, b"
+
+
+async def test_progress_is_live_and_what_is_typed_meanwhile_stays(browser: Chromium) -> None:
+    async with console_over({"servers": {"wild": wild()}}) as opened, browser.tab() as tab:
+        await tab.enter(opened)
+        await tab.goto(f"{opened.url}/tool?name=wild_slow")
+        await tab.click("button:text-is('Call')")
+        await tab.see("#trial progress")
+        await tab.see("#trial", "1 of 4")
+        await opened.bus.call("wild_go_on", {})
+        await tab.see("#trial .badge", "done")
+        await tab.see("#trial pre", "it went on")
+        await tab.click("button:text-is('Call')")
+        await tab.see("#trial .badge", "running")
+        await tab.click("#trial button:text-is('Cancel')")
+        await tab.see("#trial .badge", "canceled")
+
+
+async def test_calls_are_live_with_charts_and_can_be_filtered(browser: Chromium) -> None:
+    config = {"servers": {"wild": wild(), "calm": wild()}}
+    async with console_over(config) as opened, browser.tab(viewport=SMALL) as tab:
+        await tab.enter(opened)
+        await tab.click("nav >> text=Calls")
+        await tab.see("#calls-in-flight", "No call is in flight.")
+        slow = asyncio.create_task(opened.bus.call("wild_slow", {}))
+        await tab.see("#calls-in-flight td", "wild_slow")
+        await opened.bus.call("wild_go_on", {})
+        await slow
+        await opened.bus.call("wild_fail", {})
+        for name in ("wild_refuse", "wild_die"):
+            with pytest.raises(ToolbusError if name == "wild_refuse" else LinkLost):
+                await opened.bus.call(name, {})
+        await opened.bus.call("calm_go_on", {})
+        await tab.see("#calls-ended tr", "calm_go_on")
+        assert await tab.count("#calls-charts svg path[fill=none]") == 4, "rate, errors, and two for latency"
+        assert "6 calls in the last minute" in await tab.text("#calls-charts")
+        assert "3 errors in the last minute" in await tab.text("#calls-charts")
+        await tab.do("check", "input[name=errors]")
+        await tab.do("selectOption", "select[name=server]", "wild")
+        await tab.click("button:text-is('Show')")
+        await tab.see("h2", "The last 3 calls")
+        assert "calm_go_on" not in await tab.text("#calls-ended")
