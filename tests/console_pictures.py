@@ -23,6 +23,7 @@ from toolbus.gateway.console.widgets import anchor
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DEMO = ("notes", "pictures", "worker")
+BILLING = "echo 'reading /etc/billing.toml'; echo 'cannot reach the database at 10.0.0.7:5432'"
 CALLS = (
     ("notes_search", {"words": "tea"}),
     ("notes_add", {"text": "call the printer"}),
@@ -47,7 +48,7 @@ def _set_up(folder: Path) -> Place:
     place = Place(folder)
     for name in DEMO:
         place.more[name] = {"command": sys.executable, "args": ["-m", f"toolbus.demo.{name}"]}
-    place.more["billing"] = {"command": "billing-mcp"}
+    place.more["billing"] = {"command": "sh", "args": ["-c", f"{BILLING} >&2; exit 1"]}
     place.configure()
     place.approve()
     place.offer({**OFFER, "tools": [SENDS, WRITE]})
@@ -96,6 +97,8 @@ async def _take(browser: Chromium, opened: Opened) -> None:
     async with browser.tab(viewport={"width": 1160, "height": 620}) as tab:
         await tab.enter(opened)
         await tab.see("#servers", "ready")
+        await tab.click("summary")
+        await tab.run("document.activeElement.blur()")
         await _save(tab, "servers")
         await tab.do("setViewportSize", {"width": 1160, "height": 780})
         await tab.goto(f"{opened.url}/calls")
