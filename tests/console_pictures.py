@@ -48,7 +48,7 @@ def _set_up(folder: Path) -> Place:
     place = Place(folder)
     for name in DEMO:
         place.more[name] = {"command": sys.executable, "args": ["-m", f"toolbus.demo.{name}"]}
-    place.more["billing"] = {"command": "sh", "args": ["-c", f"{BILLING} >&2; exit 1"]}
+    place.more["billing"] = {"command": "sh", "args": ["-c", f"{{ {BILLING}; }} >&2; exit 1"]}
     place.configure()
     place.approve()
     place.offer({**OFFER, "tools": [SENDS, WRITE]})
@@ -94,7 +94,7 @@ async def _save(tab: Tab, name: str) -> None:
 async def _take(browser: Chromium, opened: Opened) -> None:
     await _approve(opened)
     await _make_calls(opened)
-    async with browser.tab(viewport={"width": 1160, "height": 620}) as tab:
+    async with browser.tab(viewport={"width": 1160, "height": 720}) as tab:
         await tab.enter(opened)
         await tab.see("#servers", "ready")
         await tab.click("summary")
@@ -104,14 +104,14 @@ async def _take(browser: Chromium, opened: Opened) -> None:
         await tab.goto(f"{opened.url}/calls")
         await tab.see("#calls-ended")
         await _save(tab, "calls")
-    async with browser.tab(viewport={"width": 900, "height": 1080}, colorScheme="dark") as tab:
+    async with browser.tab(viewport={"width": 1160, "height": 700}, colorScheme="dark") as tab:
         await tab.enter(opened)
         await tab.goto(f"{opened.url}/tool?name=pictures_plot")
         await tab.fill(f"#call-{anchor('field', 'values')}", "[3, 5, 4, 8, 13, 9, 16]")
         await tab.click("button:text-is('Call')")
         await tab.see("#trial img")
         await _save(tab, "tool")
-    async with browser.tab(viewport={"width": 380, "height": 760}) as tab:
+    async with browser.tab(viewport={"width": 380, "height": 570}) as tab:
         await tab.enter(opened)
         await tab.goto(f"{opened.url}/held")
         await tab.see("article")
