@@ -1,4 +1,4 @@
-"""Sign in to a server from the console in a real browser: the button, the pages of the authorization server."""
+"""Sign in to a server from the console in a real browser, on the pages of the authorization server."""
 
 from collections.abc import Iterator
 from pathlib import Path
