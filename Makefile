@@ -74,10 +74,11 @@ demo: .venv/.ready
 		'  toolbus call --config toolbus.yaml notes_add text="buy tea"' \
 		'  toolbus check --config toolbus.yaml broken'
 
-# docs/cli.md and the picture in README, from what the commands print today.
-docs: .venv/.ready
+# docs/cli.md and the picture in README, from what the commands print today, and the pictures of the console.
+docs: .venv/.ready .interop/.ready
 	python -m tests.cli.reference
 	python -m tests.pictures
+	python -m tests.console_pictures
 
 format: .venv/.ready
 	ruff format

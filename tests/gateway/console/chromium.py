@@ -5,14 +5,18 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, Generator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.auth.authorization_server import MODULES, NODE
+from tests.auth.pages import why_no_browser
 from tests.gateway.console.opening import Opened
+from tests.interop.servers import require_installed
 from tests.processes import keep_tree
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
@@ -142,3 +146,16 @@ def chromium() -> Generator[Chromium]:
             assert process.stdin is not None
             process.stdin.close()
             process.wait(60)
+
+
+def started_or_skipped() -> Iterator[Chromium]:
+    """The browser, for a fixture; skips the test with the reason if it does not start here."""
+    require_installed("oauth")
+    with ExitStack() as stack:
+        try:
+            started = stack.enter_context(chromium())
+        except NotStarted:
+            why_not = why_no_browser()
+            assert why_not, "Chromium starts for others"
+            pytest.skip(why_not)
+        yield started

@@ -51,6 +51,7 @@ async def test_a_tool_is_found_its_form_filled_in_and_its_result_shown(browser: 
         await tab.fill("#content form .field:last-of-type :is(input, textarea)", "plain")
         await tab.click("button:text-is('Call')")
         sent = json.loads(await _result(tab))
+        await tab.see("#trial img")
         width = await tab.run("document.querySelector('#trial img').naturalWidth")
         assert await tab.do("inputValue", field("words")) == "tea & <b>milk</b>", (
             "to be changed and sent again"

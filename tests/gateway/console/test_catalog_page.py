@@ -11,6 +11,7 @@ import pytest
 from tests.gateway.console.opening import WITHIN, Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, KINDS, PICTURE, Showing
 from toolbus import Operation
+from toolbus.gateway.console import trials
 from toolbus.gateway.console.fields import InputField, arguments_of, fields_of_schema
 from toolbus.gateway.console.trials import MOST_TRIALS
 from toolbus.gateway.console.widgets import anchor
@@ -191,3 +192,20 @@ async def test_the_last_calls_are_kept_and_no_more() -> None:
         await _called(opened, "shows_slow", {})
         assert len(opened.console.trials.of("shows_slow")) == MOST_TRIALS
         assert opened.console.trials.get(1) is None
+
+
+async def test_large_results_are_kept_within_a_bound_the_newest_always(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(trials, "MOST_BYTES", 4000)
+    async with _opened() as (opened, _):
+        for _ in range(4):
+            form = {_key("text"): "x" * 1000, _key("size"): "3"}
+            await _result(opened, await _called(opened, "shows_kinds", form))
+        known = opened.console.trials.of("shows_kinds")
+        # What was typed, the arguments and the result: about 3,000 bytes each.
+        assert [one.number for one in known] == [4]
+        assert 3000 < known[0].size < 4000
+        form = {_key("text"): "x" * 9000, _key("size"): "3"}
+        await _result(opened, await _called(opened, "shows_kinds", form))
+        assert [one.number for one in opened.console.trials.of("shows_kinds")] == [5]

@@ -7,6 +7,7 @@ import pytest
 
 from tests.gateway.console.opening import WITHIN, Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, PICTURE, Showing
+from tests.lock.place import until
 from tests.servers.asking import asking
 from toolbus import Caller, CallRefused, InputNeeded
 from toolbus.core.switchboard import Switchboard
@@ -121,12 +122,18 @@ async def test_nothing_waits_while_no_console_is_open_and_the_rule_is_named() ->
 async def test_an_open_page_counts_until_some_time_after_it_is_closed() -> None:
     board = Switchboard()
     presence = Presence(board, recent_seconds=0.0)
+    loop = asyncio.get_running_loop()
+
+    async def timers_ran() -> None:
+        ran = asyncio.Event()
+        loop.call_later(0.0, ran.set)  # after those that are due as well
+        await ran.wait()
+
     with presence.following():
         presence.note_request()
-        await asyncio.sleep(0.01)
+        await timers_ran()
         assert board.is_watched
-    await asyncio.sleep(0.05)  # the time is over at once; its timer runs next
-    assert not board.is_watched
+    await until(lambda: not board.is_watched)
     presence.close()
     presence.note_request()
     assert not board.is_watched

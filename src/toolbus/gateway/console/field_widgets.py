@@ -43,7 +43,8 @@ def _about(one: InputField) -> str:
     bound = " and ".join(filter(None, bounds))
     words = [one.description, bound and f"{bound}{unit}"]
     words += [f"as JSON: {one.expected}" if one.kind == "json" else ""]
-    return "; ".join(filter(None, words))
+    *first, last = [word for word in words if word] or [""]
+    return "; ".join([*(word.rstrip(".") for word in first), last])
 
 
 def _input(one: InputField, value: str, shared: Mapping[str, Attribute]) -> Element:

@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -19,6 +20,8 @@ MOST_TRIALS = 20
 """The oldest gives way to one more; what runs stays."""
 LONGEST_TYPED = 1_000_000
 """The characters of all fields of a form, which are kept to be changed and sent again."""
+MOST_BYTES = 32_000_000
+"""Of all that is kept of calls that ended; the newest is kept, whatever its size."""
 Outcome: TypeAlias = Literal["running", "done", "failed", "canceled"]
 
 
@@ -46,6 +49,8 @@ class Trial:
     began: float = field(default_factory=time.time)
     seconds: float = 0.0
     task: asyncio.Task[None] | None = None
+    size: int = 0
+    """About how many bytes are kept of it, since it ended."""
 
 
 class Trials:
@@ -120,4 +125,27 @@ class Trials:
         else:
             trial.outcome = "failed" if trial.error else "canceled"
         trial.task = None
+        trial.size = _size(trial)
+        self._forget_large()
         self._changed()
+
+    def _forget_large(self) -> None:
+        """Forget the oldest calls that ended while all take too much memory."""
+        ended = [one for one in self._trials.values() if one.outcome != "running"]
+        total = sum(one.size for one in ended)
+        for one in ended[:-1]:
+            if total <= MOST_BYTES:
+                break
+            total -= one.size
+            del self._trials[one.number]
+
+
+def _size(trial: Trial) -> int:
+    typed = sum(len(value) for values in trial.typed.values() for value in values)
+    if trial.result is None:
+        return 2 * typed  # once more, as arguments
+    blocks = sum(
+        len(getattr(one, "text", None) or "") + len(getattr(one, "data", None) or b"")
+        for one in trial.result.content
+    )
+    return 2 * typed + blocks + len(json.dumps(trial.result.structured, default=repr))

@@ -36,10 +36,18 @@ async def render(console: Console, request: PageRequest) -> Element:
         "div",
         back,
         live("tool-missing", spec is None and missing, role="status"),
-        known,
-        live("trial-outcome", selected and f"Call {selected.number}: {selected.outcome}", role="status"),
-        live("trial", selected and _trial(selected)),
-        live("trials", _list(console, name, selected)),
+        element(
+            "div",
+            known,
+            element(
+                "div",
+                # For those who do not see the badge change.
+                live("trial-outcome", selected and _said(selected), role="status", class_="spoken"),
+                live("trial", selected and _trial(selected)),
+                live("trials", _list(console, name, selected)),
+            ),
+            class_="sides",
+        ),
     )
 
 
@@ -67,6 +75,10 @@ async def cancel(console: Console, request: PageRequest) -> str:
     if trial is None or not console.trials.cancel(trial.number):
         request.notice = Notice(text="That call has ended.", kind="failed")
     return "catalog" if trial is None else _place(trial)
+
+
+def _said(trial: Trial) -> str:
+    return f"Call {trial.number}: {trial.outcome}"
 
 
 def _selected(console: Console, name: str, number: str) -> Trial | None:
@@ -105,6 +117,7 @@ def _tool(console: Console, spec: ToolSpec, selected: Trial | None) -> Element:
         spec.output_schema is not None and _source("Output schema", "output-schema", spec.output_schema),
         bool(spec.annotations) and _source("Annotations", "annotations", spec.annotations),
         _form(spec, selected),
+        class_="card",
         aria_labelledby="tool-name",
     )
 

@@ -1,0 +1,224 @@
+"""Every page in a real browser: nothing of a server runs, it fits a phone, the keyboard does it all."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gateway.console.chromium import SMALL, WIDE, Chromium, Tab, token
+from tests.gateway.console.opening import Opened, console_over
+from tests.gateway.console.test_browser_servers import card, wild
+from tests.gateway.console.wild import HOSTILE, PICTURE
+from tests.lock.place import OFFER, READ, WRITE, Place, until
+from toolbus import LinkLost, ToolbusError
+from toolbus.config.serve import Serve, ServeAuth, ServeView
+from toolbus.gateway.access.stored_keys import StoredKeys
+from toolbus.gateway.console.state import ConsoleKeys
+
+pytestmark = pytest.mark.anyio
+
+ALIAS = f"wild {HOSTILE}"
+PAGES = ("servers", "catalog", "tool?name=x_kinds", "calls", "questions", "held", "audit", "keys")
+INJECTED = """[...document.querySelectorAll('*')].filter((one) =>
+  ['STYLE', 'IFRAME', 'B'].includes(one.tagName)
+  || (one.tagName === 'IMG' && !one.src.startsWith('data:image/png;base64,'))
+  || (one.tagName === 'SCRIPT' && !one.src.endsWith('/console/static/console.js'))
+  || [...one.attributes].some((given) => given.name.startsWith('on'))
+).map((one) => one.outerHTML)"""
+TEXTS = """[document.body.innerText, ...[...document.querySelectorAll('*')].flatMap((one) =>
+  [...one.attributes].filter((given) => given.name !== 'value').map((given) => given.value))].join(' ')"""
+TOO_WIDE = """document.scrollingElement.scrollWidth <= innerWidth ? null : [...document.querySelectorAll('*')]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML.slice(0, 99))"""
+REACHABLE = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
+
+FAINT = """[...document.querySelectorAll('p, dt, dd, h1, h2, a, button, .badge')].map((one) => {
+  const light = (color) => {
+    const [r, g, b] = color.match(/[\\d.]+/g).map((part) => {
+      const share = part / 255;
+      return share <= 0.04045 ? share / 12.92 : ((share + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const back = (any) => getComputedStyle(any).backgroundColor;
+  let behind = one;
+  while (back(behind) === 'rgba(0, 0, 0, 0)') behind = behind.parentElement;
+  const pair = [light(getComputedStyle(one).color), light(back(behind))];
+  const contrast = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+  return [contrast, one.outerHTML.slice(0, 80)];
+}).filter(([contrast]) => contrast < 4.5)"""
+"""Texts with too little contrast to be read by everybody."""
+
+
+@asynccontextmanager
+async def _full_house(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Opened]:
+    """A console on which every page shows something of a server with markup in every field."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    tool: dict[str, Any] = {
+        "name": HOSTILE,
+        "title": HOSTILE,
+        "description": HOSTILE,
+        "inputSchema": {"type": "object", "properties": {HOSTILE: {"description": HOSTILE}}},
+    }
+    read = {**READ, "title": HOSTILE, "description": f"Read {HOSTILE} a file."}
+    place = Place(folder / "place", {"audit": "audit.jsonl"})
+    place.settings["policy"] = [{"do": "ask", "tools": "*/refuse", "reason": HOSTILE}]
+    place.more[ALIAS] = wild(prefix="x", trust=True)
+    place.configure()
+    place.approve()
+    place.offer({**OFFER, "tools": [read, WRITE, tool], "instructions": HOSTILE})
+    async with console_over(place.config, Serve()) as opened:
+        stored = StoredKeys(place.config)
+        stored.add(HOSTILE, views=(HOSTILE,), user=HOSTILE)
+        serve = Serve(auth=ServeAuth(keys=True), views={"default": ServeView()})
+        opened.console.keys = ConsoleKeys(stored=stored, serve=serve)
+        await until(
+            lambda: opened.bus.servers[ALIAS].state == "ready" and ALIAS in opened.console.held.servers()
+        )
+        opened.console.held.approve_all(ALIAS, opened.console.held.servers()[ALIAS].digest)
+        await opened.console.use_approved()
+        await until(lambda: "x_kinds" in opened.bus.catalog and len(opened.bus.held) >= 3)
+        yield opened
+
+
+async def _use(opened: Opened) -> list["asyncio.Task[Any]"]:
+    """Have the server ask, fail, log and die; returns what waits for answers."""
+    bus = opened.bus
+    await bus.call("x_kinds", {"words": HOSTILE, "size": HOSTILE})
+    assert (await bus.call("x_fail", {})).is_error
+    with pytest.raises(LinkLost):
+        await bus.call("x_die", {})
+    await until(lambda: bus.servers[ALIAS].state == "ready")
+    arguments = {"words": HOSTILE, "size": "small"}
+    opened.console.trials.call("x_kinds", arguments, {}, "console-test")
+    waiting = [asyncio.create_task(bus.call(name, {})) for name in ("x_ask", "x_refuse", "x_slow")]
+    await until(lambda: len(opened.console.board.waiting) == 2)
+    return waiting
+
+
+async def _is_harmless(tab: Tab) -> None:
+    """Whether a page shows text as text, and fits the screen."""
+    assert await tab.run(INJECTED) == []
+    assert not set("\x1b\u202e\u200b\U000e0041") & set(await tab.run(TEXTS))
+    assert await tab.run(TOO_WIDE) is None
+
+
+async def test_no_markup_of_a_server_gets_into_a_page_and_every_page_fits_a_phone(
+    browser: Chromium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, str] = {}
+    async with _full_house(tmp_path, monkeypatch) as opened, browser.tab(viewport=SMALL) as tab:
+        await tab.enter(opened)
+        waiting = await _use(opened)
+        for path in PAGES:
+            await tab.goto(f"{opened.url}/{path}")
+            await tab.see("#content")
+            # Also what the stream brings: everything, once more.
+            await tab.run(
+                "document.querySelectorAll('[data-live]').forEach((one) => one.dataset.live = 'old')"
+            )
+            await tab.run("document.querySelectorAll('details').forEach((one) => one.open = true)")
+            await tab.run("(disconnect(), connect())")
+            await tab.do("waitForSelector", "[data-live=old]", {"state": "detached"})
+            await _is_harmless(tab)
+            seen[path] = await tab.text()
+        for task in waiting:
+            task.cancel()
+        ended = await asyncio.gather(*waiting, return_exceptions=True)
+    missing = [path for path, text in seen.items() if PICTURE not in text]
+    assert missing == []
+    assert all(isinstance(one, asyncio.CancelledError | ToolbusError) for one in ended), ended
+
+
+async def test_the_keyboard_reaches_all_that_can_be_done(
+    browser: Chromium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = f"""[...document.querySelectorAll("{REACHABLE}")].filter((one) => one.checkVisibility()
+      && !one.closest('details:not([open]) > :not(summary)')).length"""
+    focus = f"""[...document.querySelectorAll("{REACHABLE}")].indexOf(document.activeElement)"""
+    async with _full_house(tmp_path, monkeypatch) as opened, browser.tab(colorScheme="dark") as tab:
+        await tab.enter(opened)
+        waiting = await _use(opened)
+        for path in ("servers", "tool?name=x_kinds", "questions", "held", "keys"):
+            await tab.goto(f"{opened.url}/{path}")
+            wanted, reached = await tab.run(count), set[int]()
+            for _ in range(wanted + 3):
+                await tab.press("Tab")
+                reached.add(await tab.run(focus))
+            assert len(reached - {-1}) >= wanted, path
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_a_server_is_restarted_and_a_page_opened_by_keyboard_alone(browser: Chromium) -> None:
+    async with console_over({"servers": {"wild": wild()}}) as opened, browser.tab() as tab:
+        await tab.enter(opened)
+        await tab.see(card("wild"), "ready")
+        await tab.press("Tab")
+        assert await tab.text(":focus") == "Skip to the content"
+        assert await tab.run("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+        await tab.press("Enter", "Tab")
+        assert await tab.text(":focus") == "Restart"
+        await tab.press("Space")
+        await tab.see(".notice", "Restarting wild.")
+        await tab.see(f"{card('wild')} .facts", "restarts1")
+        await tab.do("focus", "nav a >> nth=1")
+        await tab.press("Enter")
+        await tab.see("h1", "Catalog")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_text_can_be_read_in_light_and_in_dark(browser: Chromium, scheme: str) -> None:
+    config = {"servers": {"wild": wild(), "gone": {"command": "no-such-command-at-all"}}}
+    async with console_over(config) as opened, browser.tab(colorScheme=scheme) as tab:
+        await tab.enter(opened)
+        await tab.see(card("wild"), "ready")
+        await tab.click(f"{card('wild')} button")
+        await tab.see(".notice")
+        assert await tab.run(FAINT) == []
+        page = await tab.run("getComputedStyle(document.body).backgroundColor")
+    assert page == ("rgb(245, 246, 248)" if scheme == "light" else "rgb(18, 21, 26)")
+
+
+async def test_the_token_lets_one_browser_in_and_leaves_no_trace(browser: Chromium) -> None:
+    async with console_over({"servers": {"wild": wild()}}) as opened, browser.tab(viewport=WIDE) as tab:
+        once = token(opened)
+        await tab.goto(f"{opened.url}?token={once}")
+        await tab.see(card("wild"))
+        assert await tab.do("url") == f"{opened.url}/servers"
+        [cookie] = await tab.do("cookies")
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/console")
+        assert await tab.run("document.cookie") == ""
+        async with browser.tab(harmless=False) as other:
+            await other.goto(f"{opened.url}?token={once}")
+            await other.see("h1", "Not signed in")
+            await other.see("p", "That link was used before")
+            await other.goto(f"{opened.url}/servers")
+            await other.see("code", "toolbus console")
+            assert await other.do("cookies") == []
+
+
+async def test_a_form_on_a_page_of_others_does_nothing(browser: Chromium) -> None:
+    """Of another port of this machine: it shares the cookies, and only the origin tells it from ours."""
+    config = {"servers": {"wild": wild()}}
+    form = "<form method=post action={}/servers/restart><input name=server value=wild><button>Press"
+
+    async def other_page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = form.format(opened.url).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n" + body)
+        await writer.drain()
+        writer.close()
+
+    async with console_over(config) as opened, browser.tab(harmless=False) as tab:
+        await tab.enter(opened)
+        await tab.see(card("wild"), "ready")
+        other = await asyncio.start_server(other_page, "127.0.0.1", 0)
+        async with other:
+            await tab.goto(f"http://127.0.0.1:{other.sockets[0].getsockname()[1]}/")
+            await tab.click("button")
+            await tab.see("h1", "Not from there")
+        assert opened.bus.servers["wild"].restarts == 0
