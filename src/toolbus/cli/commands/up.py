@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from toolbus.cli.background.inquiry import facts_of
 from toolbus.cli.background.place import Place, places
 from toolbus.cli.commands.status import print_facts, status_of
-from toolbus.cli.commands.tools import print_headline
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
+from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, short_path
 from toolbus.cli.session import load_trusted_config, selected_servers
 from toolbus.config import BusConfig
