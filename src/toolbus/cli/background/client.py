@@ -30,10 +30,12 @@ VARIABLES = (
 )
 """What a command has to know of our environment; all else is that of `toolbus up`."""
 FAILED = 1
+STREAMS = (0, 1, 2)
 
 
 def run_in_background(command: BusCommand, words: Sequence[str]) -> int | None:
     """The exit code of the command; None if it has to run by itself."""
+    _fill_closed_streams()
     try:
         folder = os.getcwd()
         file = config_file(command.config)
@@ -114,7 +116,7 @@ class _Client:
         }
         try:
             with self._signals:
-                send(self._connection, request, [_open(stream) for stream in (0, 1, 2)])
+                send(self._connection, request, STREAMS)
                 return self._follow()
         except (BrokenPipeError, ConnectionResetError):
             return self._lost()
@@ -206,13 +208,13 @@ def _is_in_foreground() -> bool:
         return True
 
 
-def _open(number: int) -> int:
-    """The stream, or nothing in its place if it is closed."""
-    try:
-        os.fstat(number)
-    except OSError:
-        return os.open(os.devnull, os.O_RDWR)
-    return number
+def _fill_closed_streams() -> None:
+    """Open nothing in place of a closed stream; otherwise the connection would take its number."""
+    for number in STREAMS:
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number, which is this one
 
 
 def _encoding(stream: Any) -> str:

@@ -86,8 +86,10 @@ class SharedBus:
     ) -> "AsyncGenerator[Toolbus]":
         """The bus, for a command in an event loop of its own; starts those of the servers that are down."""
         loop = asyncio.get_running_loop()
-        with spinner("starting " + ", ".join(servers)):
-            bus = await asyncio.wrap_future(self.started)
+        if not self.started.done():
+            with spinner("starting " + ", ".join(servers)):
+                await asyncio.wrap_future(self.started)
+        bus = self.started.result()
         stack = ExitStack()
 
         def enter() -> None:
