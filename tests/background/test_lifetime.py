@@ -210,6 +210,20 @@ def test_it_follows_a_config_that_is_trusted_and_keeps_the_old_one_otherwise(fol
         assert called(folder, "every_process") == process
 
 
+def test_a_command_uses_a_config_that_has_just_changed(folder: Path) -> None:
+    """As `toolbus add` suggests it: the server that was added can be used at once."""
+    with background(folder):
+        for alias in ("more", "again"):
+            added = toolbus("add", alias, "--", EVERYDAY["command"], *EVERYDAY["args"], folder=folder)
+            assert added.returncode == 0, added.stderr
+            run = toolbus("tools", alias, folder=folder)
+            assert run.stdout.startswith(f"{alias}  ready  "), run.stderr
+        (folder / "toolbus.yaml").write_text("servers: [")
+        run = toolbus("call", "every_echo", "text=on", folder=folder)
+        assert (run.returncode, run.stdout) == (0, "on\n")
+        assert run.stderr.startswith("toolbus: the config has changed, but is not in use: ")
+
+
 def test_servers_run_where_up_was_run_and_that_is_said(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

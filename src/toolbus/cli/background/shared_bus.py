@@ -39,6 +39,8 @@ class SharedBus:
         """Where `up` was run, and with it the servers that name no folder."""
         self.problem: str | None = None
         """Why the config has changed and the old one is still in use."""
+        self.is_reloading = False
+        """Whether the config has changed and its servers are about to be used."""
         self.board = Switchboard()
         self.started: Future[Toolbus] = Future()
         """The bus, once its servers have started."""
