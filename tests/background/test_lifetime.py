@@ -210,6 +210,18 @@ def test_it_follows_a_config_that_is_trusted_and_keeps_the_old_one_otherwise(fol
         assert called(folder, "every_process") == process
 
 
+def test_it_ends_when_its_socket_is_removed(folder: Path) -> None:
+    """As at the end of a login session: nobody could reach or stop it any more."""
+    with background(folder) as held:
+        server = int(called(folder, "every_process"))
+        (socket,) = (folder.parent / ".state/toolbus/run").glob("*.sock")
+        socket.unlink()
+        socket.touch()  # that of another bus, say
+        assert held.ended() == 0
+        assert f"its socket {socket} was removed" in held.log
+        assert (is_running(server), socket.exists()) == (False, True)
+
+
 def test_a_command_uses_a_config_that_has_just_changed(folder: Path) -> None:
     """As `toolbus add` suggests it: the server that was added can be used at once."""
     with background(folder):

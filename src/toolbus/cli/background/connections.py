@@ -208,6 +208,8 @@ class Connection:
                 )
                 self._send({"refused": reason})
                 self.close()
+            case {"run": list()} if self._has_left():
+                self.close()
             case {"run": list()} if len(self._streams) == STREAMS:
                 words = [str(word) for word in message["run"]]
                 first, second, third = self._streams
@@ -219,6 +221,13 @@ class Connection:
                 self._task = asyncio.create_task(self._run(self._terminal, words))
             case _:
                 raise Hostile("it asked for something unknown")
+
+    def _has_left(self) -> bool:
+        """Whether the client has ended before its turn came; what it asked for must not be done then."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
 
     async def _run(self, terminal: PassedTerminal, words: list[str]) -> None:
         """Run a command in a thread, when it is its turn, and report its end."""

@@ -64,12 +64,14 @@ class BackgroundBus:
         self._seen: Stamps | None = None
         """The files of the config in use; None before the servers have started."""
         self._reloading: asyncio.Task[None] | None = None
+        self._socket: int | None = None
         self._stop = asyncio.Event()
 
     async def run(self, began: int, ready: Callable[[], None]) -> int:
         """Run until a signal or `toolbus down`; `ready` is called when the servers have started."""
         follow_clients()
         listening = self._place.listen()
+        self._socket = self._place.socket_number()
         with stop_signals() as stop:
             self._stop = stop.event
             try:
@@ -83,7 +85,8 @@ class BackgroundBus:
                 finally:
                     accepting.cancel()
                     listening.close()
-                    self._place.socket.unlink(missing_ok=True)
+                    if self._place.socket_number() == self._socket:  # not that of another bus
+                        self._place.socket.unlink(missing_ok=True)
                 await self.clients.drain(DRAIN_SECONDS)
             except asyncio.CancelledError:
                 if not stop.is_forced:
@@ -125,7 +128,7 @@ class BackgroundBus:
     def _beside(self, began: int) -> Sequence[Coroutine[Any, Any, None]]:
         """What runs beside the bus."""
         self._seen = stamps_at_start(self.shared.config, began)
-        works = [self._follow_config()]
+        works = [self._follow_config(), self._end_without_socket()]
         if self._idle is not None:
             works.append(self._end_when_idle(self._idle))
         return works
@@ -137,6 +140,14 @@ class BackgroundBus:
             await asyncio.sleep(left)
             left = self.clients.busy_at + seconds - time.monotonic()
         self._log.add_line("up", f"no command for {seconds:g} s")
+
+    async def _end_without_socket(self) -> None:
+        """Return once no client can come any more, as when the folder of a login session is removed."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            if self._place.socket_number() != self._socket:
+                break
+        self._log.add_line("up", f"its socket {self._place.socket} was removed", "red")
 
     async def _follow_config(self) -> None:
         """Use the config as it changes; one that cannot be used is reported, and the old one stays."""
