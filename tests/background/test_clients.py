@@ -1,6 +1,7 @@
 """Who may be a client of a background bus, and how many at once."""
 
 import os
+import select
 import signal
 import socket
 import struct
@@ -174,6 +175,32 @@ def test_a_second_ctrl_c_ends_the_client_at_once(folder: Path) -> None:
             assert call.wait(SECONDS) == 130
         finally:
             os.kill(held.process.pid, signal.SIGCONT)
+
+
+def test_a_bus_that_does_not_answer_is_named_and_does_not_run_what_was_given_up(folder: Path) -> None:
+    with background(folder) as held:
+        nothing, (reader, writer) = os.open(os.devnull, os.O_RDWR), os.pipe()
+        os.kill(held.process.pid, signal.SIGSTOP)
+        try:
+            streams = (nothing, nothing, writer)
+            call = warm.Running(
+                "toolbus", ["call", "every_hang"], folder, environment(folder.parent), streams
+            )
+            os.close(nothing)
+            os.close(writer)
+            ready, _, _ = select.select([reader], [], [], SECONDS)
+            assert ready, "nothing was said"
+            said = os.read(reader, 1000).decode()
+            os.kill(call.pid, signal.SIGINT)
+            assert call.wait(SECONDS) == 130
+        finally:
+            os.kill(held.process.pid, signal.SIGCONT)
+            os.close(reader)
+        assert said == (
+            f"toolbus: the background bus (pid {held.process.pid}) does not answer yet; Ctrl-C ends this "
+            "command, --no-up runs it without the bus\n"
+        )
+        assert called(folder, "every_hangs") == "0 0"
 
 
 def _was_taken(pid: int) -> bool:

@@ -81,20 +81,32 @@ main()
 
 def test_the_client_imports_nothing_that_takes_time(folder: Path) -> None:
     with background(folder):
-        seen = environment(folder.parent)
-        words = ["-c", LOADED, "call", "every_echo", "text=hi"]
-        run = subprocess.run(
-            [sys.executable, *words],
-            cwd=folder,
-            env=seen,
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=True,
-        )
-    printed, _, loaded = run.stdout.partition("loaded:")
+        printed, loaded = _loaded(folder, "call", "every_echo", "text=hi")
     assert printed == "hi\n"
-    packages = {name.partition(".")[0] for name in loaded.split()}
+    packages = {name.partition(".")[0] for name in loaded}
     slow = {"typer", "rich", "pydantic", "mcp", "mcp_types", "httpx2", "anyio", "yaml", "asyncio"}
     assert packages & slow == set()
-    assert not any(name.startswith("toolbus.config") for name in loaded.split())
+    assert not any(name.startswith("toolbus.config") for name in loaded)
+
+
+def test_status_and_down_do_not_import_what_only_a_bus_needs(folder: Path) -> None:
+    with background(folder):
+        for command, begins in [("status", "running since "), ("down", "stopped the background bus ")]:
+            printed, loaded = _loaded(folder, command)
+            assert printed.startswith(begins)
+            assert loaded & {"toolbus.bus", "mcp", "mcp_types", "httpx2"} == set()
+
+
+def _loaded(folder: Path, *words: str) -> tuple[str, set[str]]:
+    """What a command prints, and the modules that it has imported."""
+    run = subprocess.run(
+        [sys.executable, "-c", LOADED, *words],
+        cwd=folder,
+        env=environment(folder.parent),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    printed, _, loaded = run.stdout.partition("loaded:")
+    return printed, set(loaded.split())

@@ -210,6 +210,32 @@ def test_it_follows_a_config_that_is_trusted_and_keeps_the_old_one_otherwise(fol
         assert called(folder, "every_process") == process
 
 
+def test_it_ends_when_its_socket_is_removed(folder: Path) -> None:
+    """As at the end of a login session: nobody could reach or stop it any more."""
+    with background(folder) as held:
+        server = int(called(folder, "every_process"))
+        (socket,) = (folder.parent / ".state/toolbus/run").glob("*.sock")
+        socket.unlink()
+        socket.touch()  # that of another bus, say
+        assert held.ended() == 0
+        assert f"its socket {socket} was removed" in held.log
+        assert (is_running(server), socket.exists()) == (False, True)
+
+
+def test_a_command_uses_a_config_that_has_just_changed(folder: Path) -> None:
+    """As `toolbus add` suggests it: the server that was added can be used at once."""
+    with background(folder):
+        for alias in ("more", "again"):
+            added = toolbus("add", alias, "--", str(EVERYDAY["command"]), *EVERYDAY["args"], folder=folder)
+            assert added.returncode == 0, added.stderr
+            run = toolbus("tools", alias, folder=folder)
+            assert run.stdout.startswith(f"{alias}  ready  "), run.stderr
+        (folder / "toolbus.yaml").write_text("servers: [")
+        run = toolbus("call", "every_echo", "text=on", folder=folder)
+        assert (run.returncode, run.stdout) == (0, "on\n")
+        assert run.stderr.startswith("toolbus: the config has changed, but is not in use: ")
+
+
 def test_servers_run_where_up_was_run_and_that_is_said(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -263,6 +289,8 @@ def test_a_server_that_is_down_does_not_keep_it_from_starting(tmp_path: Path) ->
     write_config(folder, {"every": EVERYDAY, "broken": broken, "later": {**EVERYDAY, "lazy": True}})
     with background(folder) as held:
         assert "no luck" in held.log
+        here = f"here (pid {held.process.pid}), for 'toolbus call' and others; Ctrl-C or 'toolbus down' stops"
+        assert f"2 of 3 servers with 16 tools {here} it\n" in held.log
         facts = status(folder)
         states = {alias: server["state"] for alias, server in facts["servers"].items()}
         assert states == {"every": "ready", "broken": "failed", "later": "idle"}
@@ -285,6 +313,29 @@ def test_what_keeps_it_from_starting_is_reported(folder: Path) -> None:
     assert run.stderr.startswith("toolbus: the background bus did not start: ")
     assert "its log is" in run.stderr
     assert not living_at(folder.parent)
+
+
+def test_without_a_state_folder_it_says_what_to_set(folder: Path) -> None:
+    nowhere = {"XDG_STATE_HOME": "/dev/null/none"}
+    run = toolbus("up", "--config", "toolbus.yaml", folder=folder, env=nowhere)
+    assert run.returncode == 1
+    assert run.stderr == (
+        "toolbus: the background bus cannot keep its log in /dev/null/none/toolbus/background (Not a "
+        "directory); set XDG_STATE_HOME to a folder in which you can write\n"
+    )
+
+
+def test_in_the_foreground_json_is_one_document_per_line(folder: Path) -> None:
+    nothing, (reader, writer) = os.open(os.devnull, os.O_RDWR), os.pipe()
+    words, seen = ["up", "--foreground", "--json", "--idle", "0.1"], environment(folder.parent)
+    process = warm.Running("toolbus", words, folder, seen, (nothing, writer, nothing))
+    os.close(nothing)
+    os.close(writer)
+    with open(reader) as lines:
+        events = [json.loads(line) for line in lines]
+    assert process.wait(SECONDS) == 0
+    assert [event["event"] for event in events] == ["Noted", "Started", "Noted", "Noted"]
+    assert events[1]["servers"]["every"]["state"] == "ready"
 
 
 def test_secrets_and_variables_are_those_of_up(tmp_path: Path) -> None:

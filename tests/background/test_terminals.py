@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 from functools import partial
 from pathlib import Path
 
@@ -294,3 +295,32 @@ def test_check_finds_the_trail_that_the_bus_writes(tmp_path: Path) -> None:
         assert trail == [line for line in by_itself.stdout.splitlines() if line.startswith("audit")]
         assert trail
         assert '"face":"cli"' in (folder / "audit.jsonl").read_text().replace(" ", "")
+
+
+@pytest.mark.parametrize(
+    ("closed", "expected"),
+    [("<&-", (2, "", "toolbus: -: not JSON")), (">&-", (0, "", "")), ("2>&-", (0, "typed\n", ""))],
+)
+def test_a_closed_stream_is_like_an_empty_one(
+    folder: Path, closed: str, expected: tuple[int, str, str]
+) -> None:
+    """The connection to the bus must not get its number."""
+    line = f"exec toolbus call every_echo - {closed}"
+    with background(folder):
+        run = subprocess.run(
+            ["sh", "-c", line],
+            cwd=folder,
+            env=environment(folder.parent),
+            input='{"text": "typed"}',
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert (run.returncode, run.stdout, run.stderr[: len(expected[2])]) == expected
+
+
+def test_nothing_is_said_to_start_that_runs(folder: Path) -> None:
+    with background(folder), terminal("call", "every_echo", "text=on", folder=folder) as screen:
+        assert screen.ended() == 0
+        assert "starting" not in screen.plain

@@ -63,6 +63,20 @@ JSON: `{"servers": {...} as in tools, "calls": [{"name", "is_error", "text", "co
 On a terminal, the key `l` signs in to a server that needs it. Without a terminal it prints one line per
 event. JSON: one document per line, `{"event", "at", ...}` with the fields of [the event](bus.md).
 """,
+    "up": """\
+JSON: as in status, with `"started"`, which is false if it was already running. With `--foreground`, one
+document per line and event, as in serve; `{"event": "Started", ...}` comes once the servers have started.
+
+More about it: [servers in the background](background.md).
+""",
+    "down": """\
+Exit code 0 also if none runs. JSON: `{"stopped", "config", "pid"}`
+""",
+    "status": """\
+JSON: `{"running", "config"}`, and of a bus that runs `"pid", "version", "since", "config_problem", "folder",
+"folder_exists", "idle", "console", "log", "calls", "commands", "servers": {alias: {"state", "era",
+"protocol", "tools", "restarts", "error"}}, "tools", "held", "disabled"`; times are in seconds.
+""",
     "serve": """\
 What is served goes to stderr, and then each server's trouble in one line, as in watch. The config is read
 again when it changes; the address and the limits under `serve:`, and all of it over stdio, count from the

@@ -14,7 +14,7 @@ from typing import Any
 from toolbus.cli.background.client_signals import ClientSignals, SignalCame
 from toolbus.cli.background.command_line import BusCommand
 from toolbus.cli.background.place import Place, config_file, places
-from toolbus.cli.background.protocol import Hostile, Messages, check_peer, send
+from toolbus.cli.background.protocol import Hostile, Messages, check_peer, process_of, send
 
 VARIABLES = (
     "TERM",
@@ -30,10 +30,14 @@ VARIABLES = (
 )
 """What a command has to know of our environment; all else is that of `toolbus up`."""
 FAILED = 1
+STREAMS = (0, 1, 2)
+ACCEPTED_WITHIN = 5.0
+"""Seconds until we say that the bus does not answer."""
 
 
 def run_in_background(command: BusCommand, words: Sequence[str]) -> int | None:
     """The exit code of the command; None if it has to run by itself."""
+    _fill_closed_streams()
     try:
         folder = os.getcwd()
         file = config_file(command.config)
@@ -114,7 +118,7 @@ class _Client:
         }
         try:
             with self._signals:
-                send(self._connection, request, [_open(stream) for stream in (0, 1, 2)])
+                send(self._connection, request, STREAMS)
                 return self._follow()
         except (BrokenPipeError, ConnectionResetError):
             return self._lost()
@@ -124,8 +128,15 @@ class _Client:
             return self._lost()
 
     def _follow(self) -> int | None:
+        patience: float | None = ACCEPTED_WITHIN
         while True:
-            ready, _, _ = select.select([self._connection, self._signals], [], [])
+            ready, _, _ = select.select([self._connection, self._signals], [], [], patience)
+            if not ready:
+                _say(
+                    f"the background bus{process_of(self._connection)} does not answer yet; Ctrl-C ends this "
+                    "command, --no-up runs it without the bus"
+                )
+            patience = None
             if self._signals in ready:
                 self._pass_on(self._signals.received())
             if self._connection not in ready:
@@ -160,7 +171,7 @@ class _Client:
 
     def _pass_on(self, numbers: bytes) -> None:
         for number in numbers:
-            if number == signal.SIGINT and self._was_interrupted:
+            if number == signal.SIGINT and (self._was_interrupted or not self._is_accepted):
                 os._exit(128 + number)  # the bus sees the connection go
             self._was_interrupted = number == signal.SIGINT
             with suppress(OSError):  # it is gone, which we are about to read
@@ -206,13 +217,13 @@ def _is_in_foreground() -> bool:
         return True
 
 
-def _open(number: int) -> int:
-    """The stream, or nothing in its place if it is closed."""
-    try:
-        os.fstat(number)
-    except OSError:
-        return os.open(os.devnull, os.O_RDWR)
-    return number
+def _fill_closed_streams() -> None:
+    """Open nothing in place of a closed stream; otherwise the connection would take its number."""
+    for number in STREAMS:
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest number, which is this one
 
 
 def _encoding(stream: Any) -> str:

@@ -37,7 +37,9 @@ def _note(terminal: PassedTerminal, words: Sequence[str]) -> None:
     command = bus_command(words)
     named = None if command is None or command.config is None else Path(command.config)
     repeat_config(named)
-    if bus.problem is not None:
+    if bus.is_reloading:
+        _print("the config has changed, but is not in use yet: its new servers are still starting")
+    elif bus.problem is not None:
         _print(f"the config has changed, but is not in use: {bus.problem}; 'toolbus status' shows it")
     is_named = named is not None or "TOOLBUS_CONFIG" in terminal.environ
     config_folder = bus.config.folder or bus.folder

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from threading import Thread
 from typing import Any
@@ -34,13 +34,19 @@ class Connections:
     """All clients; used in the loop of the bus."""
 
     def __init__(
-        self, bus: SharedBus, run: RunLine, version: str, ask: Callable[[str], dict[str, Any]]
+        self,
+        bus: SharedBus,
+        run: RunLine,
+        version: str,
+        ask: Callable[[str], dict[str, Any]],
+        prepare: Callable[[], Awaitable[None]],
     ) -> None:
-        """`run` runs the words of a command, `ask` answers what is not a command."""
+        """`run` runs the words of a command after `prepare`, `ask` answers what is not a command."""
         self.bus = bus
         self.run = run
         self.version = version
         self.ask = ask
+        self.prepare = prepare
         self.slots = asyncio.Semaphore(MAX_RUNNING)
         self.changed = asyncio.Event()
         """Set when a client comes or goes."""
@@ -202,6 +208,8 @@ class Connection:
                 )
                 self._send({"refused": reason})
                 self.close()
+            case {"run": list()} if self._has_left():
+                self.close()
             case {"run": list()} if len(self._streams) == STREAMS:
                 words = [str(word) for word in message["run"]]
                 first, second, third = self._streams
@@ -214,9 +222,17 @@ class Connection:
             case _:
                 raise Hostile("it asked for something unknown")
 
+    def _has_left(self) -> bool:
+        """Whether the client has ended before its turn came; what it asked for must not be done then."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+
     async def _run(self, terminal: PassedTerminal, words: list[str]) -> None:
         """Run a command in a thread, when it is its turn, and report its end."""
         async with self._clients.slots:
+            await self._clients.prepare()
             code = await self._in_thread(terminal, words)
         self._terminal = None
         self._clients.command_ended()

@@ -6,7 +6,7 @@ from typing import Any
 
 from toolbus.cli.background.client import running_bus
 from toolbus.cli.background.place import Place
-from toolbus.cli.background.protocol import Messages, send
+from toolbus.cli.background.protocol import Messages, process_of, send
 from toolbus.core.errors import ToolbusError
 
 ANSWER_WITHIN = 30.0
@@ -45,7 +45,8 @@ class Inquiry:
                 for message in messages.feed(data):
                     return message
         except TimeoutError:
-            raise NoAnswer(self.place, f"did not answer within {ANSWER_WITHIN:g} s") from None
+            who = process_of(self._connection).strip()
+            raise NoAnswer(self.place, f"{who} did not answer within {ANSWER_WITHIN:g} s".strip()) from None
         except OSError as error:
             raise NoAnswer(self.place, f"ended ({error.strerror})") from None
         raise NoAnswer(self.place, "ended meanwhile")

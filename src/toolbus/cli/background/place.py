@@ -37,6 +37,13 @@ class Place:
             raise
         return connection
 
+    def socket_number(self) -> int | None:
+        """The number of the file that the socket is; None if there is none."""
+        try:
+            return self.socket.stat().st_ino
+        except OSError:
+            return None
+
     def listen(self) -> socket.socket:
         """Listen for clients of the same user, in place of what was there."""
         listening, draft = socket.socket(socket.AF_UNIX), self.socket.with_suffix(".new")

@@ -71,12 +71,22 @@ def check_peer(connection: socket.socket) -> None:
         raise Hostile("the other side is another user")
 
 
+def process_of(connection: socket.socket) -> str:
+    """The process on the other side, in brackets; empty where that is not known."""
+    return f" (pid {_credentials(connection)[0]})" if sys.platform == "linux" else ""
+
+
 def _peer_user(connection: socket.socket) -> int:
     if sys.platform == "linux":
-        credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        _, user, _ = struct.unpack("3i", credentials)
-        return user
+        return _credentials(connection)[1]
     # macOS and the BSDs: struct xucred, whose second member is the user; its level is 0.
     local_peer_credentials = 1
     _, user = struct.unpack_from("II", connection.getsockopt(0, local_peer_credentials, 128))
     return user
+
+
+def _credentials(connection: socket.socket) -> tuple[int, int]:
+    """Process and user on the other side, on Linux."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    process, user, _ = struct.unpack("3i", credentials)
+    return process, user

@@ -28,6 +28,8 @@ from toolbus.state.tokens.tokens import Tokens
 
 POLL_SECONDS = 1.0
 """Interval for checking the config file."""
+RELOAD_SECONDS = 10.0
+"""How long a command waits for a config that has changed; new servers may take longer to start."""
 DRAIN_SECONDS = 30.0
 """How long commands may take to end when it stops."""
 
@@ -56,15 +58,20 @@ class BackgroundBus:
             _running(config, self._tokens), on_event=self._on_event, interactions=self.shared.interactions
         )
         version = toolbus.__version__
-        self.clients = Connections(self.shared, run, version, self._answer)
+        self.clients = Connections(self.shared, run, version, self._answer, self._use_changes)
         self.status = Status(place, self.shared, self.bus, self.clients, version, idle)
         self._is_listing_new = False
+        self._seen: Stamps | None = None
+        """The files of the config in use; None before the servers have started."""
+        self._reloading: asyncio.Task[None] | None = None
+        self._socket: int | None = None
         self._stop = asyncio.Event()
 
     async def run(self, began: int, ready: Callable[[], None]) -> int:
         """Run until a signal or `toolbus down`; `ready` is called when the servers have started."""
         follow_clients()
         listening = self._place.listen()
+        self._socket = self._place.socket_number()
         with stop_signals() as stop:
             self._stop = stop.event
             try:
@@ -78,7 +85,8 @@ class BackgroundBus:
                 finally:
                     accepting.cancel()
                     listening.close()
-                    self._place.socket.unlink(missing_ok=True)
+                    if self._place.socket_number() == self._socket:  # not that of another bus
+                        self._place.socket.unlink(missing_ok=True)
                 await self.clients.drain(DRAIN_SECONDS)
             except asyncio.CancelledError:
                 if not stop.is_forced:
@@ -119,7 +127,8 @@ class BackgroundBus:
 
     def _beside(self, began: int) -> Sequence[Coroutine[Any, Any, None]]:
         """What runs beside the bus."""
-        works = [self._follow_config(stamps_at_start(self.shared.config, began))]
+        self._seen = stamps_at_start(self.shared.config, began)
+        works = [self._follow_config(), self._end_without_socket()]
         if self._idle is not None:
             works.append(self._end_when_idle(self._idle))
         return works
@@ -132,21 +141,49 @@ class BackgroundBus:
             left = self.clients.busy_at + seconds - time.monotonic()
         self._log.add_line("up", f"no command for {seconds:g} s")
 
-    async def _follow_config(self, seen: Stamps) -> None:
+    async def _end_without_socket(self) -> None:
+        """Return once no client can come any more, as when the folder of a login session is removed."""
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            if self._place.socket_number() != self._socket:
+                break
+        self._log.add_line("up", f"its socket {self._place.socket} was removed", "red")
+
+    async def _follow_config(self) -> None:
         """Use the config as it changes; one that cannot be used is reported, and the old one stays."""
         while True:
             await asyncio.sleep(POLL_SECONDS)
             if self._is_listing_new:
                 self._is_listing_new = False
                 save_listings(self.shared.config, self.bus)
-            now = file_stamps(self.shared.config)
-            if now == seen:
-                continue
-            await self._reload()
-            # The state before the reload, so that a write during it is noticed.
-            seen = {file: now.get(file, stamp) for file, stamp in file_stamps(self.shared.config).items()}
+            self._begin_reload()
+            if self._reloading is not None:
+                await self._reloading
 
-    async def _reload(self) -> None:
+    async def _use_changes(self) -> None:
+        """Before a command runs, use the config as it is now: `toolbus add` may have just changed it."""
+        self._begin_reload()
+        if self._reloading is not None:
+            await asyncio.wait((self._reloading,), timeout=RELOAD_SECONDS)
+
+    def _begin_reload(self) -> None:
+        """Read the config again if it has changed, unless that is going on."""
+        if self._seen is None or (self._reloading is not None and not self._reloading.done()):
+            return
+        now = file_stamps(self.shared.config)
+        if now != self._seen:
+            self._reloading = asyncio.create_task(self._reload(now))
+
+    async def _reload(self, now: Stamps) -> None:
+        self.shared.is_reloading = True
+        try:
+            await self._use_config()
+        finally:
+            self.shared.is_reloading = False
+        # The state before the reload, so that a write during it is noticed.
+        self._seen = {file: now.get(file, stamp) for file, stamp in file_stamps(self.shared.config).items()}
+
+    async def _use_config(self) -> None:
         config = self.shared.config
         try:
             fresh = read_again(config)

@@ -39,6 +39,8 @@ class SharedBus:
         """Where `up` was run, and with it the servers that name no folder."""
         self.problem: str | None = None
         """Why the config has changed and the old one is still in use."""
+        self.is_reloading = False
+        """Whether the config has changed and its servers are about to be used."""
         self.board = Switchboard()
         self.started: Future[Toolbus] = Future()
         """The bus, once its servers have started."""
@@ -86,8 +88,10 @@ class SharedBus:
     ) -> "AsyncGenerator[Toolbus]":
         """The bus, for a command in an event loop of its own; starts those of the servers that are down."""
         loop = asyncio.get_running_loop()
-        with spinner("starting " + ", ".join(servers)):
-            bus = await asyncio.wrap_future(self.started)
+        if not self.started.done():
+            with spinner("starting " + ", ".join(servers)):
+                await asyncio.wrap_future(self.started)
+        bus = self.started.result()
         stack = ExitStack()
 
         def enter() -> None:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
-from toolbus.cli.commands.tools import exit_code, print_headline, servers_json
+from toolbus.cli.commands.tools import exit_code, servers_json
 from toolbus.cli.listing_cache import template_variables
 from toolbus.cli.options import Settings
+from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, one_line
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.core.display import counted

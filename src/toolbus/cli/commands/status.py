@@ -8,9 +8,9 @@ from rich.text import Text
 
 from toolbus.cli.background.inquiry import facts_of
 from toolbus.cli.background.place import config_file
-from toolbus.cli.commands.tools import print_headline
 from toolbus.cli.errors import FAILED
 from toolbus.cli.options import Settings
+from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.cli.session import explain_missing_config
 from toolbus.cli.suggested import suggested

@@ -9,6 +9,7 @@ from rich.text import Text
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import described
 from toolbus.cli.options import Settings
+from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
 from toolbus.cli.policy_facts import Effects, effects, whole_catalog
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
@@ -26,13 +27,6 @@ if TYPE_CHECKING:
 
 MAX_OPTIONAL = 3
 """How many optional arguments are shown by name."""
-STATE_STYLES = {
-    "ready": "green",
-    "failed": "red",
-    "auth_required": "red",
-    "retrying": "yellow",
-    "idle": "dim",
-}
 NO_MARKS: Mapping[str, str] = {}
 
 
@@ -169,25 +163,6 @@ def matching(tools: Iterable[ToolSpec], words: str) -> list[ToolSpec]:
 
     found = [spec for spec in tools if all(term in text(spec) for term in terms)]
     return sorted(found, key=lambda spec: -sum(term in spec.name.lower() for term in terms))
-
-
-def headline(alias: str, status: ServerStatus, offers: str | None = None) -> Text:
-    """A server in one line: alias, state, protocol, and counts (by default of tools)."""
-    line = Text.assemble((alias, "bold"), "  ", (status.state, STATE_STYLES.get(status.state, "")))
-    if status.protocol:
-        line.append(f"  {status.protocol} ({status.era})", "dim")
-    if status.state == "ready":
-        line.append(f"  {offers or counted(status.tools, 'tool')}", "dim")
-    return line
-
-
-def print_headline(screen: Screen, alias: str, status: ServerStatus, offers: str | None = None) -> None:
-    """Print the server's headline, and below it why it is down."""
-    screen.print(headline(alias, status, offers))
-    if status.error:
-        # Without the server's name, which is in the line above.
-        reason = status.error.removeprefix(f"server {alias!r}: ")
-        screen.rows([[Text(visible(suggested(reason)), style="red")]], max_lines=None)
 
 
 def _ruled(config: BusConfig, bus: "Toolbus", servers: Iterable[str]) -> Effects | None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 from toolbus.cli.background.inquiry import facts_of
 from toolbus.cli.background.place import Place, places
 from toolbus.cli.commands.status import print_facts, status_of
-from toolbus.cli.commands.tools import print_headline
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
-from toolbus.cli.output.screen import Screen, short_path
+from toolbus.cli.output.headline import print_headline
+from toolbus.cli.output.screen import Screen, escaped_json, short_path
 from toolbus.cli.session import load_trusted_config, selected_servers
 from toolbus.config import BusConfig
 from toolbus.core.config_files import located
@@ -89,7 +89,11 @@ def _run_here(screen: Screen, place: Place, config: BusConfig, options: UpOption
         from toolbus.cli.output.serve_log import ServeLog
 
     def ready(background: "BackgroundBus") -> None:
-        _report_started(screen, background.status.facts())
+        facts = background.status.facts()
+        if screen.as_json:  # one document per line, as its log has
+            print(escaped_json({"event": "Started", "started": True, **facts}), flush=True)
+        else:
+            _print_started(screen, facts, f"here (pid {facts['pid']})", "Ctrl-C or 'toolbus down' stops")
 
     start = Start(
         place=place,
@@ -104,7 +108,13 @@ def _run_here(screen: Screen, place: Place, config: BusConfig, options: UpOption
 
 def _start(place: Place, settings: Settings, options: UpOptions) -> None:
     """Start the process, and wait until it reports; raises `NotStarted`."""
-    PrivateFolder(place.state, protects=True).make_folders("background/log")
+    try:
+        PrivateFolder(place.state, protects=True).make_folders("background/log")
+    except OSError as error:
+        raise NotStarted(
+            f"the background bus cannot keep its log in {place.log.parent} ({error.strerror}); "
+            "set XDG_STATE_HOME to a folder in which you can write"
+        ) from None
     with suppress(OSError):
         if place.log.stat().st_size > MAX_LOG:
             place.log.replace(place.log.with_suffix(".old.log"))
@@ -166,13 +176,17 @@ def _report_running(screen: Screen, facts: dict[str, Any]) -> int:
 def _report_started(screen: Screen, facts: dict[str, Any]) -> None:
     if screen.as_json:
         screen.json({"started": True, **facts})
-        return
-    for alias, status in status_of(facts).items():
+    else:
+        _print_started(screen, facts, f"in the background (pid {facts['pid']})", "'toolbus down' stops")
+
+
+def _print_started(screen: Screen, facts: dict[str, Any], where: str, ending: str) -> None:
+    statuses = status_of(facts)
+    for alias, status in statuses.items():
         print_headline(screen, alias, status)
     if facts["disabled"]:
         screen.note(f"disabled: {', '.join(facts['disabled'])}")
-    servers, tools = counted(len(facts["servers"]), "server"), counted(facts["tools"], "tool")
-    screen.note(
-        f"{servers} with {tools} in the background (pid {facts['pid']}), for 'toolbus call' and others; "
-        "'toolbus down' stops it"
-    )
+    usable = sum(status.state in ("ready", "idle") for status in statuses.values())
+    of = "" if usable == len(statuses) else f"{usable} of "
+    servers, tools = counted(len(statuses), "server"), counted(facts["tools"], "tool")
+    screen.note(f"{of}{servers} with {tools} {where}, for 'toolbus call' and others; {ending} it")

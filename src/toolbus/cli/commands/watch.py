@@ -18,12 +18,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from toolbus.cli.commands.tools import STATE_STYLES
 from toolbus.cli.commands.watch_sign_in import SignInKey
 from toolbus.cli.config_changes import file_stamps, read_again, stamps_at_start
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.options import Settings
 from toolbus.cli.output.event_lines import event_line, timed_line
+from toolbus.cli.output.headline import STATE_STYLES
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import async_command, load_trusted_config, selected_servers, starting_only
 from toolbus.cli.sign_in import tokens_of

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from rich.text import Text
 
-from toolbus.cli.commands.tools import STATE_STYLES
+from toolbus.cli.output.headline import STATE_STYLES
 from toolbus.cli.output.screen import one_line
 from toolbus.cli.suggested import suggested
 from toolbus.core.errors import login_line
