@@ -12,6 +12,7 @@ from toolbus.config.context import is_context
 from toolbus.config.entry import is_server, unwrapped
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
 from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
+from toolbus.config.search import is_search
 from toolbus.config.serve import is_serve
 from toolbus.config.telemetry import is_telemetry
 from toolbus.config.tokens import is_tokens
@@ -32,7 +33,7 @@ SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "roots"),
-    *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens", "serve"),
+    *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens", "search", "serve"),
 )
 """Settings for all servers; accepted beside every container."""
 
@@ -118,6 +119,7 @@ def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
         "tokens": is_tokens,
         "audit": is_audit,
         "telemetry": is_telemetry,
+        "search": is_search,
         "serve": is_serve,
     }
     return {key: value for key, value in settings.items() if key not in ours or ours[key](value)}
