@@ -99,12 +99,18 @@ def container(document: Mapping[JSON, JSON], location: Location) -> Container:
 
 def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:
     """The document, with a container added if code passed bare servers, or none at all."""
-    entries = {alias: entry for alias, entry in document.items() if alias not in SETTINGS}
+    settings = {key: value for key, value in document.items() if _is_setting(key, value)}
+    entries = {alias: entry for alias, entry in document.items() if alias not in settings}
     # If one entry is a server, treat the others as servers too, so that mistakes in them are reported.
     is_bare = any(_is_aliased(*pair) for pair in entries.items()) or not document
     if has_container(document) or is_server(document) or not is_bare:
         return document
-    return {"servers": entries, **{key: value for key, value in document.items() if key in SETTINGS}}
+    return {"servers": entries, **settings}
+
+
+def _is_setting(key: JSON, value: JSON) -> bool:
+    """Whether it is ours and not a server: one named `search` is common."""
+    return key in SETTINGS and (key != "search" or is_search(value))
 
 
 def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
