@@ -1,7 +1,7 @@
 """The encoders that are installed for tests, in a folder of their own below `.interop`."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,7 +12,7 @@ needed = pytest.mark.skipif(not FOLDER.is_dir(), reason=f"no encoders in {FOLDER
 
 
 @contextmanager
-def installed(*names: str) -> Iterator[None]:
+def installed(*names: str) -> Generator[None]:
     """Only these packages can be imported from that folder."""
     from importlib.machinery import PathFinder
 

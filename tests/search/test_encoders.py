@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -128,17 +128,13 @@ def test_a_restart_computes_nothing_and_a_change_little(state: Path) -> None:
     assert fourth.texts == [], "the damaged file was replaced"
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda texts: [],
-        lambda texts: [[1.0]],
-        lambda texts: [["a"] for _ in texts],
-        lambda texts: [[float("nan")] for _ in texts],
-        lambda texts: 1 / 0,
-    ],
-)
-def test_a_wrong_encoder_costs_nothing_but_the_meaning(wrong: Any) -> None:
+@pytest.mark.parametrize("row", [None, ["a"], [float("nan")], [[1.0]], "none at all"])
+def test_a_wrong_encoder_costs_nothing_but_the_meaning(row: Any) -> None:
+    def wrong(texts: list[str]) -> list[Any]:
+        if row is None:
+            raise OSError("away")
+        return [] if isinstance(row, str) else [row for _ in texts]
+
     finder = _finder(wrong)
     found = finder.wait(CATALOG, 30)
     assert not found.ready
@@ -211,7 +207,7 @@ class Service(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def _service(status: int = 200) -> Iterator[tuple[str, type[Service]]]:
+def _service(status: int = 200) -> Generator[tuple[str, type[Service]]]:
     kind = type("Service", (Service,), {"requests": [], "status": status})
     with ThreadingHTTPServer(("127.0.0.1", 0), kind) as server:
         thread = threading.Thread(target=server.serve_forever)
