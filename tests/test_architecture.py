@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "policy": {"core", "config", "schema", "state"},
     "audit": {"core", "config", "state"},
     "telemetry": {"core", "config"},
-    "search": {"core"},
+    "search": {"core", "state"},
     "shape": {"core", "schema"},
     "connect": {"core", "config", "schema", "state"},
     "discover": {"core", "config", "connect"},

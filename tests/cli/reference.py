@@ -134,8 +134,9 @@ source is `lock` or `servers`. With [a policy](policy.md), each tool has `asks`,
 that are left out.
 """,
     "search": """\
-JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "alternatives"}], "missing"}`;
-`missing` are the servers that are not connected. Exit code 1 if nothing fits.
+JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "alternatives"}], "missing",
+"encoder": {"name", "encoded", "total", "reason"}}`; `missing` are the servers that are not connected, `encoder` says how far
+[the encoder](search.md#encoders) is. Exit code 1 if nothing fits.
 """,
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory

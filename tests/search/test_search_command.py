@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import scripted, toolbus, write_config
+from toolbus.sync import SyncToolbus
 
 SEND = {"name": "send_letter", "description": "Send a letter by post."}
 READ = {"name": "read", "description": "Read what others \x1b[31mwrote\x1b[0m."}
@@ -52,3 +53,13 @@ def test_with_a_lockfile_no_server_is_started(folder: Path) -> None:
     (folder / "post.script").unlink()
     run = toolbus("search", "send", "letter", "--limit", "1", folder=folder)
     assert run.stdout.startswith("post_send_letter  Send a letter by post.\n"), run.stderr
+
+
+def test_a_server_that_is_not_running_is_found_and_started_by_the_call(folder: Path) -> None:
+    write_config(folder, {"post": {**scripted(folder, "post", tools=[READ, SEND]), "lazy": True}})
+    assert toolbus("lock", "--yes", folder=folder).returncode == 0
+    with SyncToolbus(str(folder / "toolbus.yaml")) as bus:
+        (hit,) = bus.search("mail a letter", limit=1)
+        assert (hit.name, bus.servers["post"].state) == ("post_send_letter", "idle")
+        bus.call(hit.name)
+        assert bus.servers["post"].state == "ready"

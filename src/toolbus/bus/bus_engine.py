@@ -79,8 +79,10 @@ class BusEngine(LendingEngine):
 
     async def follow(self) -> None:
         """Let all users and sessions use the current servers and the config."""
+        self.encoding.use(self.lifecycle.config)
         await asyncio.gather(self.users.follow(), self.sessions.follow())
 
     async def close(self) -> None:
         """Close the links of all users and sessions, and end their events."""
+        self.encoding.close()
         await asyncio.gather(self.users.close(), self.sessions.close())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from toolbus.bus.definitions import Definitions
+from toolbus.bus.encoding import BusEncoding
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
 from toolbus.bus.offer import Offer
@@ -26,6 +27,7 @@ from toolbus.core.text import cleaned
 from toolbus.policy.asking import Asking
 from toolbus.policy.guard import PolicyGuard
 from toolbus.policy.layers import Layer
+from toolbus.search.encoders.function import EncodingFunction
 from toolbus.search.finder import Finder
 from toolbus.shape import Shaper
 
@@ -42,6 +44,8 @@ class Extensions:
     observers: Sequence[Observer]
     get_secret: GetSecret | None
     interactions: Interactions
+    encoder: EncodingFunction | None = None
+    """Finds tools by meaning, instead of the encoder in the config."""
 
 
 class Access(Protocol):
@@ -102,11 +106,12 @@ class Engine:
 
         `base` is the engine whose servers this one borrows, all or most.
         """
-        self.user = user
-        self._base = base
+        self.user, self._base = user, base
         self._logins: set[str] = set()
         """The servers for which it was reported that the user has to sign in."""
-        self.hub, self.finder = Hub(config.limits.backlog), Finder()
+        self.hub = Hub(config.limits.backlog)
+        self.encoding = BusEncoding(config, extensions) if base is None else base.encoding
+        self.finder = Finder(lambda: self.encoding.now)
         self.lock = BusLock(
             approvals,
             lambda: self.servers.inventories,
@@ -128,8 +133,7 @@ class Engine:
         )
         self.definitions = Definitions(self.catalog, lambda: self.lock.inventories)
         self.targets = Targets(self.catalog, self.definitions)
-        asking = Asking(extensions.interactions, policing.answers)
-        self.guard = PolicyGuard(policing, self.targets, asking)
+        self.guard = PolicyGuard(policing, self.targets, Asking(extensions.interactions, policing.answers))
         self.results = Results(
             self.catalog.warn,
             self.catalog.offer_kept_results,

@@ -42,7 +42,9 @@ from toolbus.core.uri_templates import Values
 from toolbus.lock.drift import Held
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.rules import Policy
+from toolbus.search.encoders.function import EncodingFunction
 from toolbus.search.hit import Hit
+from toolbus.search.progress import SearchState
 from toolbus.shape import Shaper
 
 T = TypeVar("T")
@@ -128,6 +130,15 @@ class SyncView:
     def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
         """As `Toolbus.search`."""
         return self.bus.search(queries, limit)
+
+    @property
+    def search_state(self) -> SearchState:
+        """As `Toolbus.search_state`."""
+        return self.bus.search_state
+
+    def search_ready(self, timeout: float | None = None) -> SearchState:
+        """As `Toolbus.search_ready`."""
+        return self.run(self.bus.search_ready(timeout))
 
     def connect(self, alias: str) -> None:
         """As `Toolbus.connect`."""
@@ -250,6 +261,7 @@ class SyncToolbus(SyncView):
         get_secret: GetSecret | None = None,
         on_event: Emit | None = None,
         interactions: Interactions = NO_HANDLERS,
+        encoder: EncodingFunction | None = None,
     ) -> None:
         """Takes what `Toolbus` takes; nothing is started yet. Callbacks run on the bus's own thread."""
         bus = Toolbus(
@@ -261,6 +273,7 @@ class SyncToolbus(SyncView):
             get_secret=get_secret,
             on_event=on_event,
             interactions=interactions,
+            encoder=encoder,
         )
         super().__init__(bus, Portal(bus))
 

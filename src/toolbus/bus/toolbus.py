@@ -28,6 +28,7 @@ from toolbus.core.records import Inventory
 from toolbus.lock.file import Lockfile
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.rules import Policy
+from toolbus.search.encoders.function import EncodingFunction
 from toolbus.shape import Shaper
 
 ConfigSource = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | BusConfig
@@ -47,8 +48,12 @@ class Toolbus(View):
         get_secret: GetSecret | None = None,
         on_event: Emit | None = None,
         interactions: Interactions = NO_HANDLERS,
+        encoder: EncodingFunction | None = None,
     ) -> None:
-        """Read the config, by default the one that is found and trusted; starts nothing yet."""
+        """Read the config, by default the one that is found and trusted; starts nothing yet.
+
+        `encoder` makes a vector for each text of a list, to find tools by meaning; it may be async.
+        """
         extensions = Extensions(
             hooks=hooks,
             shapers=shapers,
@@ -56,6 +61,7 @@ class Toolbus(View):
             observers=observers,
             get_secret=get_secret,
             interactions=interactions,
+            encoder=encoder,
         )
         self._bus = BusEngine(bus_config(config), extensions)
         super().__init__(self._bus, Scope())

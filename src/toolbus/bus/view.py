@@ -11,6 +11,7 @@ from toolbus.bus.policing import Rules, rules_of
 from toolbus.bus.registry import Registry, selection_of
 from toolbus.bus.resources import Resources
 from toolbus.bus.scope import Names, Scope, is_own_resource
+from toolbus.bus.searching import Searching
 from toolbus.bus.tasks import TaskHandle, Tasks, check_call
 from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
@@ -38,12 +39,11 @@ from toolbus.core.records import (
 )
 from toolbus.core.uri_templates import Values
 from toolbus.lock.drift import Held
-from toolbus.search.hit import Hit
 
 T = TypeVar("T")
 
 
-class View:
+class View(Searching):
     """The servers, tools, resources and prompts of a bus in one scope."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:
@@ -101,10 +101,6 @@ class View:
         """The tools, ready for an agent: of all servers, or of the given ones."""
         shown = self if servers is None else self.view(servers=servers)
         return [Tool(spec, self) for spec in shown.catalog if servers is None or not is_own_resource(spec)]
-
-    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
-        """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
-        return self._engine.finder.search(self.catalog, queries, limit)
 
     def register_into(
         self,

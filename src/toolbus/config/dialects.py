@@ -12,6 +12,7 @@ from toolbus.config.context import is_context
 from toolbus.config.entry import is_server, unwrapped
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
 from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
+from toolbus.config.search import is_search
 from toolbus.config.serve import is_serve
 from toolbus.config.telemetry import is_telemetry
 from toolbus.config.tokens import is_tokens
@@ -32,7 +33,7 @@ SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "roots"),
-    *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens", "serve"),
+    *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens", "search", "serve"),
 )
 """Settings for all servers; accepted beside every container."""
 
@@ -98,12 +99,18 @@ def container(document: Mapping[JSON, JSON], location: Location) -> Container:
 
 def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:
     """The document, with a container added if code passed bare servers, or none at all."""
-    entries = {alias: entry for alias, entry in document.items() if alias not in SETTINGS}
+    settings = {key: value for key, value in document.items() if _is_setting(key, value)}
+    entries = {alias: entry for alias, entry in document.items() if alias not in settings}
     # If one entry is a server, treat the others as servers too, so that mistakes in them are reported.
     is_bare = any(_is_aliased(*pair) for pair in entries.items()) or not document
     if has_container(document) or is_server(document) or not is_bare:
         return document
-    return {"servers": entries, **{key: value for key, value in document.items() if key in SETTINGS}}
+    return {"servers": entries, **settings}
+
+
+def _is_setting(key: JSON, value: JSON) -> bool:
+    """Whether it is ours and not a server: one named `search` is common."""
+    return key in SETTINGS and (key != "search" or is_search(value))
 
 
 def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
@@ -118,6 +125,7 @@ def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
         "tokens": is_tokens,
         "audit": is_audit,
         "telemetry": is_telemetry,
+        "search": is_search,
         "serve": is_serve,
     }
     return {key: value for key, value in settings.items() if key not in ours or ours[key](value)}

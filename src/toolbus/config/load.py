@@ -31,6 +31,7 @@ from toolbus.config.override import budget
 from toolbus.config.policy import check_aliases, read_policy
 from toolbus.config.read import read_document
 from toolbus.config.sandbox import read_sandbox
+from toolbus.config.search import read_search
 from toolbus.config.serve import read_serve
 from toolbus.config.telemetry import read_telemetry
 from toolbus.config.tokens import read_tokens
@@ -198,6 +199,7 @@ def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Locat
         "context_budget": context_budget,
         "policy": read_policy,
         "telemetry": read_telemetry,
+        "search": read_search,
     }
     for key, checked in checks.items():
         if key in settings:

@@ -24,6 +24,7 @@ from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
 from toolbus.config.policy import PolicyRule, check_aliases
 from toolbus.config.sandbox import Sandbox, read_sandbox
+from toolbus.config.search import DEFAULT_SEARCH, Search
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
 from toolbus.config.serve import Serve
@@ -275,6 +276,8 @@ class BusConfig(ConfigModel):
     """What OpenTelemetry spans contain, if the program installs an SDK; false for no spans and metrics."""
     tokens: TokenSetting = "auto"
     """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
+    search: Search = DEFAULT_SEARCH
+    """How tools are found: the encoder that finds them by meaning."""
     serve: Serve | None = None
     """How `toolbus serve` listens, whom it lets in, and what they get."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)

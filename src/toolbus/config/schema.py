@@ -25,6 +25,7 @@ from toolbus.config.model import HINTS, BusConfig, LockMode, ServerConfig, Timeo
 from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.config.policy import SELECTORS, PolicyRule
 from toolbus.config.sandbox import Sandbox
+from toolbus.config.search import Embeddings, Search
 from toolbus.config.serve import Introspection, Serve, ServeAuth, ServeView, Tls, TokenIssuer
 from toolbus.config.telemetry import Telemetry
 from toolbus.core.records import JSON, Budget, LogLevel
@@ -38,6 +39,8 @@ _MODELS = (
         Limits,
         Sandbox,
         Telemetry,
+        Search,
+        Embeddings,
         ContextSource,
         ToolOverride,
         ArgumentOverride,
@@ -130,7 +133,7 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    plain = ("Timeouts", "Limits", "Sandbox", "Telemetry", *_SERVE)
+    plain = ("Timeouts", "Limits", "Sandbox", "Telemetry", "Search", "Embeddings", *_SERVE)
     for name in (*plain, *(kind.__name__ for kind in AUTH_TYPES.values())):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})

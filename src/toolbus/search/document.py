@@ -1,4 +1,4 @@
-"""What is compared of a tool: words for each field."""
+"""What is compared of a tool: words for each field, and texts for an encoder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import cast
 
 from toolbus.core.records import JSONObject, ToolSpec
 from toolbus.search.bm25 import Field
-from toolbus.search.words import words
+from toolbus.search.words import parts, words
 
 FIELDS = (Field(3.0, 0.3), Field(1.0, 0.75), Field(0.3, 0.75), Field(1.0, 0.3))
 """Name, description, arguments, server."""
@@ -22,6 +22,17 @@ class Document:
 
     spec: ToolSpec
     fields: tuple[list[str], ...]
+
+    @property
+    def text(self) -> str:
+        """Server, name and description, for an encoder."""
+        server = " ".join(parts(self.spec.origin.server))
+        return f"{server} {self.name}: {self.spec.description[:_MOST_TEXT]}"
+
+    @property
+    def name(self) -> str:
+        """The name alone, in words."""
+        return " ".join(parts(self.spec.origin.tool)) or self.spec.origin.tool
 
     @property
     def spellings(self) -> tuple[str, ...]:

@@ -1,22 +1,46 @@
 """Search in catalogs: an index for each, made when it is first searched."""
 
+import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from threading import Lock
+from typing import TYPE_CHECKING, Any
 
 from toolbus.core.catalog import Catalog
+from toolbus.search.encoding import Encoding
 from toolbus.search.hit import Hit
-from toolbus.search.index import Index
+from toolbus.search.index import Index, counted
+from toolbus.search.progress import SearchState
+from toolbus.search.words import words
+
+if TYPE_CHECKING:
+    from toolbus.search.meaning import Meaning
 
 _MOST_CATALOGS = 8
 """Catalogs whose index is kept: views have parts of the whole one."""
+_PATIENCE, _PATIENCE_IN_LOOP = 2.0, 0.25
+"""Seconds that a search waits for a vector from elsewhere; in an event loop, others wait as well."""
+_BY_WORDS = SearchState(reason="no encoder is configured")
+
+
+@dataclass(slots=True)
+class _Searched:
+    catalog: Catalog
+    index: Index
+    encoding: Encoding | None
+    """What makes its vectors."""
+    meaning: "tuple[int, Meaning] | None" = None
+    """The vectors, and how many of them there are."""
 
 
 class Finder:
     """The indexes of the catalogs of a bus; may be used from any thread."""
 
-    def __init__(self) -> None:
-        self._indexes: OrderedDict[int, tuple[Catalog, Index]] = OrderedDict()
+    def __init__(self, encoding: Callable[[], Encoding | None] = lambda: None) -> None:
+        """`encoding` is the current one; without, tools are searched by words."""
+        self._encoding = encoding
+        self._searched: OrderedDict[int, _Searched] = OrderedDict()
         self._latest: Index | None = None
         self._lock = Lock()
 
@@ -27,17 +51,60 @@ class Finder:
         """
         if limit < 1:
             raise ValueError(f"limit must be at least 1, not {limit}")
-        asked = [queries] if isinstance(queries, str) else list(queries)
+        asked = counted([queries] if isinstance(queries, str) else list(queries))
+        searched = self.prepare(catalog)
+        vectors = self._vectors(searched, asked)
         with self._lock:
-            return list(self._index(catalog).search(asked, limit))
+            meaning = searched.meaning[1] if searched.meaning and vectors else None
+            return list(searched.index.search(asked, limit, meaning, vectors))
 
-    def _index(self, catalog: Catalog) -> Index:
-        found = self._indexes.get(id(catalog))
-        if found is None or found[0] is not catalog:
-            # What is unchanged of the last one is taken over.
-            self._latest = Index(catalog, self._latest)
-            self._indexes[id(catalog)] = found = catalog, self._latest
-        self._indexes.move_to_end(id(catalog))
-        while len(self._indexes) > _MOST_CATALOGS:
-            self._indexes.popitem(last=False)
-        return found[1]
+    def prepare(self, catalog: Catalog) -> _Searched:
+        """The index of a catalog; its vectors are made from now on."""
+        with self._lock:
+            found = self._searched.get(id(catalog))
+            encoding = self._encoding()
+            if found is None or found.catalog is not catalog:
+                # What is unchanged of the last one is taken over.
+                self._latest = Index(catalog, self._latest)
+                self._searched[id(catalog)] = found = _Searched(catalog, self._latest, None)
+            if encoding is not found.encoding:
+                found.encoding, found.meaning = encoding, None
+                if encoding is not None:
+                    encoding.attach(found.index.documents)
+            self._searched.move_to_end(id(catalog))
+            while len(self._searched) > _MOST_CATALOGS:
+                self._searched.popitem(last=False)
+            return found
+
+    @property
+    def state(self) -> SearchState:
+        """By which encoder tools are searched, and how far it is."""
+        encoding = self._encoding()
+        return _BY_WORDS if encoding is None else encoding.state
+
+    def wait(self, catalog: Catalog, timeout: float | None) -> SearchState:
+        """Wait until a catalog can be searched by meaning, or it is known that it cannot."""
+        encoding = self.prepare(catalog).encoding
+        return _BY_WORDS if encoding is None else encoding.wait(timeout)
+
+    def _vectors(self, searched: _Searched, asked: Sequence[str]) -> dict[str, Any]:
+        """The vectors of the queries, if the tools have theirs."""
+        encoding = searched.encoding
+        if encoding is None or not len(searched.index):
+            return {}
+        with self._lock:
+            searched.meaning = encoding.meaning(searched.index.documents, searched.meaning)
+            if searched.meaning is None:
+                return {}
+        patience = _PATIENCE_IN_LOOP if _in_loop() else _PATIENCE
+        # The meaning of nothing is nothing.
+        found = {query: encoding.query(query, patience) for query in asked if words(query)}
+        return {query: vector for query, vector in found.items() if vector is not None}
+
+
+def _in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

@@ -1,11 +1,13 @@
 """The index: tools that fit a query, best first.
 
 A tool that is named comes first, always: a model that was told a name must find it. The others are ranked by
-the words that they share with the query. Tools that do nearly the same become one hit.
+the words that they share with the query and, with an encoder, by meaning. Tools that do nearly
+the same become one hit.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
+from typing import Any, Protocol
 
 from toolbus.core.records import ToolSpec
 from toolbus.search.bm25 import Bm25
@@ -22,8 +24,30 @@ _NAMED = 10.0
 """Added to the score of a tool that is named, so that no other one comes before it."""
 _SAME_WORDS = 0.6
 """The share of words that descriptions of near-duplicates have in common, at least."""
+_SAME_MEANING = 0.92
 _DEPTH = 5
 """How many times `limit` is ranked, so that enough is left when near-duplicates are one."""
+
+
+def counted(queries: Sequence[str]) -> list[str]:
+    """What counts of queries: not too many, and none too long."""
+    return [query[:MOST_QUERY] for query in queries[:MOST_QUERIES]]
+
+
+class Meanings(Protocol):
+    """How near tools are to a query by meaning; see `meaning.py`, which needs an extra."""
+
+    def knows(self, number: int) -> bool:
+        """Whether it has the vectors of a tool."""
+        ...
+
+    def ranked(self, query: Any, words: Mapping[int, float], most: int) -> dict[int, float]:
+        """The best tools for the vector of a query."""
+        ...
+
+    def between(self, one: int, other: int) -> float:
+        """The likeness of two tools."""
+        ...
 
 
 class Index:
@@ -39,9 +63,19 @@ class Index:
     def __len__(self) -> int:
         return len(self.documents)
 
-    def search(self, queries: Sequence[str], limit: int = 8) -> tuple[Hit, ...]:
-        """The tools that fit, best first; of several queries, the best for each before the second best."""
-        rankings = [self._ranked(query[:MOST_QUERY], limit) for query in queries[:MOST_QUERIES]]
+    def search(
+        self,
+        queries: Sequence[str],
+        limit: int = 8,
+        meanings: Meanings | None = None,
+        vectors: Mapping[str, Any] | None = None,
+    ) -> tuple[Hit, ...]:
+        """The tools that fit, best first; of several queries, the best for each before the second best.
+
+        `vectors` are those of queries (see `counted`); one without a vector goes by words.
+        """
+        known = vectors or {}
+        rankings = [self._ranked(query, limit, meanings, known.get(query)) for query in counted(queries)]
         best: dict[int, tuple[int, float, str]] = {}
         for ranking in rankings:
             for rank, (number, score, reason) in enumerate(ranking):
@@ -49,32 +83,45 @@ class Index:
                 if number not in best or found[:2] > best[number][:2]:
                     best[number] = found
         order = sorted(best, key=lambda number: best[number][:2], reverse=True)
-        return self._without_duplicates(order, best, limit)
+        return self._without_duplicates(order, best, limit, meanings)
 
-    def _ranked(self, query: str, limit: int) -> list[tuple[int, float, str]]:
+    def _ranked(
+        self, query: str, limit: int, meanings: Meanings | None, vector: Any
+    ) -> list[tuple[int, float, str]]:
         """Tools with score and reason, best first."""
         asked = words(query)
         by_words = self._words.scores(asked)
         most = max(by_words.values(), default=1.0)
         named = self._names.find(query)
         scores = {number: score / most for number, score in by_words.items()}
+        if vector is None or not asked:
+            meanings = None
+        if meanings is not None:
+            scores = meanings.ranked(vector, scores, _DEPTH * limit)
         for number, distance in named.items():
             scores[number] = scores.get(number, 0.0) + _NAMED - distance
         order = nsmallest(_DEPTH * limit, scores, key=lambda number: (-scores[number], number))
         reasons = {number: _BY_NAME[distance] for number, distance in named.items()}
-        return [(one, scores[one], reasons.get(one) or self._reason(one, asked)) for one in order]
+        return [(one, scores[one], reasons.get(one) or self._reason(one, asked, meanings)) for one in order]
 
-    def _reason(self, number: int, asked: Sequence[str]) -> str:
+    def _reason(self, number: int, asked: Sequence[str], meanings: Meanings | None) -> str:
         own = {word for field in self.documents[number].fields for word in field}
         shared = [word for word in dict.fromkeys(asked) if word in own]
-        return f"words: {', '.join(shared)}"
+        by_words = f"words: {', '.join(shared)}"
+        if meanings is None or not meanings.knows(number):
+            return by_words
+        return f"its meaning, and {by_words}" if shared else "its meaning"
 
     def _without_duplicates(
-        self, order: Sequence[int], best: Mapping[int, tuple[int, float, str]], limit: int
+        self,
+        order: Sequence[int],
+        best: Mapping[int, tuple[int, float, str]],
+        limit: int,
+        meanings: Meanings | None,
     ) -> tuple[Hit, ...]:
         kept: dict[int, list[int]] = {}
         for number in order:
-            same = next((first for first in kept if self._are_alike(first, number)), None)
+            same = next((first for first in kept if self._are_alike(first, number, meanings)), None)
             if same is not None:
                 kept[same].append(number)
             elif len(kept) < limit:
@@ -90,11 +137,13 @@ class Index:
             for number, others in kept.items()
         )
 
-    def _are_alike(self, one: int, other: int) -> bool:
+    def _are_alike(self, one: int, other: int, meanings: Meanings | None) -> bool:
         """Whether two tools of different servers do nearly the same."""
         first, second = self.documents[one], self.documents[other]
         if first.spec.origin.server == second.spec.origin.server:
             return False
+        if meanings is not None and meanings.between(one, other) > _SAME_MEANING:
+            return True
         if set(words(first.spec.origin.tool)) != set(words(second.spec.origin.tool)):
             return False
         left, right = set(first.fields[1]), set(second.fields[1])

@@ -18,6 +18,11 @@ will with you your
 _COMMON = frozenset(_COMMON_TEXT.split())
 
 
+def parts(text: str) -> list[str]:
+    """The words as they are written: `getIssue_list2` has `get`, `Issue`, `list` and `2`."""
+    return _PART.findall(text)
+
+
 def words(text: str) -> list[str]:
     """The words to compare, without the most common ones."""
     return [word for part in _PART.findall(text) for word in _COMPARED[part]]

@@ -1,0 +1,33 @@
+"""Search in what a view shows."""
+
+import asyncio
+from collections.abc import Sequence
+
+from toolbus.bus.engine import Engine
+from toolbus.core.catalog import Catalog
+from toolbus.search.hit import Hit
+from toolbus.search.progress import SearchState
+
+
+class Searching:
+    """The part of a view that finds tools."""
+
+    _engine: Engine
+
+    @property
+    def catalog(self) -> Catalog:
+        """The tools that can be called now: an immutable snapshot."""
+        raise NotImplementedError
+
+    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
+        """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
+        return self._engine.finder.search(self.catalog, queries, limit)
+
+    @property
+    def search_state(self) -> SearchState:
+        """By which encoder tools are searched, and how many of them it has read so far."""
+        return self._engine.finder.state
+
+    async def search_ready(self, timeout: float | None = None) -> SearchState:
+        """Wait until the tools can be searched by meaning, or it is known that they cannot."""
+        return await asyncio.to_thread(self._engine.finder.wait, self.catalog, timeout)

@@ -1,0 +1,1 @@
+"""Encoders: texts become vectors, near each other when the texts mean the same."""

@@ -1,0 +1,93 @@
+"""Vectors that were computed before, in a file of the user's state folder for each encoder.
+
+They are found by a digest of the text, so a changed definition is encoded anew and everything else is not.
+"""
+
+import hashlib
+import io
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy
+
+from toolbus.state import files
+
+MOST = 50_000
+"""Vectors that are kept; those that were not used for longest are dropped."""
+logger = logging.getLogger("toolbus")
+
+
+def digest(text: str) -> bytes:
+    """What a text is found by."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
+
+
+class KeptVectors:
+    """The vectors of one encoder."""
+
+    def __init__(self, kept_as: str) -> None:
+        """With an empty name they are not stored."""
+        self._file = f"search/{_file_name(kept_as)}.npz" if kept_as else ""
+        self._vectors: dict[bytes, Any] = self._read()
+        self._unsaved = False
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def find(self, key: bytes) -> Any:
+        """The vector of a text by its digest, or None."""
+        return self._vectors.get(key)
+
+    def touch(self, keys: Sequence[bytes]) -> None:
+        """These are in use: they are dropped last."""
+        for key in keys:
+            if (vector := self._vectors.pop(key, None)) is not None:
+                self._vectors[key] = vector
+
+    def add(self, keys: Sequence[bytes], vectors: Any) -> None:
+        """Remember these, too; ValueError if there is not a vector for each."""
+        rows = numpy.asarray(vectors, numpy.float16)
+        if rows.ndim != 2 or len(rows) != len(keys) or not numpy.isfinite(rows).all():
+            raise ValueError("not one vector of numbers for each text")
+        if self._vectors and len(next(iter(self._vectors.values()))) != rows.shape[1]:
+            self._vectors = {}  # another model under the same name
+        self._vectors.update(zip(keys, rows, strict=True))
+        self._unsaved = True
+        for key in list(self._vectors)[: max(0, len(self._vectors) - MOST)]:
+            del self._vectors[key]
+
+    def save(self) -> None:
+        """Write the file, with what another process added meanwhile; without it, they are computed again."""
+        if not self._unsaved or not self._file:
+            return
+        self._unsaved = False
+        length = len(next(iter(self._vectors.values())))
+        others = {key: one for key, one in self._read().items() if len(one) == length}
+        known = list({**others, **self._vectors}.items())[-MOST:]
+        content = io.BytesIO()
+        keys = numpy.frombuffer(b"".join(key for key, _ in known), numpy.uint8).reshape(-1, 16)
+        numpy.savez(content, keys=keys, vectors=numpy.stack([vector for _, vector in known]))
+        try:
+            files.write(self._file, content.getvalue())
+        except OSError as error:
+            logger.warning("vectors are not kept for the next start: %s", error.strerror)
+
+    def _read(self) -> dict[bytes, Any]:
+        try:
+            content = files.read(self._file) if self._file else None
+            if content is None:
+                return {}
+            stored = numpy.load(io.BytesIO(content), allow_pickle=False)
+            keys, vectors = stored["keys"], stored["vectors"]
+            if keys.dtype != numpy.uint8 or vectors.dtype != numpy.float16 or vectors.ndim != 2:
+                return {}
+            return {key.tobytes(): vector for key, vector in zip(keys, vectors, strict=True)}
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return {}  # unreadable or damaged: computed again, and written over
+
+
+def _file_name(kept_as: str) -> str:
+    return f"{re.sub(r'[^A-Za-z0-9.-]', '_', kept_as)[:60]}-{digest(kept_as).hex()[:8]}"
