@@ -137,7 +137,7 @@ class BusTool(FunctionTool):
         definition = definition_of(tool, options.dialect)
         self._parameters = definition.parameters
 
-        asks = needs_approval(tool.spec, options.approve) or may_ask(tool)
+        asks = needs_approval(tool, options.approve) or may_ask(tool)
 
         async def call(**arguments: JSON) -> list[Content]:
             approved_by = FACE if asks and _IN_RUN.get() else None

@@ -151,7 +151,7 @@ def _function(
 
 def _asks(tool: Tool, options: AdapterOptions) -> bool:
     """Whether Agno asks; it has to know before a call."""
-    return needs_approval(tool.spec, options.approve) or may_ask(tool)
+    return needs_approval(tool, options.approve) or may_ask(tool)
 
 
 def _confirmed_by(fc: Any) -> str | None:

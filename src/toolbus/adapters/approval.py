@@ -15,6 +15,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, TypeAlias, TypeVar
 
+from toolbus.bus.exposure import CALL
 from toolbus.bus.tool import Tool
 from toolbus.bus.view import View
 from toolbus.core.approval import Approval, ApprovalAnswer, ApprovalRequest, is_approval
@@ -40,10 +41,27 @@ def check_rule(rule: object) -> None:
         raise ValueError(f"approve must be 'never', 'writes', 'ask' or a function, not {rule!r}")
 
 
-def needs_approval(spec: ToolSpec, rule: ApprovalRule[NeedsApproval]) -> bool:
-    """Whether a person is asked before the tool is called."""
+def needs_approval(
+    tool: Tool, rule: ApprovalRule[NeedsApproval], arguments: Mapping[str, JSON] | None = None
+) -> bool:
+    """Whether a person is asked before the tool is called; with `arguments`, before that call.
+
+    What `call_tool` calls is known only with them: without, a person is asked unless nobody ever is.
+    """
     check_rule(rule)
-    return rule(spec) if callable(rule) else _asks(rule, spec)
+    called = tool if arguments is None else target_of(tool, arguments)[0]
+    if called.spec.route == CALL:
+        return rule != "never"
+    return rule(called.spec) if callable(rule) else _asks(rule, called.spec)
+
+
+def target_of(tool: Tool, arguments: Mapping[str, JSON]) -> tuple[Tool, Mapping[str, JSON]]:
+    """The tool and arguments of a call that is made through `call_tool`; the given ones of any other."""
+    view = tool.runner
+    if tool.spec.route != CALL or not isinstance(view, View):
+        return tool, arguments
+    inner = view.calls.listed_inner(arguments)
+    return (tool, arguments) if inner is None else (Tool(inner[0], view), inner[1])
 
 
 async def denial(request: ApprovalRequest, rule: ApprovalRule[Approver], ask: Approver) -> str | None:
@@ -138,6 +156,8 @@ class AskedCalls:
         """What was asked about a call."""
         request = None if call is None else self._requests.get(call)
         is_same = request is not None and request.spec is not None and request.spec.origin == tool.origin
+        # Its question is about the tool that it calls; the digest of the call tells them apart.
+        is_same = is_same or tool.spec.route == CALL
         return request if is_same else None
 
 

@@ -93,7 +93,7 @@ class BusTool(BaseTool):
     async def check_require_confirmation(self, args: dict[str, Any], tool_context: ToolContext) -> bool:
         """Whether the call needs confirmation: by the policy of the bus, or by `approve`."""
         question = _ASKED.ask(tool_context.function_call_id, self._tool, args, again=True)
-        return question is not None or needs_approval(self._tool.spec, self._approve)
+        return question is not None or needs_approval(self._tool, self._approve, args)
 
     async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> dict[str, Any]:
         """Run the tool; the context's custom metadata gets what the model does not see, by call id."""

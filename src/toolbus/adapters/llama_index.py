@@ -116,7 +116,7 @@ class BusTool(FunctionTool):
         self._tool = tool
         self._names: list[str] = list(parameters["properties"])
         self._dialect: Dialect = dialect
-        self._asks = needs_approval(tool.spec, approve)
+        self._asks = needs_approval(tool, approve)
         self.requires_context = self._asks or may_ask(tool)
         self.ctx_param_name = _CONTEXT if self.requires_context else None
 

@@ -90,7 +90,7 @@ def function_tool(tool: Tool, *, approve: ApprovalRule[NeedsApproval] = "never")
         params_json_schema=definition["parameters"],
         on_invoke_tool=invoke,
         strict_json_schema=definition["strict"],
-        needs_approval=needs_approval(tool.spec, approve) or (asks if may_ask(tool) else False),
+        needs_approval=needs_approval(tool, approve) or (asks if may_ask(tool) else False),
         custom_data_extractor=custom_data,
         defer_loading=definition.get("defer_loading", False),
     )

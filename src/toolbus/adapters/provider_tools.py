@@ -102,7 +102,7 @@ class ProviderTools(ToolList[T], Generic[T, R]):
         return bus_of(self._source).wait(work) if isinstance(self._source, Bus) else asyncio.run(work)
 
     async def _run_call(self, call: RequestedCall, own: Functions) -> CompletedCall:
-        tool = self._by_name.get(call.name)
+        tool = self._by_name.get(call.name) or self._hidden(call.name)
         if not call.complete:
             result = ToolResult.failure(_INCOMPLETE)
             if tool is not None:
@@ -114,6 +114,15 @@ class ProviderTools(ToolList[T], Generic[T, R]):
         else:
             result = await run_tool(tool, call.arguments)
         return CompletedCall(call=call, tool=tool, result=result)
+
+    def _hidden(self, name: str) -> Tool | None:
+        """A tool of the catalog that a model is not shown, but may call."""
+        if not isinstance(self._source, Bus):
+            return None
+        view = bus_of(self._source)
+        view = view if self._servers is None else view.view(servers=self._connected_servers())
+        spec = None if view.exposed is view.catalog else view.catalog.get(name)
+        return None if spec is None else Tool(spec, view)
 
     def _unknown_tool(self, name: str, known: list[str]) -> ToolResult:
         error = self.missing(name, known)

@@ -151,7 +151,7 @@ class BusToolset(AbstractToolset[Any]):
             asked = _ASKED.find(ctx.tool_call_id, called)
             return await called.run(arguments, approval=approval_of(called, arguments, FACE, asked=asked))
         question = _ASKED.ask(ctx.tool_call_id, called, arguments)
-        if question is not None or needs_approval(called.spec, self._options.approve):
+        if question is not None or needs_approval(called, self._options.approve, arguments):
             raise ApprovalRequired(metadata={**tool_metadata(called), **approval_metadata(question)})
         return await called.run(arguments)
 

@@ -17,6 +17,7 @@ from toolbus.adapters.approval import (
     decided,
     denial,
     is_allowed,
+    target_of,
     tool_digest,
 )
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
@@ -146,6 +147,9 @@ class Run(Generic[T]):
             return await self._answer_rule(replace(question, id=call, name=name))
         if self._approve == "writes" and tool is not None and is_allowed(tool, arguments):
             return None
+        if tool is not None:
+            tool, arguments = target_of(tool, arguments)
+            name = tool.name
         request = ApprovalRequest(
             id=call,
             name=name,

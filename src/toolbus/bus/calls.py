@@ -5,13 +5,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolbus.bus.engine import Engine, reason_of
+from toolbus.bus.exposure import CALL, SEARCH
 from toolbus.bus.scope import Scope
+from toolbus.bus.tool_search import inner_call
 from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.catalog import Catalog
-from toolbus.core.errors import CallRefused, LoginRequired, ToolNotFound
+from toolbus.core.errors import ArgumentsError, CallRefused, LoginRequired, ToolNotFound
 from toolbus.core.events import OnLog, Reason
 from toolbus.core.forwarding import Forwarding
-from toolbus.core.operation import Caller, Failure, OnInput, Operation, Resumed
+from toolbus.core.operation import Caller, Failure, OnInput, Operation, Resumed, request_spec
 from toolbus.core.records import JSON, Origin, Progress, ToolResult, ToolSpec
 
 
@@ -43,8 +45,13 @@ class Calls:
     ) -> ToolResult:
         """Call the tool of a spec for a model."""
         self._access.check_running()
+        is_unlisted = spec.route == CALL
+        if is_unlisted:
+            spec, arguments = await self.inner(arguments)
+            keep = True  # the model reads on through `call_tool`
         name = str(spec.origin)
-        if name not in self._catalog() and self._engine.known(name, self._scope) is None:
+        is_known = spec.route == SEARCH or name in self._catalog()
+        if not is_known and self._engine.known(name, self._scope) is None:
             missing = self._engine.missing(name, self._scope)
             self.report_unsent(spec.name, reason_of(missing), str(missing), spec.origin)
             raise missing
@@ -54,6 +61,7 @@ class Calls:
             on_progress=on_progress,
             approval=made.approval,
             caller=self._caller(made),
+            is_unlisted=is_unlisted,
         )
         return await self._access.run(self._for_model(operation, keep))
 
@@ -62,24 +70,39 @@ class Calls:
         budget = self._engine.catalog.shaping.budget(operation.spec.origin)
         return await self._engine.results.for_model(result, operation, budget, keep=keep)
 
+    def shown(self, catalog: Catalog) -> Catalog:
+        """What a model is shown of a catalog."""
+        return self._scope.exposure(self._access.config).shown(catalog)
+
     def approval_needed(
         self, spec: ToolSpec, arguments: Mapping[str, JSON], run: str
     ) -> ApprovalRequest | None:
         """What a person has to be asked before a call."""
         if not self._engine.policing.needed:
             return None
+        if spec.route == CALL:
+            if (inner := self.listed_inner(arguments)) is None:
+                return None  # it is looked for when it is called, and then decided about
+            spec, arguments = inner
         operation = self.operation(spec, arguments=arguments, caller=self._caller(Made(run=run)))
         prepared = self._engine.path.prepared(operation)
         return None if prepared is None else self._engine.guard.question(prepared)
 
     def may_ask(self, spec: ToolSpec) -> bool:
         """Whether a policy asks about some calls of a tool; for faces that have to know before a call."""
-        return self._engine.policing.needed and self._engine.guard.may_ask(self.operation(spec, arguments={}))
+        if not self._engine.policing.needed:
+            return False
+        specs = self._catalog() if spec.route == CALL else (spec,)
+        return any(self._engine.guard.may_ask(self.operation(one, arguments={})) for one in specs)
 
     def is_allowed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> bool:
         """Whether a rule allows a call, or a person in answer to one; False if no rule is about it."""
         if not self._engine.policing.needed:
             return False
+        if spec.route == CALL:
+            if (inner := self.listed_inner(arguments)) is None:
+                return False
+            spec, arguments = inner
         prepared = self._engine.path.prepared(self.operation(spec, arguments=arguments))
         return prepared is not None and self._engine.guard.is_allowed(prepared)
 
@@ -90,6 +113,9 @@ class Calls:
             raise TypeError(
                 f"the name of a tool must be a string, its public name or 'server/tool', not {kind}"
             )
+        exposure = self._scope.exposure(self._access.config)
+        if (own := exposure.own_tool(name, self._catalog())) is not None:
+            return own
         if (spec := self._catalog().get(name) or self._engine.known(name, self._scope)) is None:
             await self._access.run(self._engine.connect_likely(name, self._scope))
             spec = self._catalog().get(name) or self._engine.known(name, self._scope)
@@ -104,6 +130,37 @@ class Calls:
         except (ToolNotFound, CallRefused, LoginRequired) as error:
             self.report_unsent(name, reason_of(error), str(error))
             raise
+
+    async def target(
+        self, name: str, arguments: Mapping[str, JSON]
+    ) -> tuple[ToolSpec, Mapping[str, JSON], bool]:
+        """The tool to call and its arguments, and whether `call_tool` names it."""
+        spec = await self.find_to_call(name)
+        return (*await self.inner(arguments), True) if spec.route == CALL else (spec, arguments, False)
+
+    async def inner(
+        self, arguments: Mapping[str, JSON], *, visible: bool = False
+    ) -> tuple[ToolSpec, Mapping[str, JSON]]:
+        """The call that arguments of `call_tool` stand for; with `visible`, found by `find_visible`."""
+        name, given = inner_call(arguments)
+        try:
+            return await (self.find_visible(name) if visible else self.find_to_call(name)), given
+        except ToolNotFound as error:
+            catalog = self._catalog()
+            near = [hit.name for hit in self._engine.finder.search(catalog, [name], 3)]
+            remark = " (search_tools finds tools by what they do)"
+            raise ToolNotFound(
+                name, catalog.names, alike=near, down=error.down, likely=error.likely, remark=remark
+            ) from error
+
+    def listed_inner(self, arguments: Mapping[str, JSON]) -> tuple[ToolSpec, Mapping[str, JSON]] | None:
+        """As `inner`, if the tool is known without waiting."""
+        try:
+            name, given = inner_call(arguments)
+        except ArgumentsError:
+            return None
+        spec = self._catalog().get(name) or self._engine.known(name, self._scope)
+        return None if spec is None else (spec, given)
 
     async def find_visible(self, name: str) -> ToolSpec:
         """As `find_to_call`, but a tool that the rules of the view deny is unknown; that is recorded."""
@@ -162,9 +219,16 @@ class Calls:
             approval=approval,
             policies=scope.policies,
             forwarding=forwarding,
+            is_unlisted=forwarding.is_unlisted,
         )
         work = self._engine.path.run(operation)
         return work if is_here else access.run(work)
+
+    async def request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
+        """Make a request other than a tool call to a server of the scope; raises what it answers with."""
+        self._access.check_running()
+        spec = request_spec(route, self._engine.servers.check(server, self._scope.servers), name)
+        return (await self.send(spec, arguments=arguments)).raise_for_error()
 
     async def send(self, spec: ToolSpec, **fields: Any) -> ToolResult:
         """Send an operation down the path."""
@@ -178,6 +242,7 @@ class Calls:
             caller=scope.caller if caller is None else caller,
             servers=scope.servers,
             policies=scope.policies,
+            catalog=self._catalog(),
             **fields,
         )
 

@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from toolbus.bus.definitions import Definitions
 from toolbus.bus.encoding import BusEncoding
+from toolbus.bus.exposure import SEARCH
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
 from toolbus.bus.offer import Offer
@@ -14,6 +15,7 @@ from toolbus.bus.policing import Policing
 from toolbus.bus.scope import Scope
 from toolbus.bus.servers import Servers
 from toolbus.bus.targets import Targets, listed_target
+from toolbus.bus.tool_search import ToolSearch
 from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
 from toolbus.config import BusConfig, GetSecret
 from toolbus.config.policy import PolicyRule
@@ -157,6 +159,7 @@ class Engine:
             **ServerRoutes(self.servers.requests, lambda: self.lock.inventories, self.offer.listed).table,
             **self.servers.routes,
             "toolbus/read_result": self.results.read,
+            SEARCH: ToolSearch(self.finder).run,
         }
         return CallPath(
             routes,

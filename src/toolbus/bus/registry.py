@@ -29,16 +29,20 @@ class Selection:
     shapers: tuple[Shaper, ...] = ()
     shows: Callable[[ToolSpec], bool] = lambda spec: True
     """Whether the view that registered them shows a tool."""
+    exposed: Callable[[Catalog], Catalog] = lambda catalog: catalog
+    """What a model is shown of the tools of the view."""
 
     def select(self, specs: Iterable[ToolSpec], leave_out: LeaveOut) -> list[ToolSpec]:
         """The selected tools, shaped; `ShaperFailed` if a shaper is broken."""
-        chosen = (
+        chosen: Iterable[ToolSpec] = (
             spec
             for spec in specs
             if self.shows(spec)
             and (self.only is None or spec.origin in self.only)
             and (self.servers is None or spec.origin.server in self.servers)
         )
+        if self.only is None:  # tools that were named one by one are all wanted
+            chosen = self.exposed(Catalog(chosen))
         return shaped(chosen, self.shapers, leave_out)
 
 
@@ -48,6 +52,7 @@ def selection_of(
     servers: frozenset[str] | None,
     transform: Callable[[ToolSpec], ToolSpec | None] | None,
     shows: Callable[[ToolSpec], bool],
+    exposed: Callable[[Catalog], Catalog],
 ) -> Selection:
     """The selection of these tools: `Tool` objects, public names or `server/tool`."""
     names = (tool if isinstance(tool, str) else str(tool.origin) for tool in tools or ())
@@ -56,6 +61,7 @@ def selection_of(
         servers=servers,
         shapers=() if transform is None else (each(transform),),
         shows=shows,
+        exposed=exposed,
     )
 
 

@@ -5,8 +5,11 @@ from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from typing import TypeAlias, TypeVar
 
+from toolbus.bus.exposure import Exposure
 from toolbus.bus.targets import is_removed
 from toolbus.call import READ_RESULT
+from toolbus.config import BusConfig
+from toolbus.config.expose import ExposeMode
 from toolbus.core.catalog import Catalog
 from toolbus.core.events import CatalogChanged, Event, Filter
 from toolbus.core.operation import PROGRAM, Caller
@@ -29,6 +32,10 @@ class Scope:
     """Patterns of tools that are not in it."""
     policies: tuple[Layer, ...] = ()
     """The policies of the nested views; each decides in addition to that of the bus."""
+    expose: ExposeMode | None = None
+    """How its tools are shown to a model; None as the config says."""
+    always: tuple[str, ...] | None = None
+    """Patterns of tools that are shown in every mode; None as the config says."""
 
     @property
     def is_whole(self) -> bool:
@@ -56,6 +63,21 @@ class Scope:
             excluded=self.excluded + ((exclude,) if isinstance(exclude, str) else tuple(exclude or ())),
             caller=caller or self.caller,
             policies=self.policies if policy is None else (*self.policies, policy),
+        )
+
+    def exposed(self, expose: ExposeMode | None, always: Names) -> "Scope":
+        """The same, shown to a model in another way, if one is given."""
+        if expose is None and always is None:
+            return self
+        patterns = (always,) if isinstance(always, str) else self.always if always is None else tuple(always)
+        return replace(self, expose=expose or self.expose, always=patterns)
+
+    def exposure(self, config: BusConfig) -> Exposure:
+        """How its tools are shown to a model."""
+        return Exposure(
+            mode=self.expose or config.expose,
+            always=config.always if self.always is None else self.always,
+            budget=config.expose_budget,
         )
 
     def has_server(self, alias: str) -> bool:

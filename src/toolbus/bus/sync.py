@@ -17,6 +17,7 @@ from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.bus.view import View
 from toolbus.call import Hook, OnInput, Progress
 from toolbus.config import GetSecret
+from toolbus.config.expose import ExposeMode
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.events import Emit, OnLog
@@ -98,9 +99,19 @@ class SyncView:
         exclude: Names = None,
         caller: Caller | None = None,
         policy: Rules = None,
+        expose: ExposeMode | None = None,
+        always: Names = None,
     ) -> "SyncView":
         """As `Toolbus.view`."""
-        view = self.bus.view(servers=servers, include=include, exclude=exclude, caller=caller, policy=policy)
+        view = self.bus.view(
+            servers=servers,
+            include=include,
+            exclude=exclude,
+            caller=caller,
+            policy=policy,
+            expose=expose,
+            always=always,
+        )
         return SyncView(view, self._portal)
 
     @property

@@ -23,6 +23,7 @@ _UNDECIDED = frozenset(
         "resources/unsubscribe",
         "toolbus/read_result",
         "toolbus/list_resources",
+        "toolbus/search_tools",
     }
 )
 """Operations that nobody decides about: those of the bus itself, and those that follow another one."""

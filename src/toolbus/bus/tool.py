@@ -96,7 +96,10 @@ class Tool:
     @property
     def offered(self) -> bool:
         """Whether the catalog still has it."""
-        return str(self.origin) in self.runner.catalog
+        # Of those of the bus itself, only some are in the catalog; they do not leave.
+        return self.spec.route in ("toolbus/search_tools", "toolbus/call_tool") or (
+            str(self.origin) in self.runner.catalog
+        )
 
     # Positional-only, so that a tool may have an argument called "self".
     async def execute(self, /, **arguments: JSON) -> ToolResult:

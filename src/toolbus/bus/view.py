@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from toolbus.bus.calls import Calls, Made
 from toolbus.bus.engine import Engine
+from toolbus.bus.exposure import CALL, SEARCH
 from toolbus.bus.policing import Rules, rules_of
 from toolbus.bus.registry import Registry, selection_of
 from toolbus.bus.resources import Resources
@@ -16,12 +17,13 @@ from toolbus.bus.tasks import TaskHandle, Tasks, check_call
 from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
+from toolbus.config.expose import ExposeMode, check_mode
 from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.errors import CallRefused, ToolbusError, ToolNotFound
 from toolbus.core.events import Emit, EventStream, Filter, OnLog, Reason
-from toolbus.core.operation import Caller, request_spec
+from toolbus.core.operation import Caller
 from toolbus.core.records import (
     JSON,
     Completion,
@@ -55,10 +57,10 @@ class View(Searching):
         self._servers = engine.servers
         self._shown: tuple[Catalog, Catalog] | None = None
         """The whole catalog, and the part in this scope."""
-        self._resources = Resources(self._request, self._inventories)
         self.calls = Calls(engine, scope, lambda: self.catalog)
         """How its tools are called, and whether the policies ask about that."""
-        self._tasks = Tasks(self.calls.find_to_call, self.calls.send, self._request)
+        self._resources = Resources(self.calls.request, self._inventories)
+        self._tasks = Tasks(self.calls.find_to_call, self.calls.send, self.calls.request)
 
     def view(
         self,
@@ -68,19 +70,24 @@ class View(Searching):
         exclude: Names = None,
         caller: Caller | None = None,
         policy: Rules = None,
+        expose: ExposeMode | None = None,
+        always: Names = None,
     ) -> "View":
         """The same API for a part of this view: some servers, matching tools, another caller, more rules.
 
         `include` takes patterns such as `files_*` or `files/read*`, for public names and `server/tool`;
         `exclude` leaves some of them out.
-        With `policy`, these rules decide as well, and the stricter decision counts.
+        With `policy`, these rules decide as well, and the stricter decision counts. `expose` and `always`
+        say which tools a model is shown, as in the config.
         Anything outside the view can neither be called nor read through it. A view ends with its bus.
         """
         known = None if servers is None else self._known(servers)
         if caller is not None and (user := self._engine.user):
             caller = replace(caller, user=user)  # nobody calls for another user
         layer = None if policy is None else self._engine.view_policy(rules_of(policy))
-        return View(self._engine, self._scope.narrowed(known, include, caller, layer, exclude))
+        check_mode(expose)
+        scope = self._scope.narrowed(known, include, caller, layer, exclude)
+        return View(self._engine, scope.exposed(expose, always))
 
     @property
     def caller(self) -> Caller:
@@ -98,9 +105,15 @@ class View(Searching):
         return self._shown[1]
 
     def tools(self, servers: Names = None) -> list[Tool]:
-        """The tools, ready for an agent: of all servers, or of the given ones."""
+        """The tools to show a model (`exposed`): of all servers, or of the given ones."""
         shown = self if servers is None else self.view(servers=servers)
-        return [Tool(spec, self) for spec in shown.catalog if servers is None or not is_own_resource(spec)]
+        listed = (spec for spec in shown.exposed if servers is None or not is_own_resource(spec))
+        return [Tool(spec, shown if spec.route in (SEARCH, CALL) else self) for spec in listed]
+
+    @property
+    def exposed(self) -> Catalog:
+        """What a model is shown of the catalog, by `expose`: all of it, or a few tools and a search."""
+        return self.calls.shown(self.catalog)
 
     def register_into(
         self,
@@ -116,7 +129,7 @@ class View(Searching):
         `transform` changes a tool for this registry, or leaves it out by returning None.
         """
         known = None if servers is None else self._known(servers)
-        selection = selection_of(self.catalog, tools, known, transform, self._scope.has)
+        selection = selection_of(self.catalog, tools, known, transform, self._scope.has, self.calls.shown)
         self._live.registrations.add(registry, selection, self._live.now.specs, self)
 
     def _known(self, servers: Sequence[str] | str) -> frozenset[str]:
@@ -156,8 +169,11 @@ class View(Searching):
         if timeout is not None or longest is not None or recover is not None or on_input != "ask":
             check_call(on_input, timeout=timeout, longest=longest, recover=recover)
         # Not by `_operation`: every call is here, and passing keywords on costs.
+        catalog, is_unlisted = self.catalog, False
+        if (spec := catalog.get(name)) is None:
+            spec, arguments, is_unlisted = await self.calls.target(name, arguments or {})
         operation = Operation(
-            spec=self.catalog.get(name) or await self.calls.find_to_call(name),
+            spec=spec,
             arguments={} if arguments is None else arguments,
             timeout=timeout,
             longest=longest,
@@ -168,6 +184,8 @@ class View(Searching):
             caller=self._scope.caller,
             servers=self._scope.servers,
             policies=self._scope.policies,
+            catalog=catalog,
+            is_unlisted=is_unlisted,
         )
         if loop.is_current and self._access.installed:
             return await self._engine.path.run(operation)
@@ -187,8 +205,7 @@ class View(Searching):
         """Call the tool of a spec for a model, by its origin; used by `Tool.execute`.
 
         The result is clean and within the tool's budget; with `keep`, `read_result` can read the rest.
-        `approval` is a person's approval of exactly this call (`approval_needed`). Hooks, guards and
-        observers see the face that calls, and the run of an agent that it belongs to.
+        `approval` is a person's of exactly this call. Observers see the face that calls, and its run.
         """
         made = Made(approval=approval, face=face, run=run)
         return await self.calls.run(spec, arguments, on_progress, keep, made)
@@ -207,10 +224,7 @@ class View(Searching):
         return self._engine.definitions.of(spec)
 
     async def find(self, name: str) -> ToolSpec:
-        """The tool of that public name or `server/tool`; connects the idle servers that may have it.
-
-        Also a tool that a policy denies, so that calling it says so.
-        """
+        """The tool of that name, denied by a policy or not; connects the idle servers that may have it."""
         return await self.calls.find(name)
 
     def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
@@ -220,11 +234,6 @@ class View(Searching):
     def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
         """The error for a name that is not among the known ones: held, denied, or unknown."""
         return self._engine.refused(name, self._scope) or ToolNotFound(name, known)
-
-    async def _request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
-        self._access.check_running()
-        spec = request_spec(route, self._check(server), name)
-        return (await self.calls.send(spec, arguments=arguments)).raise_for_error()
 
     # Calls that end later
 
@@ -237,10 +246,7 @@ class View(Searching):
         on_progress: Progress | None = None,
         on_input: OnInput = "suspend",
     ) -> ToolResult:
-        """Continue a suspended call; answers by the keys of its questions, or one for its only question.
-
-        The result may be pending again. Works in another process, as long as the server keeps the call.
-        """
+        """Continue a suspended call, also in another process; answers by key, or one for its only one."""
         return await self._tasks.resume(
             pending, answers, timeout=timeout, on_progress=on_progress, on_input=on_input
         )
@@ -296,22 +302,16 @@ class View(Searching):
         *,
         known: Mapping[str, str] | None = None,
     ) -> Completion:
-        """Suggested values for an argument of a prompt or a template that begins with `value`.
-
-        `known` are the other arguments so far. Empty if the server does not support completion.
-        """
+        """Suggested values for an argument that begins with `value`; `known` are the other arguments."""
         return await self._resources.complete(server, name, argument, value, known)
 
     async def subscribe(self, server: str, uri: str) -> None:
-        """Emit a `ResourceUpdated` event for every change of a resource, also after a reconnect.
-
-        `CallRejected` if the server does not support it.
-        """
-        await self._request("resources/subscribe", server, uri, {"uri": uri})
+        """Emit `ResourceUpdated` for every change, also after a reconnect; `CallRejected` if unsupported."""
+        await self.calls.request("resources/subscribe", server, uri, {"uri": uri})
 
     async def unsubscribe(self, server: str, uri: str) -> None:
         """End a subscription; the last subscriber ends it at the server."""
-        await self._request("resources/unsubscribe", server, uri, {"uri": uri})
+        await self.calls.request("resources/unsubscribe", server, uri, {"uri": uri})
 
     # Servers
 

@@ -13,6 +13,7 @@ from toolbus.core.approval import Approval, ApprovalPending
 from toolbus.core.errors import ArgumentsError, CallRefused
 from toolbus.core.operation import Failure, Guard, Observed, Observer, Operation, Route
 from toolbus.core.records import JSONObject, Origin, ToolResult, ToolSpec
+from toolbus.shape.lean import described_schema
 
 T = TypeVar("T")
 
@@ -155,7 +156,8 @@ class CallPath:
             self._check_offered(operation)
             if operation.observed is not None:
                 operation.observed.failure = INVALID
-            return ToolResult.failure(checked.problem)
+            known = described_schema(operation.spec) if operation.is_unlisted else ""
+            return ToolResult.failure(checked.problem + known)
         if checked.arguments is not operation.arguments:
             operation = replace(operation, arguments=checked.arguments)
         try:

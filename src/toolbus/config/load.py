@@ -25,6 +25,7 @@ from toolbus.config.entry import (
     server_config,
     unwrapped,
 )
+from toolbus.config.expose import always_shown, expose_budget
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import budget
@@ -197,6 +198,8 @@ def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Locat
         "budget": budget,
         "sandbox": read_sandbox,
         "context_budget": context_budget,
+        "expose_budget": expose_budget,
+        "always": always_shown,
         "policy": read_policy,
         "telemetry": read_telemetry,
         "search": read_search,

@@ -19,6 +19,7 @@ from toolbus.config.audit import Audit
 from toolbus.config.auth import Auth
 from toolbus.config.base import ConfigModel
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
+from toolbus.config.expose import EXPOSE_BUDGET, ExposeMode
 from toolbus.config.limits import Limits
 from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
@@ -260,6 +261,12 @@ class BusConfig(ConfigModel):
     """Resources for agents: a pair of tools for the bus (true), or one tool for each server."""
     prompt_tools: bool = False
     """Whether each prompt is also a tool."""
+    expose: ExposeMode = "all"
+    """How a model gets to its tools: all definitions in every request, or by `search_tools`."""
+    expose_budget: int = Field(default=EXPOSE_BUDGET, ge=0)
+    """The tokens of all definitions above which `expose: auto` searches."""
+    always: _Names = ()
+    """Globs on public tool names, or on `server/tool`: tools that are shown in every mode."""
     roots: _Names = ()
     """Folders to expose to servers as roots; relative to the config's folder."""
     context: tuple[ContextSource, ...] = ()

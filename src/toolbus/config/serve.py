@@ -14,6 +14,7 @@ from pydantic import ConfigDict, Field, Strict, field_serializer
 
 from toolbus.config.auth import is_loopback, web_url
 from toolbus.config.base import ConfigModel
+from toolbus.config.expose import ExposeMode
 from toolbus.config.location import Location, Mistakes, is_mapping, joined, near_miss
 from toolbus.config.override import budget
 from toolbus.config.policy import PolicyRule, read_policy
@@ -129,6 +130,10 @@ class ServeView(_ServeModel):
     """More rules: they decide in addition to those of the bus, and the stricter decision counts."""
     budget: Budget | None = None
     """The maximum length of a result; by default results are passed on as they are."""
+    expose: ExposeMode | None = None
+    """How clients get to the tools of the view; by default as the bus says."""
+    always: _Names | None = None
+    """Globs on tools that are shown in every mode; by default as the bus says."""
     user: _Text | None = None
     """The user whose logins and secrets are used for clients that have no user of their own."""
 
@@ -362,7 +367,7 @@ def _view(value: JSON, location: Location, key: str, aliases: Sequence[str] | No
             raise location.relocated(error, lambda own: f"{key}.{own}") from None
     if "budget" in fields:
         fields["budget"] = budget(fields["budget"], location, f"{key}.budget")
-    for name in ("servers", "include", "exclude"):
+    for name in ("servers", "include", "exclude", "always"):
         if name in fields:
             fields[name] = location.names(fields[name], f"{key}.{name}")
     view = _built(ServeView, fields, location, key)

@@ -50,3 +50,5 @@ class Forwarding:
     """The server's state of that call."""
     rounds: int = 0
     """How often the server has asked so far."""
+    is_unlisted: bool = False
+    """Whether the client named the tool to `call_tool`, and may not know its definition."""

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from toolbus.core.approval import Approval
+from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.events import OnLog, Reason
 from toolbus.core.fast_init import with_fast_init
@@ -72,6 +73,10 @@ class Operation:
     """The policies of the views that it was made through; the guard of the bus knows them."""
     forwarding: Forwarding | None = None
     """The MCP client that it is made for, if there is one: results and requests are passed on as sent."""
+    catalog: Catalog | None = field(default=None, repr=False, compare=False)
+    """The tools of its view, if that is where it was made."""
+    is_unlisted: bool = False
+    """Whether the model may not know the definition: a mistake in the arguments is answered with it."""
 
     @property
     def route(self) -> str:

@@ -101,6 +101,7 @@ class Calls:
                 responses=given.responses,
                 state=given.state,
                 rounds=given.rounds,
+                is_unlisted=target.is_unlisted,
             ),
             on_progress=reports.on_progress,
             on_log=reports.on_log,
@@ -126,7 +127,12 @@ class Calls:
         reports = Reports(exchange)
         about = f"{request.method} of {target.name!r}"
         call = ParkedCall(self._parked, exchange.principal.name, about, exchange.capabilities, reports)
-        forwarding = Forwarding(client=call, meta=request.forwarded_meta, log_level=exchange.log_level)
+        forwarding = Forwarding(
+            client=call,
+            meta=request.forwarded_meta,
+            log_level=exchange.log_level,
+            is_unlisted=target.is_unlisted,
+        )
         call.start(
             request.client.view.calls.forward(
                 target.spec,
@@ -213,6 +219,7 @@ class Calls:
                     responses=given.responses,
                     state=given.state,
                     rounds=given.rounds,
+                    is_unlisted=target.is_unlisted,
                 ),
                 on_progress=reports.on_progress if task is None else task.progressed,
                 on_log=reports.on_log,

@@ -36,7 +36,7 @@ class Snapshot:
     @cached_property
     def tools(self) -> list[JSONObject]:
         """The tools, as their servers sent them unless the config changes that."""
-        return [_tool(spec, self.uris) for spec in self.catalog]
+        return [_tool(spec, self.uris) for spec in self._view.exposed]
 
     @cached_property
     def legacy_tools(self) -> list[JSONObject]:

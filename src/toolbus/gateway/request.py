@@ -62,6 +62,8 @@ class Target:
     arguments: JSONObject
     name: str
     """As the client named it."""
+    is_unlisted: bool = False
+    """Whether the client named it to `call_tool`."""
 
     @property
     def server(self) -> str:

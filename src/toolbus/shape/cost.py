@@ -13,3 +13,10 @@ def definition_tokens(spec: ToolSpec) -> dict[str, int]:
     """About how many tokens the tool takes in a request, by provider."""
     texts = {dialect: json.dumps(converted(spec, dialect).value, ensure_ascii=False) for dialect in PROVIDERS}
     return {dialect: estimated_tokens(text) for dialect, text in texts.items()}
+
+
+def sent_tokens(spec: ToolSpec) -> int:
+    """About how many tokens the tool takes as its server sent it, before it is converted and trimmed."""
+    schema = spec.input_schema if spec.server_schema is None else spec.server_schema
+    sent = {"name": spec.origin.tool, "description": spec.description, "inputSchema": schema}
+    return estimated_tokens(json.dumps(sent, ensure_ascii=False))

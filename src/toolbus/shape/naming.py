@@ -18,8 +18,8 @@ from toolbus.core.records import OWN, Origin, ToolSpec
 from toolbus.shape.pipeline import Shaper
 
 MAX_LENGTH = 64
-# Reserved from the start: it joins the catalog late, and must not rename another tool then.
-_ALWAYS_RESERVED = frozenset({"read_result"})
+# Reserved from the start: they join late, or in some views, and must not rename another tool then.
+_ALWAYS_RESERVED = frozenset({"read_result", "search_tools", "call_tool"})
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 

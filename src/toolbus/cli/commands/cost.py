@@ -4,11 +4,13 @@ from collections.abc import Sequence
 
 from rich.text import Text
 
+from toolbus.bus.exposure import Exposure
 from toolbus.cli.commands.tools import check_wait, exit_code, matching, servers_json
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
-from toolbus.shape.cost import PROVIDERS, definition_tokens
+from toolbus.core.catalog import Catalog
+from toolbus.shape.cost import PROVIDERS, definition_tokens, sent_tokens
 
 
 @async_command
@@ -33,12 +35,27 @@ async def run(settings: Settings, servers: Sequence[str], *, search: str | None,
         for alias in selected
         if alias in owners.values()
     }
+    catalog = Catalog(spec for spec in found if spec.name in costs)
+    modes = {"all": _sum([*costs.values()]), "search": _search_cost(catalog, config.always)}
+    as_sent = sum(map(sent_tokens, catalog))
     if screen.as_json:
         tools = [{"name": name, "server": owners[name], "tokens": costs[name]} for name in _sorted(costs)]
-        screen.json({"servers": servers_json(statuses), "tokens": by_server, "tools": tools})
+        screen.json(
+            {
+                "servers": servers_json(statuses),
+                "tokens": by_server,
+                "tools": tools,
+                "as_sent": as_sent,
+                "expose": modes,
+            }
+        )
     else:
-        _print_costs(screen, costs, by_server)
+        _print_costs(screen, costs, by_server, modes, as_sent)
     return exit_code(config, statuses, servers)
+
+
+def _search_cost(catalog: Catalog, always: tuple[str, ...]) -> dict[str, int]:
+    return _sum([definition_tokens(spec) for spec in Exposure(mode="search", always=always).shown(catalog)])
 
 
 def _sum(costs: Sequence[dict[str, int]]) -> dict[str, int]:
@@ -50,12 +67,18 @@ def _sorted(costs: dict[str, dict[str, int]]) -> list[str]:
 
 
 def _print_costs(
-    screen: Screen, costs: dict[str, dict[str, int]], by_server: dict[str, dict[str, int]]
+    screen: Screen,
+    costs: dict[str, dict[str, int]],
+    by_server: dict[str, dict[str, int]],
+    modes: dict[str, dict[str, int]],
+    as_sent: int,
 ) -> None:
     rows = [[Text("estimated tokens", style="dim"), *(Text(dialect, style="dim") for dialect in PROVIDERS)]]
     rows += [_cost_row(name, costs[name], "cyan") for name in _sorted(costs)]
     rows += [_cost_row(f"{alias} total", by_server[alias], "bold") for alias in _sorted(by_server)]
     rows += [_cost_row("total", _sum(list(costs.values())), "bold")]
+    rows += [_cost_row("as sent by the servers", dict.fromkeys(PROVIDERS, as_sent), "dim")]
+    rows += [_cost_row(f"with expose: {mode}", cost, "bold") for mode, cost in modes.items()]
     screen.rows(rows, indent=0)
 
 

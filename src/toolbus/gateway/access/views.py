@@ -102,6 +102,8 @@ class Views:
             include=settings.include or None,
             exclude=settings.exclude or None,
             policy=self._rules.get(name),
+            expose=settings.expose,
+            always=settings.always,
             caller=caller_of(principal, session) if session else Caller(face=FACE),
         )
 

@@ -1,5 +1,6 @@
 """Tools: the catalog of the view, and calls."""
 
+from toolbus.bus.exposure import CALL
 from toolbus.core.encoding import as_sent
 from toolbus.core.errors import ArgumentsError, CallRejected, ToolbusError, ToolNotFound
 from toolbus.core.records import JSON, JSONObject, ToolSpec
@@ -36,10 +37,16 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
         raise ProtocolError(INVALID_PARAMS, "tools/call needs a name, and arguments as an object")
     try:
         spec = request.client.offering.view.catalog.get(name) or await _found(kernel, request, name)
-        if spec.route != "tools/call":
-            return await _own_tool(request, spec, arguments or {})
-        target, headers = Target(spec, arguments or {}, name), request.exchange.headers
-        if headers is not None and request.is_modern:
+        target = Target(spec, arguments or {}, name)
+        if spec.route == CALL:
+            try:
+                target = await _inner(request, target)
+            except (ToolNotFound, ArgumentsError) as error:  # the model can act on it
+                return tool_failure(str(error))
+        if target.spec.route != "tools/call":
+            return await _own_tool(request, target.spec, target.arguments)
+        spec, headers = target.spec, request.exchange.headers
+        if headers is not None and request.is_modern and not target.is_unlisted:
             kernel.mirroring.check(spec, target.arguments, headers)
         if not request.is_modern and "task" in params:
             return _started(kernel, request, target)
@@ -50,6 +57,12 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {error}") from error
     except ToolbusError as error:
         return tool_failure(str(error))
+
+
+async def _inner(request: Request, target: Target) -> Target:
+    """Where a call through `call_tool` goes."""
+    spec, arguments = await request.client.view.calls.inner(target.arguments, visible=True)
+    return Target(spec, dict(arguments), spec.name, is_unlisted=True)
 
 
 async def _found(kernel: Kernel, request: Request, name: str) -> ToolSpec:

@@ -1,0 +1,135 @@
+"""Which tools a model is shown: all of a catalog, or a few and the way to the others.
+
+In search mode a model gets two tools, whose definitions stay the same as long as the catalog does, so that
+prompt caches hit: `search_tools` returns the definitions of tools that fit, and `call_tool` calls one. What a
+view permits does not depend on it: a tool that is not shown can be called, also by its own name.
+"""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from toolbus.call import READ_RESULT
+from toolbus.config.expose import EXPOSE_BUDGET, ExposeMode
+from toolbus.core.catalog import Catalog
+from toolbus.core.records import OWN, JSONObject, Origin, ToolSpec
+from toolbus.shape.budget import estimated_tokens
+
+SEARCH = "toolbus/search_tools"
+CALL = "toolbus/call_tool"
+"""The routes of the two tools."""
+MOST_SERVERS = 200
+"""Servers that the description of `search_tools` lists."""
+
+_SEARCH_SCHEMA: JSONObject = {
+    "type": "object",
+    "properties": {
+        "queries": {
+            "type": "array",
+            "items": {"type": "string"},
+            "minItems": 1,
+            "description": "What the tools should do, one query for each step; or names of tools.",
+        }
+    },
+    "required": ["queries"],
+    "additionalProperties": False,
+}
+_READ_ONLY: JSONObject = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True}
+
+CALL_TOOL = ToolSpec(
+    name="call_tool",
+    origin=Origin(OWN, "call_tool"),
+    route=CALL,
+    title="Call a tool",
+    description=(
+        "Calls a tool that search_tools returned, with arguments that match its input_schema. "
+        "Also calls read_result, when a result mentions it."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "description": "The name of the tool, as search_tools returned it."},
+            "arguments": {"type": "object", "description": "The arguments of the tool."},
+        },
+        "required": ["name", "arguments"],
+    },
+)
+
+
+def search_tool(hidden: Catalog) -> ToolSpec:
+    """The tool that finds those tools; its description is the same for the same catalog."""
+    counts = Counter(spec.origin.server for spec in hidden if spec.origin.server != OWN)
+    listed = [f"{server} ({count})" for server, count in list(counts.items())[:MOST_SERVERS]]
+    if (more := len(counts) - MOST_SERVERS) > 0:
+        listed.append(f"and {more} more servers")
+    about = (
+        f"Finds tools by what they do or by name. {counts.total()} tools are available that are not listed "
+        "here: search before you conclude that something cannot be done. Returns names, descriptions and "
+        f"input schemas; call what you need with call_tool. Servers and their numbers of tools: "
+    )
+    return ToolSpec(
+        name="search_tools",
+        origin=Origin(OWN, "search_tools"),
+        route=SEARCH,
+        title="Search for tools",
+        description=f"{about}{', '.join(listed)}.",
+        input_schema=_SEARCH_SCHEMA,
+        annotations=_READ_ONLY,
+        trusted=True,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposure:
+    """How the tools of a view are shown to a model."""
+
+    mode: ExposeMode = "all"
+    always: tuple[str, ...] = ()
+    """Patterns of tools that are shown in every mode, for public names and `server/tool`."""
+    budget: int = EXPOSE_BUDGET
+    """For `auto`: the tokens that all definitions may take, before they are searched."""
+
+    def shown(self, catalog: Catalog) -> Catalog:
+        """What a model is shown of a catalog: the same object for the same catalog."""
+        return catalog if self.mode == "all" else catalog.part(self, lambda: self._shown(catalog))
+
+    def _shown(self, catalog: Catalog) -> Catalog:
+        if self.mode == "auto" and _fits(catalog, self.budget):
+            return catalog
+        hidden = [spec for spec in catalog if not self.is_always_shown(spec)]
+        if all(spec.origin.server == OWN for spec in hidden):
+            return catalog  # there is nothing to search for
+        shown = (spec for spec in catalog if self.is_always_shown(spec))
+        return Catalog(shown, [search_tool(Catalog(hidden)), CALL_TOOL], catalog.instructions)
+
+    def is_always_shown(self, spec: ToolSpec) -> bool:
+        """Whether a tool is shown in every mode."""
+        if spec.origin.server == OWN:
+            # It joins late and would change every later request; `call_tool` reaches it.
+            return spec.origin != READ_RESULT.origin
+        origin = str(spec.origin)
+        return any(fnmatchcase(spec.name, one) or fnmatchcase(origin, one) for one in self.always)
+
+    def own_tool(self, name: str, catalog: Catalog) -> ToolSpec | None:
+        """One of the two tools by its name, unless all tools are always shown."""
+        if self.mode == "all":
+            return None
+        # Also if `auto` shows all of them now: the model may have been told of these before.
+        found = search_tool(catalog) if name in ("search_tools", f"{OWN}/search_tools") else None
+        return CALL_TOOL if name in (CALL_TOOL.name, str(CALL_TOOL.origin)) else found
+
+
+def definition_cost(spec: ToolSpec) -> int:
+    """About how many tokens the definition of a tool takes, whatever the provider."""
+    schema = json.dumps(spec.input_schema, ensure_ascii=False, separators=(",", ":"))
+    return estimated_tokens(f"{spec.name} {spec.description} {schema}")
+
+
+def _fits(catalog: Catalog, budget: int) -> bool:
+    total = 0
+    for spec in catalog:
+        total += definition_cost(spec)
+        if total > budget:
+            return False
+    return True

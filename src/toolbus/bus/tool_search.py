@@ -1,0 +1,109 @@
+"""The results of `search_tools`, and the calls that `call_tool` stands for.
+
+A definition is shown as the server sent it, trimmed, not in the dialect of a provider: no provider checks the
+arguments of a call that is made through `call_tool`, so a dialect would only lose constraints.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import cast
+
+from toolbus.bus.exposure import CALL_TOOL
+from toolbus.call.arguments import ArgumentCheck
+from toolbus.core.display import shortened
+from toolbus.core.errors import ArgumentsError
+from toolbus.core.operation import Operation
+from toolbus.core.records import JSON, JSONObject, Text, ToolResult
+from toolbus.search.finder import Finder
+from toolbus.search.hit import Hit
+from toolbus.shape.budget import estimated_tokens
+from toolbus.shape.lean import lean_schema
+
+LIMIT = 8
+"""Tools in a result; more if there are more queries."""
+MOST_TOOLS = 20
+RESULT_TOKENS = 4_000
+"""About the most that a result has; the first tool is shown whole up to twice as much."""
+_LINE = 200
+"""Characters of the description of a tool that is not shown whole."""
+_NEXT = "Call one with call_tool: its name, and arguments that match its input_schema."
+_SHORT = " Those without an input_schema did not fit: search for their names to see them whole."
+_NOTHING_ASKED = "give at least one query that says what the tool should do, such as 'create an issue'"
+_CHECK = ArgumentCheck(CALL_TOOL.input_schema)
+
+
+class ToolSearch:
+    """Answers the searches of models."""
+
+    def __init__(self, finder: Finder) -> None:
+        self._finder = finder
+
+    async def run(self, operation: Operation) -> ToolResult:
+        """The route of `search_tools`: the tools of the caller's view that fit."""
+        assert operation.catalog is not None, "a search is made through a view"
+        given: JSON = operation.arguments.get("queries")
+        asked = cast("list[JSON]", given) if isinstance(given, list) else [given]
+        queries = [query for query in asked if isinstance(query, str) and query.strip()]
+        if not queries:
+            return ToolResult.failure(f"search_tools: {_NOTHING_ASKED}")
+        limit = min(MOST_TOOLS, max(LIMIT, 4 * len(queries)))
+        hits = self._finder.search(operation.catalog, queries, limit)
+        if not hits:
+            quoted = ", ".join(repr(shortened(query, 80)) for query in queries[:5])
+            problem = f"no tool fits {quoted}; describe it in other words, or name a server"
+            return ToolResult(content=(Text(text=problem),))
+        return ToolResult(content=(Text(text=_described(hits)),))
+
+
+def inner_call(arguments: Mapping[str, JSON]) -> tuple[str, Mapping[str, JSON]]:
+    """The name and arguments of the call that arguments of `call_tool` stand for; ArgumentsError if none."""
+    name, given = arguments.get("name"), dict(arguments)
+    if isinstance(name, str) and arguments.get("arguments") is None:
+        # Some models leave the inner object out, or call a tool without arguments.
+        rest = {key: value for key, value in given.items() if key not in ("name", "arguments")}
+        given = {"name": name, "arguments": rest}
+    checked = _CHECK.checked(given)
+    name, inner = checked.arguments.get("name"), checked.arguments.get("arguments")
+    if checked.problem is not None or not isinstance(name, str) or not isinstance(inner, Mapping):
+        problem = checked.problem or "expected the name of a tool, and its arguments as an object"
+        raise ArgumentsError("tool 'call_tool'", problem)
+    if name in (CALL_TOOL.name, str(CALL_TOOL.origin)):
+        raise ArgumentsError("tool 'call_tool'", "it cannot call itself; give the name of another tool")
+    return name, inner  # pyright: ignore[reportUnknownVariableType]  # JSON
+
+
+def _described(hits: Sequence[Hit]) -> str:
+    lines: list[str] = []
+    left, is_shortened = RESULT_TOKENS, False
+    for hit in hits:
+        line = _line(_whole(hit))
+        cost = estimated_tokens(line)
+        if cost > (left if lines else 2 * RESULT_TOKENS):
+            line, is_shortened = _line(_summary(hit)), True
+            cost = estimated_tokens(line)
+        lines.append(line)
+        left -= cost
+    return "\n".join([f"{_NEXT}{_SHORT if is_shortened else ''}", *lines])
+
+
+def _whole(hit: Hit) -> dict[str, JSON]:
+    found: dict[str, JSON] = {
+        "name": hit.name,
+        "description": hit.spec.description,
+        "input_schema": lean_schema(hit.spec.input_schema),
+    }
+    return {**found, "similar": list(hit.alternatives[:5])} if hit.alternatives else found
+
+
+def _summary(hit: Hit) -> dict[str, JSON]:
+    properties: JSON = hit.spec.input_schema.get("properties")
+    names = list(cast("JSONObject", properties))[:20] if isinstance(properties, Mapping) else []
+    return {
+        "name": hit.name,
+        "description": shortened(hit.spec.description, _LINE),
+        "arguments": names,
+    }
+
+
+def _line(value: JSONObject) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
