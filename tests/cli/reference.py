@@ -135,8 +135,8 @@ that are left out.
 """,
     "search": """\
 JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "alternatives"}], "missing",
-"encoder": {"name", "encoded", "total", "reason"}}`; `missing` are the servers that are not connected, `encoder` says how far
-[the encoder](search.md#encoders) is. Exit code 1 if nothing fits.
+"encoder": {"name", "encoded", "total", "reason"}}`; `missing` are the servers that are not connected,
+`encoder` says how far [the encoder](search.md#encoders) is. Exit code 1 if nothing fits.
 """,
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
