@@ -102,7 +102,7 @@ class Engine:
 
         `base` is the engine whose servers this one borrows, all or most.
         """
-        self.user = user
+        self.user, self.interactions = user, extensions.interactions
         self._base = base
         self._logins: set[str] = set()
         """The servers for which it was reported that the user has to sign in."""

@@ -11,6 +11,7 @@ from toolbus.bus.policing import Rules, rules_of
 from toolbus.bus.registry import Registry, selection_of
 from toolbus.bus.resources import Resources
 from toolbus.bus.scope import Names, Scope, is_own_resource
+from toolbus.bus.scripts import Scripts
 from toolbus.bus.tasks import TaskHandle, Tasks, check_call
 from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
@@ -49,16 +50,16 @@ class View:
     def __init__(self, engine: Engine, scope: Scope) -> None:
         self._engine = engine
         self._scope = scope
-        self._access = engine.access
-        self._live = engine.catalog
-        self._hub = engine.hub
-        self._servers = engine.servers
+        self._access, self._live = engine.access, engine.catalog
+        self._hub, self._servers = engine.hub, engine.servers
         self._shown: tuple[Catalog, Catalog] | None = None
         """The whole catalog, and the part in this scope."""
         self._resources = Resources(self._request, self._inventories)
         self.calls = Calls(engine, scope, lambda: self.catalog)
         """How its tools are called, and whether the policies ask about that."""
-        self._tasks = Tasks(self.calls.find_to_call, self.calls.send, self._request)
+        self.scripts = Scripts(self, engine.interactions)
+        """Scripts that call its tools."""
+        self._tasks = Tasks(self.calls.find_to_call, self.calls.send, self._request, self.scripts.resume)
 
     def view(
         self,

@@ -47,7 +47,7 @@ def words(text: str) -> set[str]:
 
 
 def argument_names(properties: Mapping[str, object]) -> dict[str, str]:
-    """The names of arguments by their identifiers; one that a keyword takes, or another name, has a suffix."""
+    """The names of arguments by their identifiers; a keyword, or a name that is taken, gets a suffix."""
     found: dict[str, str] = {}
     for name in properties:
         text = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"

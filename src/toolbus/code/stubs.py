@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 from toolbus.code.names import argument_names, identifiers, words
 from toolbus.code.types import TypeWriter
@@ -62,11 +63,11 @@ def stub(name: str, spec: ToolSpec) -> Stub:
     for key, own in sorted(arguments.items(), key=lambda pair: pair[1] not in required):
         kind = writer.annotation(schema.of(properties[own]), own)
         parameters.append(f"{key}: {kind}" if own in required else f"{key}: {kind} = ...")
-    is_open = not properties and schema.own.get("additionalProperties", True) is not False
+    is_open = "properties" not in schema.own and schema.own.get("additionalProperties", True) is not False
     parameters = [*(["*"] if parameters else []), *parameters, *(["**arguments: Any"] if is_open else [])]
     returned = _returned(spec, writer)
     lines = [*writer.classes, f"async def {name}({', '.join(parameters)}) -> {returned}:"]
-    lines += [f"    {_docstring(spec, arguments, schema)}", "    ..."]
+    lines += [f"    {text}" for text in (_docstring(spec, arguments, schema), "...") if text]
     return Stub(name=name, spec=spec, arguments=arguments, text="\n".join(lines) + "\n")
 
 
@@ -91,7 +92,8 @@ def _docstring(spec: ToolSpec, arguments: Mapping[str, str], schema: Schema) -> 
             lines.append(f"{key}: {about}")
     if not spec.output_schema:
         lines.append("Returns JSON if the result is an object or a list, else its text.")
-    return repr("\n".join(line for line in lines if line))
+    text = "\n".join(line for line in lines if line)
+    return repr(text) if text else ""
 
 
 def cut(text: object, most: int) -> str:
@@ -102,5 +104,8 @@ def cut(text: object, most: int) -> str:
 
 def _input_type(value: JSON) -> str:
     if isinstance(value, list | tuple):
-        return "list[str]" if value and all(isinstance(one, str) for one in value) else "list[Any]"
-    return "dict[str, Any]" if isinstance(value, Mapping) else _INPUT_TYPES.get(type(value), "Any")
+        items = cast("list[JSON]", value)
+        return "list[str]" if all(isinstance(one, str) for one in items) else "list[Any]"
+    return (
+        "dict[str, Any]" if isinstance(value, Mapping) else _INPUT_TYPES.get(cast("type", type(value)), "Any")
+    )

@@ -30,7 +30,9 @@ class TypeWriter:
             return _literal(schema.values)
         if not schema.types and schema.choices:
             options = [self.annotation(schema.of(one), hint, depth + 1) for one in schema.choices[:8]]
-            return "Any" if "Any" in options or len(schema.choices) > 8 else " | ".join(dict.fromkeys(options))
+            return (
+                "Any" if "Any" in options or len(schema.choices) > 8 else " | ".join(dict.fromkeys(options))
+            )
         kinds = [self._kind(schema, kind, hint, depth) for kind in schema.likely_types]
         return "Any" if not kinds or "Any" in kinds else " | ".join(dict.fromkeys(kinds))
 
@@ -72,9 +74,7 @@ class TypeWriter:
 def _literal(values: list[JSON]) -> str:
     known: list[str] = []
     for value in values:
-        if value is None or isinstance(value, bool | int):
-            known.append(repr(value))
-        elif isinstance(value, str) and len(value) <= 100:
+        if value is None or isinstance(value, bool | int) or (isinstance(value, str) and len(value) <= 100):
             known.append(repr(value))
         else:
             return "Any"

@@ -32,7 +32,7 @@ SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "roots"),
-    *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens", "serve"),
+    *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens", "serve", "code"),
 )
 """Settings for all servers; accepted beside every container."""
 
