@@ -1,7 +1,9 @@
 """Scripts that call the tools of a view: checked, run in a sandbox, suspended and resumed."""
 
+import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolbus.code.journal import Entry
@@ -107,10 +109,14 @@ class Scripts:
         script: str,
         inputs: Mapping[str, JSON] | None = None,
         *,
+        timeout: float | None = None,
         on_input: OnInput = "ask",
         on_progress: Progress | None = None,
     ) -> ToolResult:
-        """Check a script and run it; the result says what ran, and is pending if a person has to be asked."""
+        """Check a script and run it; the result says what ran, and is pending if a person has to be asked.
+
+        `inputs` are its global variables. `timeout` is for all of it, the waiting for tools included.
+        """
         from toolbus.code.outcome import failed
         from toolbus.code.run import Limit, Run
         from toolbus.code.sandbox import Sandbox, ScriptError
@@ -124,7 +130,8 @@ class Scripts:
             async with Sandbox(self.limits) as box:
                 run = Run(box, script, stubs, tools, Limit(self.limits.calls))
                 try:
-                    end = await run.drive(await box.start(script, joined(stubs.values(), given), given))
+                    async with _time_limit(timeout):
+                        end = await run.drive(await box.start(script, joined(stubs.values(), given), given))
                     return self._result(end, run, box)
                 except ScriptError as error:
                     more = await self._missing(str(error)) if error.kind == "types" and not attempt else {}
@@ -138,6 +145,7 @@ class Scripts:
         pending: Pending,
         answers: Mapping[str, Answer] | Answer | None,
         *,
+        timeout: float | None = None,
         on_input: OnInput,
         on_progress: Progress | None = None,
     ) -> ToolResult:
@@ -155,8 +163,10 @@ class Scripts:
             box.printed = saved.printed
             run = Run(box, saved.script, stubs, tools, Limit(self.limits.calls))
             try:
-                turn = await box.load(saved.snapshot)
-                return self._result(await run.continue_(saved, answers, turn), run, box)
+                async with _time_limit(timeout):
+                    turn = await box.load(saved.snapshot)
+                    end = await run.continue_(saved, answers, turn)
+                return self._result(end, run, box)
             except ScriptError as error:
                 return self._failed(error, box.printed, run.calls)
 
@@ -248,6 +258,18 @@ class ViewTools:
         """Go on with a call that a person was asked about."""
         on_input: OnInput = "suspend" if self._interactions.elicit is None else self._on_input
         return await self._view.resume(pending, answers, on_input=on_input, on_progress=self._on_progress)
+
+
+@asynccontextmanager
+async def _time_limit(seconds: float | None) -> AsyncGenerator[None]:
+    """Raise `ScriptError` after so many seconds."""
+    from toolbus.code.sandbox import ScriptError
+
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise ScriptError("limit", f"the script took longer than {seconds:g} s") from None
 
 
 _HEADS = {

@@ -37,7 +37,9 @@ class Tasks:
     ) -> ToolResult:
         check_call(on_input, timeout=timeout)
         if pending.script is not None:
-            return await self._resume_script(pending, answers, on_input=on_input, on_progress=on_progress)
+            return await self._resume_script(
+                pending, answers, timeout=timeout, on_input=on_input, on_progress=on_progress
+            )
         resumed = Resumed.of(pending, answers)
         return await self._run(
             await self._find(f"{pending.server}/{pending.tool}"),

@@ -106,6 +106,7 @@ def _input_type(value: JSON) -> str:
     if isinstance(value, list | tuple):
         items = cast("list[JSON]", value)
         return "list[str]" if all(isinstance(one, str) for one in items) else "list[Any]"
-    return (
-        "dict[str, Any]" if isinstance(value, Mapping) else _INPUT_TYPES.get(cast("type", type(value)), "Any")
-    )
+    if isinstance(value, Mapping):
+        return "dict[str, Any]"
+    # A bool is an int, too: the first that fits counts.
+    return next((name for kind, name in _INPUT_TYPES.items() if isinstance(value, kind)), "Any")
