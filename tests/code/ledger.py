@@ -1,15 +1,16 @@
-"""A server over stdio that appends a line to a file for each call of `write`, and can be slow, fail and crash."""
+"""A server over stdio that appends a line to a file for each call of `write`."""
 
 import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import TypedDict
 
 from mcp.server.mcpserver import MCPServer
+from typing_extensions import TypedDict
 
 server = MCPServer("ledger")
 _together = 0
+_all_there = asyncio.Event()
 
 
 class Row(TypedDict):
@@ -50,9 +51,9 @@ async def meet(others: int) -> str:
     """Returns when as many calls are in progress at once."""
     global _together
     _together += 1
-    async with asyncio.timeout(60):
-        while _together < others:
-            await asyncio.sleep(0.01)
+    if _together >= others:
+        _all_there.set()
+    await asyncio.wait_for(_all_there.wait(), 60)
     return "met"
 
 

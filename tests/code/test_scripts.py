@@ -22,6 +22,13 @@ except RuntimeError as error:
     message = str(error)
 message
 """
+DENIED = """
+await ledger_rows()
+try:
+    await ledger_write(line="x")
+except RuntimeError as error:
+    print(error)
+"""
 PARTLY = """
 await ledger_write(line="one")
 await ledger_fail()
@@ -88,9 +95,7 @@ async def test_a_tool_whose_name_is_no_identifier_can_be_called(tmp_path: Path) 
 
 
 async def test_a_rule_denies_a_call_in_a_script_and_the_trail_has_every_call(tmp_path: Path) -> None:
-    script = (
-        'await ledger_rows()\ntry:\n    await ledger_write(line="x")\nexcept RuntimeError as e:\n    print(e)'
-    )
+    script = DENIED
     policy = [{"tools": "ledger/write", "do": "deny", "reason": "closed"}]
     trail = tmp_path / "audit.jsonl"
     result = await run(tmp_path, script, policy=policy, audit=str(trail))

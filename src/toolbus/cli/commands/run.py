@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from toolbus.cli.commands.call import CallOptions, call_progress, candidate_servers
 from toolbus.cli.errors import FAILED, Usage
@@ -47,7 +47,7 @@ async def run(settings: Settings, file: str | None, arguments: Sequence[str], op
         began = time.perf_counter()
         with call_progress(screen, "script") as progressed:
             result = await scripts.run(script, inputs, timeout=options.timeout, on_progress=progressed)
-    return _print_outcome(screen, result, time.perf_counter() - began)
+    return print_outcome(screen, result, time.perf_counter() - began)
 
 
 def _script(file: str) -> str:
@@ -82,7 +82,8 @@ def _print_problem(screen: Screen, problem: str | None) -> int:
     return 0 if problem is None else FAILED
 
 
-def _print_outcome(screen: Screen, result: ToolResult, seconds: float) -> int:
+def print_outcome(screen: Screen, result: ToolResult, seconds: float) -> int:
+    """Print what came of a script, or the suspended script; return the exit code."""
     waiting = None if result.pending is None else json.loads(result.pending.to_json())
     if screen.as_json:
         facts = {"is_error": result.is_error, "text": result.text, **(result.structured or {})}
@@ -92,5 +93,6 @@ def _print_outcome(screen: Screen, result: ToolResult, seconds: float) -> int:
         print(escaped_json(waiting), flush=True)
         screen.note(f"{result.pending}; to answer, run: toolbus resume FILE")
     else:
-        results.print_result(screen, result, {})
+        # Its text has all that a person reads; the rest is for programs.
+        results.print_result(screen, replace(result, structured=None), {})
     return FAILED if result.is_error else 0
