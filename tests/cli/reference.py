@@ -123,6 +123,11 @@ that are left out.
 JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "alternatives"}], "missing"}`;
 `missing` are the servers that are not connected. Exit code 1 if nothing fits.
 """,
+    "run": """\
+[Scripts that call tools](code.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
+"state"}], "elapsed_ms"}`; a suspended script has the keys of a pending call, too, so `resume` accepts it. With `--check`
+`{"ok", "problem"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script fails.
+""",
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
 is lost. Values are parsed by the tool's schema: text stays text, a number must be a number, `a,b` is a list
