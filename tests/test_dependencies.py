@@ -61,6 +61,8 @@ def extra_of(file: Path) -> str | None:
         return "agent"
     if (part, *rest[-1:]) in (("config", "lookup.py"), ("state", "keyring.py")):
         return "keyring"
+    if part == "code":
+        return "code"
     if part != "adapters":
         return None
     # `smolagents_inputs.py` belongs to `smolagents`, `openai_agents.py` to itself and not to `openai`.
