@@ -17,6 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PROVIDERS = packages_distributions()
 # Distributions that live in an environment of their own, or share their top-level name with others.
 ELSEWHERE = {
+    "pydantic_monty": "pydantic-monty",
     "crewai": "crewai",
     "llama_index": "llama-index-core",
     "google.adk": "google-adk",

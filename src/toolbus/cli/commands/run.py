@@ -15,7 +15,8 @@ from toolbus.cli.output.screen import Screen, escaped_json
 from toolbus.cli.session import async_command, command_line, load_trusted_config, open_bus, selected_servers
 from toolbus.code.names import words
 from toolbus.config import BusConfig
-from toolbus.core.records import ToolResult
+from toolbus.core.records import JSON, ToolResult
+from toolbus.schema.values import entries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +87,8 @@ def print_outcome(screen: Screen, result: ToolResult, seconds: float) -> int:
     """Print what came of a script, or the suspended script; return the exit code."""
     waiting = None if result.pending is None else json.loads(result.pending.to_json())
     if screen.as_json:
-        facts = {"is_error": result.is_error, "text": result.text, **(result.structured or {})}
+        facts: dict[str, JSON] = {"is_error": result.is_error, "text": result.text}
+        facts |= entries_of(result.structured)
         # With the keys of a pending call, so that `resume` accepts it.
         screen.json({**facts, "elapsed_ms": round(seconds * 1000, 1), **(waiting or {})})
     elif waiting is not None:
