@@ -32,11 +32,12 @@ ALLOWED: dict[str, set[str]] = {
     "audit": {"core", "config", "state"},
     "telemetry": {"core", "config"},
     "search": {"core", "state"},
+    "code": {"core", "config", "schema", "shape", "state"},
     "shape": {"core", "schema"},
     "connect": {"core", "config", "schema", "state"},
     "discover": {"core", "config", "connect"},
     "call": {"core", "schema", "shape"},
-    "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state", "search"},
+    "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state", "search", "code"},
     **{part: {"core", "bus"} for part in PUBLIC},
     "adapters": FACE,
     # Tokens: the fetcher of the sign-in; keys: private files; the console: the trail, and what is held.
@@ -46,7 +47,7 @@ ALLOWED: dict[str, set[str]] = {
     "extension": FACE | {"adapters"},  # its host takes tools of one framework
     "cli": STAGES
     | FACES
-    | {"bus", "lock", "policy", "audit", "schema", "state", "testing", "search", "__init__"},
+    | {"bus", "lock", "policy", "audit", "schema", "state", "testing", "search", "code", "__init__"},
     "__init__": STAGES | {"bus", "lock", "policy", "audit", "state", "search"},
     "demo": set(),
     "__main__": {"cli"},
@@ -74,6 +75,7 @@ FOREIGN: dict[str, set[str]] = {
     "mcp_types": SDK_PARTS,
     "httpx2": SDK_PARTS,
     "httptools": {"connect", "gateway"},
+    "pydantic_monty": {"code"},
     "typer": {"cli"},
     "rich": {"cli"},
     "pydantic_ai": {"agent", "adapters", "testing"},

@@ -17,6 +17,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PROVIDERS = packages_distributions()
 # Distributions that live in an environment of their own, or share their top-level name with others.
 ELSEWHERE = {
+    "pydantic_monty": "pydantic-monty",
     "crewai": "crewai",
     "llama_index": "llama-index-core",
     "google.adk": "google-adk",
@@ -63,6 +64,8 @@ def extra_of(file: Path) -> str | None:
         return "keyring"
     if (part, *rest[:1]) == ("search", "encoders") or rest in (["kept_vectors.py"], ["meaning.py"]):
         return "search"
+    if part == "code":
+        return "code"
     if part != "adapters":
         return None
     # `smolagents_inputs.py` belongs to `smolagents`, `openai_agents.py` to itself and not to `openai`.

@@ -138,6 +138,11 @@ JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "
 "encoder": {"name", "encoded", "total", "reason"}}`; `missing` are the servers that are not connected,
 `encoder` says how far [the encoder](search.md#encoders) is. Exit code 1 if nothing fits.
 """,
+    "run": """\
+[Scripts that call tools](code.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
+"state"}], "elapsed_ms"}`; a suspended script has the keys of a pending call, too, so `resume` accepts it. With `--check`
+`{"ok", "problem"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script fails.
+""",
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
 is lost. Values are parsed by the tool's schema: text stays text, a number must be a number, `a,b` is a list

@@ -14,6 +14,7 @@ COMMANDS = [
     "trust",
     "tools",
     "search",
+    "run",
     "call",
     "resume",
     "resources",

@@ -108,7 +108,7 @@ class Engine:
 
         `base` is the engine whose servers this one borrows, all or most.
         """
-        self.user, self._base = user, base
+        self.user, self.interactions, self._base = user, extensions.interactions, base
         self._logins: set[str] = set()
         """The servers for which it was reported that the user has to sign in."""
         self.hub = Hub(config.limits.backlog)

@@ -199,6 +199,12 @@ class SyncView:
             self.bus.resume(pending, answers, timeout=timeout, on_progress=on_progress, on_input=on_input)
         )
 
+    def run_script(
+        self, script: str, inputs: Mapping[str, JSON] | None = None, *, timeout: float | None = None
+    ) -> ToolResult:
+        """As `Toolbus.scripts.run`."""
+        return self.run(self.bus.scripts.run(script, inputs, timeout=timeout))
+
     def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> "SyncTask":
         """As `Toolbus.submit`; the handle is synchronous, too."""
         return SyncTask(self, self.run(self.bus.submit(name, arguments)))

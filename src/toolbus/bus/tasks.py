@@ -18,11 +18,13 @@ class Tasks:
         find: Callable[[str], Awaitable[ToolSpec]],
         run: Callable[..., Awaitable[ToolResult]],
         request: Request,
+        resume_script: Callable[..., Awaitable[ToolResult]],
     ) -> None:
         """`run` takes a spec and the fields of an operation."""
         self._find = find
         self._run = run
         self._request = request
+        self._resume_script = resume_script
 
     async def resume(
         self,
@@ -34,6 +36,10 @@ class Tasks:
         on_input: OnInput,
     ) -> ToolResult:
         check_call(on_input, timeout=timeout)
+        if pending.script is not None:
+            return await self._resume_script(
+                pending, answers, timeout=timeout, on_input=on_input, on_progress=on_progress
+            )
         resumed = Resumed.of(pending, answers)
         return await self._run(
             await self._find(f"{pending.server}/{pending.tool}"),

@@ -13,6 +13,7 @@ from toolbus.bus.registry import Registry, selection_of
 from toolbus.bus.resources import Resources
 from toolbus.bus.scope import Names, Scope, is_own_resource
 from toolbus.bus.searching import Searching
+from toolbus.bus.scripts import Scripts
 from toolbus.bus.tasks import TaskHandle, Tasks, check_call
 from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
@@ -51,16 +52,16 @@ class View(Searching):
     def __init__(self, engine: Engine, scope: Scope) -> None:
         self._engine = engine
         self._scope = scope
-        self._access = engine.access
-        self._live = engine.catalog
-        self._hub = engine.hub
-        self._servers = engine.servers
+        self._access, self._live = engine.access, engine.catalog
+        self._hub, self._servers = engine.hub, engine.servers
         self._shown: tuple[Catalog, Catalog] | None = None
         """The whole catalog, and the part in this scope."""
         self.calls = Calls(engine, scope, lambda: self.catalog)
         """How its tools are called, and whether the policies ask about that."""
         self._resources = Resources(self.calls.request, self._inventories)
-        self._tasks = Tasks(self.calls.find_to_call, self.calls.send, self.calls.request)
+        self.scripts = Scripts(self, engine.interactions)
+        """Scripts that call its tools."""
+        self._tasks = Tasks(self.calls.find_to_call, self.calls.send, self.calls.request, self.scripts.resume)
 
     def view(
         self,

@@ -40,6 +40,7 @@ from toolbus.cli.parameters import (
     ToolName,
     Write,
 )
+from toolbus.cli.run_commands import add_run_commands
 from toolbus.cli.search_commands import add_search_commands
 from toolbus.cli.streams import discard, discard_unwritable, prepare_streams
 
@@ -122,6 +123,7 @@ def tools(
 
 
 add_search_commands(app)
+add_run_commands(app)
 
 
 @app.command()

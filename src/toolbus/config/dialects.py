@@ -33,7 +33,18 @@ SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "roots", "expose", "expose_budget", "always"),
-    *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens", "search", "serve"),
+    *(
+        "context",
+        "context_budget",
+        "lock",
+        "policy",
+        "audit",
+        "telemetry",
+        "tokens",
+        "search",
+        "serve",
+        "code",
+    ),
 )
 """Settings for all servers; accepted beside every container."""
 

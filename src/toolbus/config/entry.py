@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from pydantic import AnyUrl, BaseModel, SecretStr
 
 from toolbus.config.auth import auth_warnings, read_auth
+from toolbus.config.code import CodeLimits
 from toolbus.config.host_auth import with_auth
 from toolbus.config.limits import Limits
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
@@ -27,7 +28,7 @@ from toolbus.config.secrets.reference import masked
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import DEFAULT_BUDGET, JSON, Budget
 
-Settings = TypeVar("Settings", Timeouts, Limits)
+Settings = TypeVar("Settings", Timeouts, Limits, CodeLimits)
 
 TRANSPORTS: dict[str, Transport] = {
     "stdio": "stdio",
@@ -264,6 +265,11 @@ def checked_timeouts(values: JSON, location: Location) -> Timeouts:
 def checked_limits(values: JSON, location: Location) -> Limits:
     """The limits of the whole bus."""
     return _merged(Limits(), values, location, "limits")
+
+
+def checked_code(values: JSON, location: Location) -> CodeLimits:
+    """The limits of scripts."""
+    return _merged(CodeLimits(), values, location, "code")
 
 
 def long_form(entry: JSON, location: Location) -> Mapping[JSON, JSON]:

@@ -16,6 +16,7 @@ from toolbus.config.context import ContextSource, context_budget, context_source
 from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container, with_container
 from toolbus.config.entry import (
     Defaults,
+    checked_code,
     checked_limits,
     checked_timeouts,
     invalid_config,
@@ -195,6 +196,7 @@ def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Locat
     checks = {
         "timeouts": checked_timeouts,
         "limits": checked_limits,
+        "code": checked_code,
         "budget": budget,
         "sandbox": read_sandbox,
         "context_budget": context_budget,

@@ -18,6 +18,7 @@ from toolbus.config.administrator import Administrator
 from toolbus.config.audit import Audit
 from toolbus.config.auth import Auth
 from toolbus.config.base import ConfigModel
+from toolbus.config.code import CodeLimits
 from toolbus.config.context import CONTEXT_BUDGET, ContextSource
 from toolbus.config.expose import EXPOSE_BUDGET, ExposeMode
 from toolbus.config.limits import Limits
@@ -243,6 +244,8 @@ class BusConfig(ConfigModel):
     """The time limit for each step, in seconds; servers may override it."""
     limits: Limits = Limits()
     """The most that a server may send; servers may override it."""
+    code: CodeLimits = CodeLimits()
+    """The most that a script may use."""
     include: _Patterns = ()
     """Globs on `server/tool`, or annotations; applied after those of each server."""
     exclude: _Patterns = ()

@@ -16,6 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from toolbus.config.audit import Audit
 from toolbus.config.auth import AUTH_TYPES
 from toolbus.config.base import ConfigModel
+from toolbus.config.code import CodeLimits
 from toolbus.config.context import SMALLEST, ContextSource
 from toolbus.config.dialects import BESIDE_SERVERS, SETTINGS
 from toolbus.config.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
@@ -37,6 +38,7 @@ _MODELS = (
         ServerConfig,
         Timeouts,
         Limits,
+        CodeLimits,
         Sandbox,
         Telemetry,
         Search,
@@ -133,7 +135,7 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    plain = ("Timeouts", "Limits", "Sandbox", "Telemetry", "Search", "Embeddings", *_SERVE)
+    plain = ("Timeouts", "Limits", "CodeLimits", "Sandbox", "Telemetry", "Search", "Embeddings", *_SERVE)
     for name in (*plain, *(kind.__name__ for kind in AUTH_TYPES.values())):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})

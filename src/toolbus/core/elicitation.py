@@ -117,6 +117,8 @@ class Pending:
     """Who asked that person."""
     answered: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """For an MCP client: responses that are known already, because guards refused those requests."""
+    script: str | None = field(default=None, repr=False)
+    """The script whose call this is, sealed; resuming goes on with the script."""
 
     @property
     def questions(self) -> dict[str, Elicitation]:
@@ -131,6 +133,8 @@ class Pending:
     def to_json(self) -> str:
         """The call as JSON, for a file or a database; it includes the arguments."""
         values = {name: getattr(self, name) for name in _STORED | _ADDED}
+        if self.script is None:
+            del values["script"]
         return json.dumps({"toolbus": 1, "pending": values})
 
     @classmethod
@@ -162,6 +166,7 @@ _STORED: dict[str, Any] = {
     "rounds": int,
 }
 _ADDED: dict[str, Any] = {"call": str | None, "approved": str | None, "approved_by": str | None}
+_ADDED["script"] = str | None
 """What earlier versions did not store."""
 
 

@@ -1,68 +1,15 @@
 """Approvals that clients have used: each counts for one call, also after a restart of the gateway."""
 
 import os
-import secrets
-import time
-from collections.abc import Callable, Iterable
 from hashlib import sha256
 from pathlib import Path
 
 from toolbus.config.trust import located
-from toolbus.state.files import PrivateFolder, state_folder
-
-_MOST = 1_000
-"""Used approvals that are remembered; of more, those that expire first are forgotten."""
-
-
-class Spent:
-    """Approvals that were used, until they expire: in memory, or as empty files in a private folder.
-
-    Files, because two gateways may serve one config: of two that use an approval, only one creates its file.
-    """
-
-    def __init__(
-        self, folder: PrivateFolder | None = None, name: str = "", now: Callable[[], float] = time.time
-    ) -> None:
-        """`name` is that of the folder for the files, within `folder`."""
-        self._folder = folder
-        self._name = name
-        self._now = now
-        self._used: set[str] = set()
-
-    def issue(self, seconds: float) -> str:
-        """The name of an approval that can be used once, within so many seconds."""
-        return f"{int(self._now() + seconds) + 1}-{secrets.token_hex(16)}"
-
-    def take(self, approval: str) -> bool:
-        """Use an approval; False if it was used before. OSError if its use cannot be recorded."""
-        if self._folder is None:
-            is_new = approval not in self._used
-            self._used.add(approval)
-            self._used.difference_update(self._to_forget(self._used))
-            return is_new
-        path = self._folder.make_folders(f"{self._name}/{approval}")
-        try:
-            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        except FileExistsError:
-            return False
-        for old in self._to_forget(os.listdir(path.parent)):
-            (path.parent / old).unlink(missing_ok=True)
-        return True
-
-    def _to_forget(self, names: Iterable[str]) -> list[str]:
-        """What has expired, and what is too much."""
-        expiries = sorted((_expiry(name), name) for name in names)
-        first_kept = len(expiries) - _MOST
-        now = self._now()
-        return [name for place, (expiry, name) in enumerate(expiries) if expiry < now or place < first_kept]
+from toolbus.state.files import state_folder
+from toolbus.state.spent import Spent as Spent
 
 
 def stored_spent(config_file: str | Path) -> Spent:
     """The used approvals of a config file, in the user's state folder; OSError if there is none."""
     digest = sha256(os.fsencode(located(Path(config_file)))).hexdigest()
     return Spent(state_folder(), f"gateway/{digest}.spent")
-
-
-def _expiry(name: str) -> int:
-    time_part = name.partition("-")[0]
-    return int(time_part) if time_part.isdecimal() else 0  # nothing of ours

@@ -26,6 +26,7 @@ from toolbus.core.approval import ApprovalRequest
 from toolbus.core.elicitation import Action, Answer, Elicitation, Pending
 from toolbus.core.errors import ServerError
 from toolbus.core.forms import Field
+from toolbus.core.records import ToolResult, ToolSpec
 
 Answers: TypeAlias = Mapping[str, Answer]
 INTERRUPTED = 130
@@ -83,9 +84,19 @@ async def _resume_on_bus(
             try:
                 answers = await _ask_user(screen, pending)
             except Interrupted:
-                print_outcome(screen, spec, result, options.out, time.perf_counter() - began)
+                _print_result(screen, spec, pending, result, options, time.perf_counter() - began)
                 return INTERRUPTED
-    return print_outcome(screen, spec, result, options.out, time.perf_counter() - began)
+    return _print_result(screen, spec, pending, result, options, time.perf_counter() - began)
+
+
+def _print_result(
+    screen: Screen, spec: ToolSpec, pending: Pending, result: ToolResult, options: CallOptions, seconds: float
+) -> int:
+    if pending.script is None:
+        return print_outcome(screen, spec, result, options.out, seconds)
+    from toolbus.cli.commands.run import print_outcome as print_script
+
+    return print_script(screen, result, seconds)
 
 
 def _load_pending(file: str) -> Pending:

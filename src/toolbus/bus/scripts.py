@@ -1,0 +1,280 @@
+"""Scripts that call the tools of a view: checked, run in a sandbox, suspended and resumed."""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from toolbus.code.journal import Entry
+from toolbus.code.stubs import Library, Stub, joined, stub
+from toolbus.config import BusConfig
+from toolbus.core.approval import ApprovalRequest
+from toolbus.core.catalog import Catalog
+from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.errors import CallRefused, LoginRequired, ToolNotFound
+from toolbus.core.interactions import Interactions
+from toolbus.core.operation import Caller, OnInput, Resumed
+from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
+from toolbus.search.hit import Hit
+
+if TYPE_CHECKING:
+    from toolbus.code.run import Run
+    from toolbus.code.sandbox import Finished
+    from toolbus.code.suspended import SuspendedScript
+    from toolbus.config.code import CodeLimits
+
+_UNDEFINED = re.compile(r"Name `(\w+)` used when not defined")
+_MOST_LOOKUPS = 20
+
+
+class ScriptView(Protocol):
+    """What scripts use of a view."""
+
+    @property
+    def config(self) -> BusConfig: ...
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def caller(self) -> Caller: ...
+    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]: ...
+    async def find(self, name: str) -> ToolSpec: ...
+    def approval_needed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ApprovalRequest | None: ...
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, JSON] | None = None,
+        *,
+        on_input: OnInput = "ask",
+        on_progress: Progress | None = None,
+    ) -> ToolResult: ...
+    async def resume(
+        self,
+        pending: Pending,
+        answers: Mapping[str, Answer] | Answer | None = None,
+        *,
+        on_input: OnInput = "suspend",
+        on_progress: Progress | None = None,
+    ) -> ToolResult: ...
+
+
+class Scripts:
+    """The scripts of one view."""
+
+    def __init__(self, view: ScriptView, interactions: Interactions) -> None:
+        """`interactions` are the handlers that can ask a person during a call."""
+        self._view = view
+        self._interactions = interactions
+        self._library: Library | None = None
+
+    @property
+    def limits(self) -> "CodeLimits":
+        """The most that a script may use."""
+        return self._view.config.code
+
+    def library(self) -> Library:
+        """The tools as functions, named once for each catalog."""
+        catalog: Catalog = self._view.catalog
+        if self._library is None or self._library.catalog is not catalog:
+            self._library = Library(catalog)
+        return self._library
+
+    def stubs(self, script: str | None = None) -> str:
+        """The stubs of the tools that a script names, or of all."""
+        library = self.library()
+        names = library.names if script is None else library.mentioned(script)
+        return joined(stub(name, library.catalog[library.names[name]]) for name in names)
+
+    async def check(self, script: str, inputs: Mapping[str, JSON] | None = None) -> str | None:
+        """What is wrong with a script, without running it; None if nothing is."""
+        from toolbus.code.sandbox import Sandbox, ScriptError
+
+        if (problem := self._refused(script)) is not None:
+            return problem
+        stubs = self.library().stubs(script)
+        for _ in range(2):
+            try:
+                async with Sandbox(self.limits) as box:
+                    await box.check(script, joined(stubs.values(), inputs))
+                return None
+            except ScriptError as error:
+                more = await self._missing(str(error)) if error.kind == "types" else {}
+                if not more:
+                    return f"{_HEADS.get(error.kind, 'the script is wrong')}:\n{self._with_hints(str(error))}"
+                stubs |= more
+        return None
+
+    async def run(
+        self,
+        script: str,
+        inputs: Mapping[str, JSON] | None = None,
+        *,
+        timeout: float | None = None,
+        on_input: OnInput = "ask",
+        on_progress: Progress | None = None,
+    ) -> ToolResult:
+        """Check a script and run it; the result says what ran, and is pending if a person has to be asked.
+
+        `inputs` are its global variables. `timeout` is for all of it, the waiting for tools included.
+        """
+        from toolbus.code.outcome import failed
+        from toolbus.code.run import Limit, Run
+        from toolbus.code.sandbox import Sandbox, ScriptError
+
+        if (problem := self._refused(script)) is not None:
+            return failed(problem, "", [], self.limits.output)
+        given = dict(inputs or {})
+        stubs = self.library().stubs(script)
+        tools = ViewTools(self._view, self._interactions, on_input, on_progress)
+        for attempt in range(2):
+            async with Sandbox(self.limits) as box:
+                run = Run(box, script, stubs, tools, Limit(self.limits.calls))
+                try:
+                    async with _time_limit(timeout):
+                        end = await run.drive(await box.start(script, joined(stubs.values(), given), given))
+                    return self._result(end, run, box)
+                except ScriptError as error:
+                    more = await self._missing(str(error)) if error.kind == "types" and not attempt else {}
+                    if not more:
+                        return self._failed(error, box.printed, run.calls)
+                    stubs |= more
+        raise AssertionError("the second attempt returns")
+
+    async def resume(
+        self,
+        pending: Pending,
+        answers: Mapping[str, Answer] | Answer | None,
+        *,
+        timeout: float | None = None,
+        on_input: OnInput,
+        on_progress: Progress | None = None,
+    ) -> ToolResult:
+        """Go on with a suspended script; it can be resumed once."""
+        from toolbus.code.run import Limit, Run
+        from toolbus.code.sandbox import Sandbox, ScriptError
+        from toolbus.code.suspended import opened
+
+        saved = opened(pending.script or "", self._view.caller.user)
+        Resumed.of(saved.waiting, answers)  # ValueError if an answer is missing or invalid
+        stubs = await self._resumed_stubs(saved.tools)
+        tools = ViewTools(self._view, self._interactions, on_input, on_progress)
+        saved.take()
+        async with Sandbox(self.limits) as box:
+            box.printed = saved.printed
+            run = Run(box, saved.script, stubs, tools, Limit(self.limits.calls))
+            try:
+                async with _time_limit(timeout):
+                    turn = await box.load(saved.snapshot)
+                    end = await run.continue_(saved, answers, turn)
+                return self._result(end, run, box)
+            except ScriptError as error:
+                return self._failed(error, box.printed, run.calls)
+
+    # Results
+
+    def _result(self, end: "Finished | SuspendedScript", run: "Run", box: Any) -> ToolResult:
+        from toolbus.code.outcome import finished, suspended
+        from toolbus.code.sandbox import Finished
+
+        if isinstance(end, Finished):
+            return finished(end.value, box.printed, box.lost, run.calls, self.limits.output)
+        return suspended(end.pending(self._view.caller.user), box.printed, run.calls)
+
+    def _failed(self, error: Any, printed: str, calls: list[Entry]) -> ToolResult:
+        from toolbus.code.outcome import failed
+
+        head = _HEADS.get(error.kind, "the script failed")
+        text = self._with_hints(str(error)) if error.kind == "types" else str(error)
+        return failed(f"{head}:\n{text}", printed, calls, self.limits.output)
+
+    def _refused(self, script: str) -> str | None:
+        if not isinstance(script, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # models may pass anything
+            return f"the script must be a text, not {type(script).__name__}"
+        if len(script) > self.limits.script:
+            return f"the script has {len(script):,} characters, and may have {self.limits.script:,}"
+        return None
+
+    def _with_hints(self, text: str) -> str:
+        """The messages of the type checker, with the tools that an unknown name may mean."""
+        library = self.library()
+        by_tool = {tool: name for name, tool in library.names.items()}
+        hints: list[str] = []
+        for name in dict.fromkeys(_UNDEFINED.findall(text)):
+            close = [by_tool[hit.name] for hit in self._view.search([name], limit=3) if hit.name in by_tool]
+            if close:
+                hints.append(f"No tool is named {name}; near it: {', '.join(close)}.")
+        return "\n".join([text, *hints[:_MOST_LOOKUPS]])
+
+    # Tools
+
+    async def _missing(self, text: str) -> dict[str, Stub]:
+        """Stubs of tools that are not in the catalog: of servers that start on demand, or denied."""
+        found: dict[str, Stub] = {}
+        for name in list(dict.fromkeys(_UNDEFINED.findall(text)))[:_MOST_LOOKUPS]:
+            try:
+                found[name] = stub(name, await self._view.find(name))
+            except (ToolNotFound, CallRefused, LoginRequired):
+                continue
+        return found
+
+    async def _resumed_stubs(self, tools: Mapping[str, str]) -> dict[str, Stub]:
+        found: dict[str, Stub] = {}
+        for name, origin in tools.items():
+            try:
+                found[name] = stub(name, await self._view.find(origin))
+            except (ToolNotFound, CallRefused, LoginRequired):
+                continue
+        return found
+
+
+class ViewTools:
+    """The calls of a script, made through its view."""
+
+    def __init__(
+        self, view: ScriptView, interactions: Interactions, on_input: OnInput, on_progress: Progress | None
+    ) -> None:
+        self._view = view
+        self._interactions = interactions
+        self._on_input: OnInput = on_input
+        self._on_progress = on_progress
+
+    async def call(self, spec: ToolSpec, arguments: Mapping[str, JSON], /) -> ToolResult:
+        """Call a tool."""
+        return await self._view.call(
+            str(spec.origin), arguments, on_input=self._how(spec, arguments), on_progress=self._on_progress
+        )
+
+    def _how(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> OnInput:
+        """Whether a person is asked during the call; without a handler, the script waits for the answer."""
+        handlers, session = self._interactions, self._view.caller.session
+        is_reached = handlers.reaches is None or handlers.reaches(session)
+        if self._on_input == "suspend" or not is_reached:
+            return "suspend"
+        if handlers.approve is None and self._view.approval_needed(spec, arguments) is not None:
+            return "suspend"
+        return "suspend" if handlers.elicit is None and handlers.approve is None else "ask"
+
+    async def resume(self, pending: Pending, answers: Mapping[str, Answer] | Answer | None, /) -> ToolResult:
+        """Go on with a call that a person was asked about."""
+        on_input: OnInput = "suspend" if self._interactions.elicit is None else self._on_input
+        return await self._view.resume(pending, answers, on_input=on_input, on_progress=self._on_progress)
+
+
+@asynccontextmanager
+async def _time_limit(seconds: float | None) -> AsyncGenerator[None]:
+    """Raise `ScriptError` after so many seconds."""
+    from toolbus.code.sandbox import ScriptError
+
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise ScriptError("limit", f"the script took longer than {seconds:g} s") from None
+
+
+_HEADS = {
+    "types": "the script was not run, because its types are wrong",
+    "syntax": "the script was not run, because it is not valid Python",
+    "limit": "the script was stopped",
+    "sandbox": "the script was stopped",
+}

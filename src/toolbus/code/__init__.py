@@ -1,0 +1,1 @@
+"""Scripts that call tools: typed stubs, a sandbox, and scripts that wait for a person."""

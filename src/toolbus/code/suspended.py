@@ -1,0 +1,121 @@
+"""A script that waits for a person: its state, sealed, so that only what we wrote is ever loaded.
+
+Monty trusts the bytes of a snapshot, and a pending call passes through files, models and clients. So its
+state is encrypted and authenticated with a key in the user's state folder, bound to the user, and used once.
+"""
+
+import base64
+import zlib
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from toolbus.code.journal import Entry
+from toolbus.core.elicitation import Pending
+from toolbus.core.errors import ToolbusError
+from toolbus.state.files import state_folder
+from toolbus.state.seal import Seal, key_file
+from toolbus.state.spent import Spent
+
+_PURPOSE = "script"
+_SECONDS = 30 * 24 * 3600.0
+"""How long a script may wait."""
+
+
+class ScriptNotResumable(ToolbusError):
+    """A suspended script cannot be resumed: it is not ours, has expired, or was resumed before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Announced:
+    """A call that the script has made, and that is not done."""
+
+    entry: int
+    """Its place in the journal."""
+    name: str
+    """The function."""
+    arguments: dict[str, Any]
+    pending: str | None = None
+    """The suspended call as JSON, if it waits for a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuspendedScript:
+    """All that another process needs to go on."""
+
+    id: str
+    script: str
+    snapshot: bytes = field(repr=False)
+    tools: dict[str, str]
+    """The tools that the script names, `server/tool` by function."""
+    calls: list[Entry]
+    open: dict[int, Announced]
+    """The calls that are not done, by their ids in the script."""
+    first: int
+    """The one of them whose question is asked now."""
+    printed: str = ""
+
+    def pending(self, user: str) -> Pending:
+        """The suspended script as a pending call: the call that waits, and the sealed script."""
+        return replace(self.waiting, script=_seal().seal(_PURPOSE, user, self._payload(), _SECONDS))
+
+    @property
+    def waiting(self) -> Pending:
+        """The call whose question is asked now."""
+        stored = self.open[self.first].pending
+        assert stored is not None, "it waits for a person"
+        return Pending.from_json(stored)
+
+    def take(self) -> None:
+        """Resume it; `ScriptNotResumable` if somebody did that before."""
+        try:
+            is_new = Spent(state_folder(), "code/resumed").take(self.id)
+        except OSError as error:
+            raise ScriptNotResumable(f"it cannot be recorded that the script is resumed: {error}") from None
+        if not is_new:
+            raise ScriptNotResumable(
+                "the script was already resumed from here, and its calls must not be made twice; "
+                "the audit trail has what ran; run the script again if it may start over"
+            )
+
+    def _payload(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "script": self.script,
+            "snapshot": base64.b64encode(zlib.compress(self.snapshot, 9)).decode(),
+            "tools": self.tools,
+            "calls": [asdict(one) for one in self.calls],
+            "open": {str(number): asdict(one) for number, one in self.open.items()},
+            "first": self.first,
+            "printed": self.printed,
+        }
+
+
+def opened(sealed: str, user: str) -> SuspendedScript:
+    """The script of a pending call; `ScriptNotResumable` if it was not sealed here for this user."""
+    values: Any = _seal().opened(_PURPOSE, user, sealed)
+    if values is None:
+        raise ScriptNotResumable(
+            "the suspended script was changed, has expired, or belongs to another user or machine"
+        )
+    return SuspendedScript(
+        id=values["id"],
+        script=values["script"],
+        snapshot=zlib.decompress(base64.b64decode(values["snapshot"])),
+        tools=values["tools"],
+        calls=[Entry(**one) for one in values["calls"]],
+        open={int(number): Announced(**one) for number, one in values["open"].items()},
+        first=values["first"],
+        printed=values["printed"],
+    )
+
+
+def new_id() -> str:
+    """An id for one suspension of a script."""
+    return Spent().issue(_SECONDS)
+
+
+def _seal() -> Seal:
+    try:
+        return Seal(key_file("code/key"))
+    except OSError as error:
+        raise ScriptNotResumable(f"no key to seal suspended scripts with: {error}") from None
