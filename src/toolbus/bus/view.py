@@ -12,8 +12,8 @@ from toolbus.bus.policing import Rules, rules_of
 from toolbus.bus.registry import Registry, selection_of
 from toolbus.bus.resources import Resources
 from toolbus.bus.scope import Names, Scope, is_own_resource
-from toolbus.bus.searching import Searching
 from toolbus.bus.scripts import Scripts
+from toolbus.bus.searching import Searching
 from toolbus.bus.tasks import TaskHandle, Tasks, check_call
 from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
