@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 
 from tests.gateway.driving import client_of, gateway_over, text_of
+from tests.properties import modest
 from tests.servers.everyday import everyday
 from tests.shape.corpus import FOLDER, absent, specs
 from tests.shape.schemas import sane_tops
@@ -242,6 +243,7 @@ async def test_a_scripted_model_finds_the_right_tool_in_thirty_tasks() -> None:
         assert estimated_tokens(text) < 3 * RESULT_TOKENS
 
 
+@modest
 @given(sane_tops())
 def test_a_trimmed_schema_accepts_the_same_values(schema: Any) -> None:
     lean = lean_schema(schema)

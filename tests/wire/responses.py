@@ -1,5 +1,6 @@
 """OpenAI Responses: POST /v1/responses."""
 
+import json
 from collections.abc import Iterator
 from itertools import count
 
@@ -29,7 +30,7 @@ def read(body: JSON) -> Conversation:
 def plain(answer: Answer) -> JSON:
     """The answer as one object."""
     output = [_message(answer, "completed")] if _speaks(answer) else []
-    output += [_call(call, "completed") for call in answer.calls]
+    output += [_item(answer, call, "completed") for call in answer.calls]
     return {**_response(answer, "completed"), "output": output, "usage": _usage(answer)}
 
 
@@ -48,7 +49,7 @@ def _events(answer: Answer) -> Iterator[Event]:
     if answer.breaks:
         return
     for call in answer.calls:
-        yield from _call_events(call, next(places))
+        yield from _call_events(answer, call, next(places))
     yield "response.completed", {"response": plain(answer)}
 
 
@@ -67,10 +68,15 @@ def _message_events(answer: Answer, place: int) -> Iterator[Event]:
     yield "response.output_item.done", {"output_index": place, "item": item}
 
 
-def _call_events(call: Call, place: int) -> Iterator[Event]:
-    item = _call(call, "completed")
+def _call_events(answer: Answer, call: Call, place: int) -> Iterator[Event]:
+    item = _item(answer, call, "completed")
+    if item["type"] == "tool_search_call":
+        begun: JSON = {**item, "arguments": {}, "status": "in_progress"}
+        yield "response.output_item.added", {"output_index": place, "item": begun}
+        yield "response.output_item.done", {"output_index": place, "item": item}
+        return
     where = {"item_id": item["id"], "output_index": place}
-    begun = {**_call(call, "in_progress"), "arguments": ""}
+    begun = {**item, "status": "in_progress", "arguments": ""}
     yield "response.output_item.added", {"output_index": place, "item": begun}
     for piece in argument_pieces(call):
         yield "response.function_call_arguments.delta", {**where, "delta": piece}
@@ -85,6 +91,10 @@ def _entry(item: JSON) -> Entry:
             return Entry(role="model", calls=((call, name),))
         case {"type": "function_call_output", "call_id": str(call)}:
             return Entry(role="user", results=(_given(call, item),))
+        case {"type": "tool_search_call", "call_id": str(call)}:
+            return Entry(role="model", calls=((call, "search_tools"),))
+        case {"type": "tool_search_output", "call_id": str(call)}:
+            return Entry(role="user", results=(Given(id=call, text=json.dumps(item["tools"])),))
         case {"role": "system" | "developer"}:
             return Entry(role="system", content=content_of(item["content"]))
         case {"role": "user"}:
@@ -163,6 +173,27 @@ def _call(call: Call, status: str) -> JSON:
         "name": call.name,
         "arguments": call.arguments,
     }
+
+
+def _item(answer: Answer, call: Call, status: str) -> JSON:
+    """A call; of a tool in a namespace with its name, and a search for tools in its own form."""
+    body: JSON = answer.asked.body
+    tools: list[JSON] = body.get("tools") or []
+    if call.name == "search_tools" and any(tool["type"] == "tool_search" for tool in tools):
+        return {
+            "id": f"ts_{call.id}",
+            "type": "tool_search_call",
+            "status": status,
+            "execution": "client",
+            "call_id": call.id,
+            "arguments": call.parsed,
+        }
+    items: list[JSON] = body["input"] if isinstance(body.get("input"), list) else []
+    loaded = [tool for item in items if item.get("type") == "tool_search_output" for tool in item["tools"]]
+    for namespace in loaded:
+        if call.name in [tool["name"] for tool in namespace.get("tools", ())]:
+            return {**_call(call, status), "namespace": namespace["name"]}
+    return _call(call, status)
 
 
 def _usage(answer: Answer) -> JSON:

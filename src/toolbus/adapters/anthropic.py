@@ -2,6 +2,9 @@
 
 Pass `toolbox = tools(bus)` as the `tools` of a request. `await toolbox.replies(message)` runs the calls of
 the response and returns the next message. `messages(prompt)` converts a prompt of a server.
+
+With `expose: search`, the definitions of hidden tools are sent with `defer_loading`, which a model does not
+see, and the reply to `search_tools` refers to those to load: the ranking is ours, the rest is Anthropic's.
 """
 
 from collections.abc import Sequence
@@ -40,24 +43,35 @@ _INCOMPLETE = {"max_tokens", "model_context_window_exceeded", "refusal"}
 
 
 def tools(
-    source: ToolSource, servers: Servers = None, *, media: bool = True, follow: bool = True
+    source: ToolSource,
+    servers: Servers = None,
+    *,
+    media: bool = True,
+    follow: bool = True,
+    native: bool = True,
 ) -> "ProviderTools[ToolParam, MessageParam]":
     """The tools for the Messages API.
 
     Without `media`, images and PDFs are described in text. Without `follow`, the list changes only with
-    `refresh()`.
+    `refresh()`. Without `native`, `expose: search` shows `search_tools` and `call_tool`, for models before
+    Claude 4.5 and other providers that have this API.
     """
 
-    def definition(tool: Tool) -> "ToolParam":
-        return cast("ToolParam", tool.definition("anthropic"))
-
     provider: ProviderFormat[ToolParam, MessageParam] = ProviderFormat(
-        tool=definition,
+        tool=_definition,
         name=lambda tool: tool["name"],
         calls=_calls,
         replies=partial(_messages, media=media),
+        loads=native,
     )
     return ProviderTools(source, servers, provider, face="anthropic", follow=follow)
+
+
+def _definition(tool: Tool) -> "ToolParam":
+    definition = tool.definition("anthropic")
+    if definition.get("defer_loading") is True:
+        definition.pop("cache_control", None)  # Anthropic rejects both together
+    return cast("ToolParam", definition)
 
 
 def messages(prompt: PromptResult, *, media: bool = True) -> "list[MessageParam]":
@@ -97,12 +111,18 @@ def _block(answer: CompletedCall, *, media: bool) -> "ToolResultBlockParam":
     result = answer.result
     # Anthropic rejects a failed result that holds anything but text.
     text_only = result.is_error or not media
+    content = rendered_text(result) if text_only else _content(result)
+    references = [_reference(tool["name"]) for _, tool in answer.found]
     return {
         "type": "tool_result",
         "tool_use_id": answer.call.id,
-        "content": rendered_text(result) if text_only else _content(result),
+        "content": references or content,
         "is_error": result.is_error,
     }
+
+
+def _reference(name: str) -> "Content":
+    return {"type": "tool_reference", "tool_name": name}
 
 
 def _content(result: ToolResult) -> "str | list[Content]":

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from toolbus.adapters.media import Document, attachments, data_url, model_blocks, pdf_documents
+from toolbus.adapters.openai_search import search_call, search_definition, search_output
 from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, prompt_turns
 from toolbus.adapters.provider_tools import (
     CompletedCall,
@@ -18,6 +19,7 @@ from toolbus.adapters.provider_tools import (
     field_of,
 )
 from toolbus.adapters.tool_list import Servers, ToolSource
+from toolbus.bus.exposure import SEARCH
 from toolbus.bus.tool import Tool
 from toolbus.core.records import PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
@@ -52,6 +54,7 @@ def tools(
     dialect: Responses,
     media: bool = True,
     follow: bool = True,
+    native: bool = True,
 ) -> "ProviderTools[ResponsesTool, InputItem]": ...
 def tools(
     source: ToolSource,
@@ -60,13 +63,20 @@ def tools(
     dialect: Chat | Responses = "openai",
     media: bool = True,
     follow: bool = True,
+    native: bool = True,
 ) -> ProviderTools[Any, Any]:
     """The tools for Chat Completions, optionally strict (`openai-strict`), or Responses (`openai-responses`).
 
     Without `media`, images and PDFs are described in text, for models that accept only text. Without
     `follow`, the list changes only with `refresh()`.
+    With Responses, `expose: search` is the API's own tool search, which loads what our index finds; without
+    `native`, it is `search_tools` and `call_tool`, for models before gpt-5.4 and other providers of this API.
     """
-    provider = _responses(media=media) if dialect == "openai-responses" else _chat(dialect, media=media)
+    provider = (
+        _responses(media=media, native=native)
+        if dialect == "openai-responses"
+        else _chat(dialect, media=media)
+    )
     return ProviderTools(source, servers, provider, face="openai", follow=follow)
 
 
@@ -152,15 +162,19 @@ def _chat_part(block: Part) -> "ChatPart":
             return {"type": "image_url", "image_url": {"url": data_url(block)}}
 
 
-def _responses(*, media: bool) -> "ProviderFormat[ResponsesTool, InputItem]":
+def _responses(*, media: bool, native: bool) -> "ProviderFormat[ResponsesTool, InputItem]":
     def definition(tool: Tool) -> "ResponsesTool":
+        if native and tool.spec.route == SEARCH:
+            return cast("ResponsesTool", search_definition(tool))
         return cast("ResponsesTool", tool.definition("openai-responses"))
 
     return ProviderFormat(
         tool=definition,
-        name=lambda tool: tool["name"],
+        name=lambda tool: tool.get("name", "search_tools"),
         calls=_responses_calls,
         replies=partial(_items, media=media),
+        loads=native,
+        sends_loadable=False,
     )
 
 
@@ -170,21 +184,25 @@ def _responses_calls(response: object) -> list[RequestedCall]:
         raise TypeError(
             f"{type(response).__name__} is not a Responses API response; for Chat Completions, use tools(bus)"
         )
-    return [
+    calls = (
         RequestedCall(
             id=field_of(item, "call_id"),
             name=field_of(item, "name"),
             arguments=field_of(item, "arguments"),
             complete=field_of(item, "status") != "incomplete",
         )
-        for item in cast(list[object], output)
         if field_of(item, "type") == "function_call"
-    ]
+        else search_call(item)
+        for item in cast(list[object], output)
+    )
+    return [call for call in calls if call is not None]
 
 
 def _items(answers: Sequence[CompletedCall], _: object, *, media: bool) -> "list[InputItem]":
     return [
-        {
+        search_output(answer)
+        if answer.call.is_search
+        else {
             "type": "function_call_output",
             "call_id": answer.call.id,
             "output": _output(answer.result) if media else rendered_text(answer.result),

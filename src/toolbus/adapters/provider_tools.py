@@ -16,7 +16,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from toolbus.adapters.tool_calls import parse_arguments, run_tool
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, bus_of
 from toolbus.bus.engine import reason_of
+from toolbus.bus.exposure import SEARCH
 from toolbus.bus.tool import Tool
+from toolbus.bus.tool_search import found_names
 from toolbus.core.errors import BusClosed
 from toolbus.core.records import JSON, Text, ToolResult
 
@@ -37,6 +39,8 @@ class RequestedCall:
     arguments: str | Mapping[str, JSON] | None = field(default=None, repr=False)
     complete: bool = True
     """False if the response ended within the call; it is not run then."""
+    is_search: bool = False
+    """Whether the provider has its own form for it, as a search for tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,8 @@ class CompletedCall:
     call: RequestedCall
     tool: Tool | None
     result: ToolResult
+    found: tuple[tuple[Tool, Any], ...] = ()
+    """Of a search with a provider that loads tools: those it found, and their definitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +64,10 @@ class ProviderFormat(Generic[T, R]):
     """Read the calls of a response; TypeError if it is not a response."""
     replies: Callable[[Sequence[CompletedCall], object], list[R]]
     """Write the replies to the calls of that response, at least one."""
+    loads: bool = False
+    """Whether it loads tools during a conversation, so that those not shown are called as any other."""
+    sends_loadable: bool = True
+    """Whether a request has the definitions of tools that are not loaded yet; else the reply has them."""
 
 
 class Replies(list[R]):
@@ -76,13 +86,21 @@ class ProviderTools(ToolList[T], Generic[T, R]):
     ) -> None:
         self._provider = provider
         self._by_name: dict[str, Tool] = {}
-        super().__init__(source, provider.tool, servers, face=face, follow=follow)
+        self._loaded: dict[str, T] = {}
+        super().__init__(source, provider.tool, servers, face=face, follow=follow, loadable=provider.loads)
 
     def refresh(self) -> None:
         """Update the list in place; an unchanged tool stays the same object."""
         super().refresh()
         # A tool whose name the provider does not allow is known to it by another name.
         self._by_name = {self._provider.name(item): tool for tool, item in self._converted.values()}
+        if not any(tool.spec.route == SEARCH for tool, _ in self._converted.values()):
+            return
+        if self._provider.sends_loadable:
+            # The conversation refers to them, so a request without their definitions would be refused.
+            self += [item for name, item in self._loaded.items() if name not in self._converted]
+        else:
+            self[:] = [item for item in self if field_of(item, "defer_loading") is not True]
 
     async def replies(self, response: object, own: Functions | None = None) -> Replies[R]:
         """Run all calls of the response concurrently; failures are replies for the model.
@@ -113,7 +131,15 @@ class ProviderTools(ToolList[T], Generic[T, R]):
             result = self._unknown_tool(call.name, [*self._by_name, *own])
         else:
             result = await run_tool(tool, call.arguments)
-        return CompletedCall(call=call, tool=tool, result=result)
+        return CompletedCall(call=call, tool=tool, result=result, found=self._found(tool, result))
+
+    def _found(self, tool: Tool | None, result: ToolResult) -> tuple[tuple[Tool, T], ...]:
+        """What a search found, if the provider loads it."""
+        if not self._provider.loads or tool is None or tool.spec.route != SEARCH:
+            return ()
+        found = {name: self._converted[name] for name in found_names(result) if name in self._converted}
+        self._loaded |= {name: item for name, (_, item) in found.items()}
+        return tuple(found.values())
 
     def _hidden(self, name: str) -> Tool | None:
         """A tool of the catalog that a model is not shown, but may call."""

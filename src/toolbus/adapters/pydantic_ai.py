@@ -21,6 +21,7 @@ from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, merged_turn
 from toolbus.adapters.pydantic_ai_options import OPTIONS_KEY, dialect_of, options_of, send_options
 from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, current_tools
+from toolbus.bus.exposure import SEARCH
 from toolbus.bus.tool import Tool
 from toolbus.core.approval import Approval
 from toolbus.core.records import JSON, PromptResult, Text, ToolResult
@@ -102,7 +103,7 @@ class BusToolset(AbstractToolset[Any]):
         self._dialect: Dialect | None = dialect
         self._options = options
         self._face = face
-        self._tool_lists: dict[Dialect, ToolList[tuple[Tool, ToolDefinition]]] = {}
+        self._tool_lists: dict[tuple[Dialect, bool], ToolList[tuple[Tool, ToolDefinition]]] = {}
 
     @property
     def id(self) -> str:
@@ -113,15 +114,17 @@ class BusToolset(AbstractToolset[Any]):
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
         """The current tools of the catalog."""
         dialect: Dialect = self._dialect or dialect_of(ctx.model)
-        if dialect not in self._tool_lists:
-            self._tool_lists[dialect] = ToolList(
+        loadable = self.loads_tools(ctx)
+        if (dialect, loadable) not in self._tool_lists:
+            self._tool_lists[dialect, loadable] = ToolList(
                 self._source,
                 lambda tool: (tool, tool_definition(tool, dialect)),
                 self._servers,
                 face=self._face,
                 live=True,
+                loadable=loadable,
             )
-        tools = self._tool_lists[dialect]
+        tools = self._tool_lists[dialect, loadable]
         tools.refresh()
         if any((definition.metadata or {}).get(OPTIONS_KEY) for _, definition in tools):
             send_options(ctx.model)
@@ -134,7 +137,12 @@ class BusToolset(AbstractToolset[Any]):
                 tool=tool,
             )
             for tool, definition in tools
+            if not loadable or tool.spec.route != SEARCH  # the framework has its own
         }
+
+    def loads_tools(self, ctx: RunContext[Any]) -> bool:
+        """Whether the framework searches for tools with us, and the provider loads what is found."""
+        return False
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]

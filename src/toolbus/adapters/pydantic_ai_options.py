@@ -30,7 +30,7 @@ _MAP_TOOL, _TOOL_CONFIG = "_map_tool_definition", "_get_tool_config"
 
 def dialect_of(model: object) -> Dialect:
     """The dialect of the model's provider; OpenAI's for several providers, as the framework converts it."""
-    dialects: set[Dialect] = {DIALECTS.get(each.system, "openai") for each in _request_models(model)}
+    dialects: set[Dialect] = {DIALECTS.get(each.system, "openai") for each in request_models(model)}
     return dialects.pop() if len(dialects) == 1 else "openai"
 
 
@@ -49,7 +49,7 @@ def options_of(tool: Tool) -> dict[str, JSON]:
 
 def send_options(model: object) -> None:
     """Make the model send the options of its tools. Safe to call repeatedly."""
-    for each in _request_models(model):
+    for each in request_models(model):
         dialect = DIALECTS.get(each.system, "openai")
         known = vars(each)
         if _MAP_TOOL not in known and hasattr(each, _MAP_TOOL):
@@ -58,13 +58,13 @@ def send_options(model: object) -> None:
             setattr(each, _TOOL_CONFIG, _all_with_options(getattr(each, _TOOL_CONFIG), dialect))
 
 
-def _request_models(model: object) -> Iterator[Model]:
+def request_models(model: object) -> Iterator[Model]:
     """The models that send requests, without wrappers and fallbacks."""
     if isinstance(model, WrapperModel):
-        yield from _request_models(model.wrapped)
+        yield from request_models(model.wrapped)
     elif isinstance(model, FallbackModel):
         for each in model.models:
-            yield from _request_models(each)
+            yield from request_models(each)
     elif isinstance(model, Model):
         yield model
 

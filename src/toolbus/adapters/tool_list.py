@@ -28,10 +28,15 @@ def bus_of(source: Bus) -> View:
     return source if isinstance(source, View) else source.bus
 
 
-def current_tools(source: ToolSource, servers: Servers = None, *, live: bool = False) -> list[Tool]:
-    """The tools the source has now. `live` offers the model `read_result` once a result was cut."""
+def current_tools(
+    source: ToolSource, servers: Servers = None, *, live: bool = False, loadable: bool = False
+) -> list[Tool]:
+    """The tools the source has now. `live` offers the model `read_result` once a result was cut.
+
+    `loadable` is for providers that load tools, see `View.tools`.
+    """
     if isinstance(source, View | SyncView | McpConnection):
-        tools = bus_of(source).tools(servers)
+        tools = bus_of(source).tools(servers, loadable=loadable)
         return tools if live else [Tool(tool.spec, tool.runner, can_read_more=False) for tool in tools]
     selected = {servers} if isinstance(servers, str) else set(servers or ())
     return [
@@ -80,11 +85,13 @@ class ToolList(list[T]):
         face: str = "",
         follow: bool = False,
         live: bool = False,
+        loadable: bool = False,
     ) -> None:
         """With `follow` the list changes with the catalog; with `live` its owner refreshes it every turn.
 
-        `face` is the caller of the tools, such as `langchain`.
+        `face` is the caller of the tools, such as `langchain`. `loadable` as for `View.tools`.
         """
+        self._loadable = loadable
         self._source: ToolSource = (
             with_face(bus_of(source), face) if isinstance(source, Bus) else _tools_with_face(source, face)
         )
@@ -101,7 +108,8 @@ class ToolList(list[T]):
         """Update the list in place; an unchanged tool stays the same object."""
         converted: dict[str, tuple[Tool, T]] = {}
         failures: list[Exception] = []
-        for tool in current_tools(self._source, self._connected_servers(), live=self._live):
+        servers = self._connected_servers()
+        for tool in current_tools(self._source, servers, live=self._live, loadable=self._loadable):
             known = self._converted.get(tool.name)
             if known is not None and known[0].spec == tool.spec:
                 converted[tool.name] = known

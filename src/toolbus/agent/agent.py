@@ -22,6 +22,7 @@ from toolbus.agent.event_mapper import EventMapper
 from toolbus.agent.limits import LimitReached, Limits, limit_error
 from toolbus.agent.models import model_error, model_of
 from toolbus.agent.run import Run, RunResult
+from toolbus.agent.tool_search import tool_search
 from toolbus.agent.tools import MAX_RETRIES, AgentTool, Toolbox
 from toolbus.bus.context import ContextProvider
 from toolbus.bus.toolbus import ConfigSource, Toolbus
@@ -151,6 +152,7 @@ class Agent:
                     total_tokens_limit=limits.tokens,
                 ),
                 toolsets=[tools],
+                capabilities=tool_search(self._toolbox.buses, self.model),
                 deps=run,
             ) as events:
                 mapper = EventMapper(tools.servers, tools.report_unknown, tools.explain)

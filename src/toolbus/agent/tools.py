@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from pydantic_ai import RunContext
 from pydantic_ai import Tool as FunctionTool
+from pydantic_ai.capabilities import ToolSearch
 from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
 from pydantic_ai.messages import ToolReturnPart
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
@@ -19,6 +20,7 @@ from toolbus.adapters.tool_calls import result_metadata
 from toolbus.adapters.tool_list import Bus, ToolSource, bus_of, with_face
 from toolbus.agent.failures import NameClash
 from toolbus.agent.run import FACE
+from toolbus.agent.tool_search import loads_tools
 from toolbus.bus.engine import reason_of
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.tool import Tool
@@ -136,6 +138,10 @@ class McpTools(BusToolset):
     def __init__(self, source: ToolSource) -> None:
         super().__init__(source, None, None, AdapterOptions(), FACE)
 
+    def loads_tools(self, ctx: RunContext[Any]) -> bool:
+        """The run has passed its search to the framework, if its model loads tools."""
+        return loads_tools(ctx.model)
+
     async def run_tool(self, tool: BusTool, arguments: dict[str, JSON], ctx: RunContext[Any]) -> ToolResult:
         """Run one call; the run has asked for its approval."""
         callbacks: RunCallbacks = ctx.deps
@@ -172,12 +178,16 @@ class RunTools(AbstractToolset[Any]):
                 if name not in found:
                     found[name] = tool
                     continue
+                if isinstance(tool, BusTool) and tool.tool.spec.route == "toolbus/read_result":
+                    continue  # of another bus
                 clash = NameClash(name, _described(found[name]), _described(tool))
                 if not self._started:
                     raise clash
                 logger.warning("%s; the new one is skipped", clash)
         self._started = True
         self._names = frozenset(found)
+        if any(tool.tool_def.defer_loading for tool in found.values()):
+            self._names |= {ToolSearch.function_tool_name}
         for part in ctx.messages[-1].parts if ctx.messages else ():
             self.explain(part)
         self.servers.clear()

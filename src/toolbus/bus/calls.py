@@ -74,6 +74,10 @@ class Calls:
         """What a model is shown of a catalog."""
         return self._scope.exposure(self._access.config).shown(catalog)
 
+    def loadable(self, catalog: Catalog) -> Catalog:
+        """As `shown`, for a provider that loads tools (see `Exposure.loadable`)."""
+        return self._scope.exposure(self._access.config).loadable(catalog)
+
     def approval_needed(
         self, spec: ToolSpec, arguments: Mapping[str, JSON], run: str
     ) -> ApprovalRequest | None:

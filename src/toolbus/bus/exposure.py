@@ -3,12 +3,16 @@
 In search mode a model gets two tools, whose definitions stay the same as long as the catalog does, so that
 prompt caches hit: `search_tools` returns the definitions of tools that fit, and `call_tool` calls one. What a
 view permits does not depend on it: a tool that is not shown can be called, also by its own name.
+
+Providers that can load tools during a conversation need no `call_tool`: they get `search_tools`, and the
+definitions that it finds are loaded and called as any other (`Exposure.loadable`).
 """
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from typing import cast
 
 from toolbus.call import READ_RESULT
 from toolbus.config.expose import EXPOSE_BUDGET, ExposeMode
@@ -36,6 +40,9 @@ _SEARCH_SCHEMA: JSONObject = {
     "additionalProperties": False,
 }
 _READ_ONLY: JSONObject = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True}
+_RETURNS = "Returns names, descriptions and input schemas; call what you need with call_tool."
+_LOADS = "Loads the tools that it finds; from then on you can call them."
+_DEFERRED = {"defer_loading": True}
 
 CALL_TOOL = ToolSpec(
     name="call_tool",
@@ -57,16 +64,19 @@ CALL_TOOL = ToolSpec(
 )
 
 
-def search_tool(hidden: Catalog) -> ToolSpec:
-    """The tool that finds those tools; its description is the same for the same catalog."""
+def search_tool(hidden: Catalog, *, loads: bool = False) -> ToolSpec:
+    """The tool that finds those tools; its description is the same for the same catalog.
+
+    With `loads`, the provider loads what is found.
+    """
     counts = Counter(spec.origin.server for spec in hidden if spec.origin.server != OWN)
     listed = [f"{server} ({count})" for server, count in list(counts.items())[:MOST_SERVERS]]
     if (more := len(counts) - MOST_SERVERS) > 0:
         listed.append(f"and {more} more servers")
     about = (
         f"Finds tools by what they do or by name. {counts.total()} tools are available that are not listed "
-        "here: search before you conclude that something cannot be done. Returns names, descriptions and "
-        f"input schemas; call what you need with call_tool. Servers and their numbers of tools: "
+        "here: search before you conclude that something cannot be done. "
+        f"{_LOADS if loads else _RETURNS} Servers and their numbers of tools: "
     )
     return ToolSpec(
         name="search_tools",
@@ -103,6 +113,24 @@ class Exposure:
         shown = (spec for spec in catalog if self.is_always_shown(spec))
         return Catalog(shown, [search_tool(Catalog(hidden)), CALL_TOOL], catalog.instructions)
 
+    def loadable(self, catalog: Catalog) -> Catalog:
+        """As `shown`, for a provider that loads tools: the hidden ones are last, with `defer_loading`.
+
+        It is the provider that hides them. `read_result` is there from the start: if it came later, it would
+        change what every request begins with.
+        """
+        if self.shown(catalog) is catalog:
+            return catalog
+        return catalog.part((self, "loadable"), lambda: self._loadable(catalog))
+
+    def _loadable(self, catalog: Catalog) -> Catalog:
+        hidden = [
+            spec for spec in catalog if not self.is_always_shown(spec) and spec.origin != READ_RESULT.origin
+        ]
+        own = (READ_RESULT, search_tool(Catalog(hidden), loads=True))
+        shown = (spec for spec in catalog if self.is_always_shown(spec))
+        return Catalog((*shown, *own), map(_deferred, hidden), catalog.instructions)
+
     def is_always_shown(self, spec: ToolSpec) -> bool:
         """Whether a tool is shown in every mode."""
         if spec.origin.server == OWN:
@@ -118,6 +146,14 @@ class Exposure:
         # Also if `auto` shows all of them now: the model may have been told of these before.
         found = search_tool(catalog) if name in ("search_tools", f"{OWN}/search_tools") else None
         return CALL_TOOL if name in (CALL_TOOL.name, str(CALL_TOOL.origin)) else found
+
+
+def _deferred(spec: ToolSpec) -> ToolSpec:
+    options = dict(spec.options)
+    for provider in ("anthropic", "openai"):
+        given = cast("JSONObject", options.get(provider) or {})
+        options[provider] = {**given, **_DEFERRED}
+    return replace(spec, options=options)
 
 
 def definition_cost(spec: ToolSpec) -> int:

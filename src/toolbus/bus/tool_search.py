@@ -8,8 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from toolbus.bus.exposure import CALL_TOOL
+from toolbus.bus.exposure import CALL_TOOL, definition_cost
 from toolbus.call.arguments import ArgumentCheck
+from toolbus.core.catalog import Catalog
 from toolbus.core.display import shortened
 from toolbus.core.errors import ArgumentsError
 from toolbus.core.operation import Operation
@@ -19,6 +20,8 @@ from toolbus.search.hit import Hit
 from toolbus.shape.budget import estimated_tokens
 from toolbus.shape.lean import lean_schema
 
+FOUND = "toolbus/found"
+"""Key of a result's `meta`: the names of the tools to load, for providers that load tools."""
 LIMIT = 8
 """Tools in a result; more if there are more queries."""
 MOST_TOOLS = 20
@@ -52,7 +55,13 @@ class ToolSearch:
             quoted = ", ".join(repr(shortened(query, 80)) for query in queries[:5])
             problem = f"no tool fits {quoted}; describe it in other words, or name a server"
             return ToolResult(content=(Text(text=problem),))
-        return ToolResult(content=(Text(text=_described(hits)),))
+        meta = {FOUND: _loaded(operation.catalog, hits)}
+        return ToolResult(content=(Text(text=_described(hits)),), meta=meta)
+
+
+def found_names(result: ToolResult) -> list[str]:
+    """The tools that a search found, best first."""
+    return list(cast("list[str]", result.meta.get(FOUND) or ()))
 
 
 def inner_call(arguments: Mapping[str, JSON]) -> tuple[str, Mapping[str, JSON]]:
@@ -84,6 +93,18 @@ def _described(hits: Sequence[Hit]) -> str:
         lines.append(line)
         left -= cost
     return "\n".join([f"{_NEXT}{_SHORT if is_shortened else ''}", *lines])
+
+
+def _loaded(catalog: Catalog, hits: Sequence[Hit]) -> list[JSON]:
+    """The hits, and what is similar to them as far as it fits: to load a tool is the only way to see it."""
+    similar = [spec for hit in hits for name in hit.alternatives if (spec := catalog.get(name)) is not None]
+    names: dict[str, None] = {}
+    left = RESULT_TOKENS
+    for spec in (*(hit.spec for hit in hits), *similar):
+        left -= definition_cost(spec)
+        if left >= 0 or not names:
+            names[spec.name] = None
+    return list(names)
 
 
 def _whole(hit: Hit) -> dict[str, JSON]:

@@ -105,10 +105,14 @@ class View(Searching):
             self._shown = whole, self._scope.catalog(whole)
         return self._shown[1]
 
-    def tools(self, servers: Names = None) -> list[Tool]:
-        """The tools to show a model (`exposed`): of all servers, or of the given ones."""
+    def tools(self, servers: Names = None, *, loadable: bool = False) -> list[Tool]:
+        """The tools to show a model (`exposed`): of all servers, or of the given ones.
+
+        `loadable` is for providers that load tools: hidden ones are in the list, with `defer_loading`.
+        """
         shown = self if servers is None else self.view(servers=servers)
-        listed = (spec for spec in shown.exposed if servers is None or not is_own_resource(spec))
+        exposed = shown.calls.loadable(shown.catalog) if loadable else shown.exposed
+        listed = (spec for spec in exposed if servers is None or not is_own_resource(spec))
         return [Tool(spec, shown if spec.route in (SEARCH, CALL) else self) for spec in listed]
 
     @property
