@@ -150,10 +150,11 @@ class StoredKeys:
     def record_use(self, used: Mapping[str, float]) -> None:
         """Record when keys were used; what is not known any more is left out."""
         # In a file of its own, which only gateways write: a revoked key never comes back with it.
-        known = {key.digest for key in self.all()}
-        both = {**self.used(), **{digest: hour_of(when) for digest, when in used.items()}}
-        content = {digest: hour for digest, hour in both.items() if digest in known}
-        state.write(self._used_name, json.dumps(content, indent=1).encode())
+        with self._locked():
+            known = {key.digest for key in self.all()}
+            both = {**self.used(), **{digest: hour_of(when) for digest, when in used.items()}}
+            content = {digest: hour for digest, hour in both.items() if digest in known}
+            state.write(self._used_name, json.dumps(content, indent=1).encode())
 
     def _write(self, keys: list[StoredKey]) -> None:
         document = {"file": self._config, "keys": [asdict(key) for key in keys]}
