@@ -53,20 +53,21 @@ def test_the_cost_of_tools_is_shown_largest_first_with_sums(runs: dict[str, Done
     assert [line[:2] for line in lines[4:6]] == [["first", "total"], ["second", "total"]]
     assert lines[6][0] == "total"
     columns = [[int(cell.replace(",", "")) for cell in line[-5:]] for line in lines[1:]]
-    large, changed, small, first, second, everything, _, all_shown, searched = columns
+    large, changed, small, first, second, everything, _, all_shown, searched, scripted = columns
     assert first == [a + b for a, b in zip(large, small, strict=True)]
     assert second == changed
     assert everything == [a + b for a, b in zip(first, second, strict=True)]
     assert all(80 < tokens < 250 for tokens in large)
-    assert [" ".join(line[:3]) for line in lines[8:]] == ["with expose: all", "with expose: search"]
+    modes = [" ".join(line[:3]) for line in lines[8:]]
+    assert modes == ["with expose: all", "with expose: search", "with expose: code"]
     assert all_shown == everything
-    assert all(tokens > 0 for tokens in searched)
+    assert all(tokens > 0 for tokens in (*searched, *scripted))
 
 
 def test_json_tells_the_cost_by_tool_and_server(runs: dict[str, Done]) -> None:
     report = json.loads(runs["cost json"].stdout)
     assert list(report) == ["servers", "tokens", "tools", "as_sent", "expose"]
-    assert list(report["expose"]) == ["all", "search"]
+    assert list(report["expose"]) == ["all", "search", "code"]
     assert report["expose"]["all"]["openai"] == sum(tool["tokens"]["openai"] for tool in report["tools"])
     assert report["as_sent"] > 0
     assert [tool["name"] for tool in report["tools"]] == ["first_large", "second_small", "first_small"]

@@ -155,10 +155,10 @@ async def test_the_names_are_reserved() -> None:
 
 
 def test_mistakes_in_the_config_are_named() -> None:
-    for settings, key in (({"expose": "code"}, "expose"), ({"expose_budget": -1}, "expose_budget")):
+    for settings, key in (({"expose": "some"}, "expose"), ({"expose_budget": -1}, "expose_budget")):
         with pytest.raises(ConfigError, match=key):
             Toolbus(_config(**settings))
-    with pytest.raises(ValueError, match="expose must be one of all, search, auto"):
+    with pytest.raises(ValueError, match="expose must be one of all, search, code, auto"):
         Toolbus(_config()).view(expose="some")  # pyright: ignore[reportArgumentType]  # that is the point
 
 

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, TypeAlias, TypeVar
 
-from toolbus.bus.exposure import CALL
+from toolbus.bus.exposure import CALL, RUN_CODE
 from toolbus.bus.tool import Tool
 from toolbus.bus.view import View
 from toolbus.core.approval import Approval, ApprovalAnswer, ApprovalRequest, is_approval
@@ -50,7 +50,7 @@ def needs_approval(
     """
     check_rule(rule)
     called = tool if arguments is None else target_of(tool, arguments)[0]
-    if called.spec.route == CALL:
+    if called.spec.route in (CALL, RUN_CODE):
         return rule != "never"
     return rule(called.spec) if callable(rule) else _asks(rule, called.spec)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolbus.bus.engine import Engine, reason_of
-from toolbus.bus.exposure import CALL, SEARCH
+from toolbus.bus.exposure import CALL, OWN_ROUTES
 from toolbus.bus.scope import Scope
 from toolbus.bus.tool_search import inner_call
 from toolbus.core.approval import Approval, ApprovalRequest
@@ -50,7 +50,7 @@ class Calls:
             spec, arguments = await self.inner(arguments)
             keep = True  # the model reads on through `call_tool`
         name = str(spec.origin)
-        is_known = spec.route == SEARCH or name in self._catalog()
+        is_known = spec.route in OWN_ROUTES or name in self._catalog()
         if not is_known and self._engine.known(name, self._scope) is None:
             missing = self._engine.missing(name, self._scope)
             self.report_unsent(spec.name, reason_of(missing), str(missing), spec.origin)
@@ -60,7 +60,7 @@ class Calls:
             arguments=arguments,
             on_progress=on_progress,
             approval=made.approval,
-            caller=self._caller(made),
+            caller=self.caller_of(made),
             is_unlisted=is_unlisted,
         )
         return await self._access.run(self._for_model(operation, keep))
@@ -88,7 +88,7 @@ class Calls:
             if (inner := self.listed_inner(arguments)) is None:
                 return None  # it is looked for when it is called, and then decided about
             spec, arguments = inner
-        operation = self.operation(spec, arguments=arguments, caller=self._caller(Made(run=run)))
+        operation = self.operation(spec, arguments=arguments, caller=self.caller_of(Made(run=run)))
         prepared = self._engine.path.prepared(operation)
         return None if prepared is None else self._engine.guard.question(prepared)
 
@@ -250,7 +250,8 @@ class Calls:
             **fields,
         )
 
-    def _caller(self, made: Made) -> Caller:
+    def caller_of(self, made: Made) -> Caller:
+        """The caller, and how a call for a model was made."""
         caller = self._scope.caller
         if not made.face and not made.run:
             return caller

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from toolbus.bus.definitions import Definitions
 from toolbus.bus.encoding import BusEncoding
-from toolbus.bus.exposure import SEARCH
+from toolbus.bus.exposure import SEARCH, SEARCH_FUNCTIONS
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
 from toolbus.bus.offer import Offer
@@ -155,11 +155,13 @@ class Engine:
         self.enforce()
 
     def _new_path(self, extensions: Extensions, observers: Sequence[Observer]) -> CallPath:
+        searches = ToolSearch(self.finder)
         routes = {
             **ServerRoutes(self.servers.requests, lambda: self.lock.inventories, self.offer.listed).table,
             **self.servers.routes,
             "toolbus/read_result": self.results.read,
-            SEARCH: ToolSearch(self.finder).run,
+            SEARCH: searches.run,
+            SEARCH_FUNCTIONS: searches.run_for_scripts,
         }
         return CallPath(
             routes,

@@ -2,7 +2,8 @@
 
 In search mode a model gets two tools, whose definitions stay the same as long as the catalog does, so that
 prompt caches hit: `search_tools` returns the definitions of tools that fit, and `call_tool` calls one. What a
-view permits does not depend on it: a tool that is not shown can be called, also by its own name.
+view permits does not depend on it: a tool that is not shown can be called, also by its own name. In code
+mode, `search_tools` returns tools as Python functions, and `run_code` runs a script that calls them.
 
 Providers that can load tools during a conversation need no `call_tool`: they get `search_tools`, and the
 definitions that it finds are loaded and called as any other (`Exposure.loadable`).
@@ -23,6 +24,10 @@ from toolbus.shape.budget import estimated_tokens
 SEARCH = "toolbus/search_tools"
 CALL = "toolbus/call_tool"
 """The routes of the two tools."""
+SEARCH_FUNCTIONS = "toolbus/search_functions"
+RUN_CODE = "toolbus/run_code"
+"""The routes of those of code mode."""
+OWN_ROUTES = frozenset({SEARCH, CALL, SEARCH_FUNCTIONS, RUN_CODE})
 MOST_SERVERS = 200
 """Servers that the description of `search_tools` lists."""
 
@@ -41,6 +46,7 @@ _SEARCH_SCHEMA: JSONObject = {
 }
 _READ_ONLY: JSONObject = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True}
 _RETURNS = "Returns names, descriptions and input schemas; call what you need with call_tool."
+_WRITES = "Returns tools as typed Python functions; call what you need in a script, with run_code."
 _LOADS = "Loads the tools that it finds; from then on you can call them."
 _DEFERRED = {"defer_loading": True}
 
@@ -62,12 +68,31 @@ CALL_TOOL = ToolSpec(
         "required": ["name", "arguments"],
     },
 )
+RUN_SCRIPT = ToolSpec(
+    name="run_code",
+    origin=Origin(OWN, "run_code"),
+    route=RUN_CODE,
+    title="Run a script",
+    description=(
+        "Runs a Python script that calls tools: each is an async function, as search_tools returned it, to "
+        "be awaited with keyword arguments; asyncio.gather makes calls at once. Types are checked before "
+        "anything runs. Returns what the script prints and the value of its last expression, so print or "
+        "end with only what you need. There are no files, no network and no packages. A call that fails "
+        "raises RuntimeError."
+    ),
+    input_schema={
+        "type": "object",
+        "properties": {"script": {"type": "string", "description": "The Python script."}},
+        "required": ["script"],
+        "additionalProperties": False,
+    },
+)
 
 
-def search_tool(hidden: Catalog, *, loads: bool = False) -> ToolSpec:
+def search_tool(hidden: Catalog, *, what: str = _RETURNS, route: str = SEARCH) -> ToolSpec:
     """The tool that finds those tools; its description is the same for the same catalog.
 
-    With `loads`, the provider loads what is found.
+    `what` says what becomes of the tools that it finds.
     """
     counts = Counter(spec.origin.server for spec in hidden if spec.origin.server != OWN)
     listed = [f"{server} ({count})" for server, count in list(counts.items())[:MOST_SERVERS]]
@@ -76,12 +101,12 @@ def search_tool(hidden: Catalog, *, loads: bool = False) -> ToolSpec:
     about = (
         f"Finds tools by what they do or by name. {counts.total()} tools are available that are not listed "
         "here: search before you conclude that something cannot be done. "
-        f"{_LOADS if loads else _RETURNS} Servers and their numbers of tools: "
+        f"{what} Servers and their numbers of tools: "
     )
     return ToolSpec(
         name="search_tools",
         origin=Origin(OWN, "search_tools"),
-        route=SEARCH,
+        route=route,
         title="Search for tools",
         description=f"{about}{', '.join(listed)}.",
         input_schema=_SEARCH_SCHEMA,
@@ -111,7 +136,12 @@ class Exposure:
         if all(spec.origin.server == OWN for spec in hidden):
             return catalog  # there is nothing to search for
         shown = (spec for spec in catalog if self.is_always_shown(spec))
-        return Catalog(shown, [search_tool(Catalog(hidden)), CALL_TOOL], catalog.instructions)
+        return Catalog(shown, self._own_tools(Catalog(hidden)), catalog.instructions)
+
+    def _own_tools(self, hidden: Catalog) -> list[ToolSpec]:
+        if self.mode == "code":
+            return [search_tool(hidden, what=_WRITES, route=SEARCH_FUNCTIONS), RUN_SCRIPT]
+        return [search_tool(hidden), CALL_TOOL]
 
     def loadable(self, catalog: Catalog) -> Catalog:
         """As `shown`, for a provider that loads tools: the hidden ones are last, with `defer_loading`.
@@ -119,15 +149,16 @@ class Exposure:
         It is the provider that hides them. `read_result` is there from the start: if it came later, it would
         change what every request begins with.
         """
-        if self.shown(catalog) is catalog:
-            return catalog
+        shown = self.shown(catalog)
+        if shown is catalog or self.mode == "code":
+            return shown
         return catalog.part((self, "loadable"), lambda: self._loadable(catalog))
 
     def _loadable(self, catalog: Catalog) -> Catalog:
         hidden = [
             spec for spec in catalog if not self.is_always_shown(spec) and spec.origin != READ_RESULT.origin
         ]
-        own = (READ_RESULT, search_tool(Catalog(hidden), loads=True))
+        own = (READ_RESULT, search_tool(Catalog(hidden), what=_LOADS))
         shown = (spec for spec in catalog if self.is_always_shown(spec))
         return Catalog((*shown, *own), map(_deferred, hidden), catalog.instructions)
 
@@ -140,12 +171,12 @@ class Exposure:
         return any(fnmatchcase(spec.name, one) or fnmatchcase(origin, one) for one in self.always)
 
     def own_tool(self, name: str, catalog: Catalog) -> ToolSpec | None:
-        """One of the two tools by its name, unless all tools are always shown."""
+        """One of its two tools by its name, unless all tools are always shown."""
         if self.mode == "all":
             return None
         # Also if `auto` shows all of them now: the model may have been told of these before.
-        found = search_tool(catalog) if name in ("search_tools", f"{OWN}/search_tools") else None
-        return CALL_TOOL if name in (CALL_TOOL.name, str(CALL_TOOL.origin)) else found
+        own = self._own_tools(catalog)
+        return next((spec for spec in own if name in (spec.name, str(spec.origin))), None)
 
 
 def _deferred(spec: ToolSpec) -> ToolSpec:

@@ -4,7 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from toolbus.code.journal import Entry
 from toolbus.code.stubs import Library, Stub, joined, stub
@@ -139,6 +139,13 @@ class Scripts:
                         return self._failed(error, box.printed, run.calls)
                     stubs |= more
         raise AssertionError("the second attempt returns")
+
+    async def run_for_model(
+        self, arguments: Mapping[str, JSON], on_input: OnInput, on_progress: Progress | None
+    ) -> ToolResult:
+        """Answer a call of `run_code`."""
+        script = arguments.get("script")
+        return await self.run(cast("str", script), on_input=on_input, on_progress=on_progress)
 
     async def resume(
         self,

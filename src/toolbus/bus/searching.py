@@ -1,8 +1,9 @@
-"""Search in what a view shows."""
+"""What a view shows a model, and the search in it."""
 
 import asyncio
 from collections.abc import Sequence
 
+from toolbus.bus.calls import Calls
 from toolbus.bus.engine import Engine
 from toolbus.core.catalog import Catalog
 from toolbus.search.hit import Hit
@@ -13,11 +14,17 @@ class Searching:
     """The part of a view that finds tools."""
 
     _engine: Engine
+    calls: Calls
 
     @property
     def catalog(self) -> Catalog:
         """The tools that can be called now: an immutable snapshot."""
         raise NotImplementedError
+
+    @property
+    def exposed(self) -> Catalog:
+        """What a model is shown of the catalog, by `expose`: all of it, or a few tools and a search."""
+        return self.calls.shown(self.catalog)
 
     def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
         """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""

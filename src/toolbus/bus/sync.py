@@ -11,7 +11,7 @@ from typing import Any, Self, TypeVar
 from toolbus.bus.policing import Rules
 from toolbus.bus.portal import Portal
 from toolbus.bus.scope import Names
-from toolbus.bus.tasks import TaskHandle
+from toolbus.bus.sync_task import SyncTask
 from toolbus.bus.tool import Tool
 from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.bus.view import View
@@ -36,7 +36,6 @@ from toolbus.core.records import (
     Resource,
     ResourceTemplate,
     ServerStatus,
-    TaskState,
     ToolResult,
 )
 from toolbus.core.uri_templates import Values
@@ -205,11 +204,11 @@ class SyncView:
         """As `Toolbus.scripts.run`."""
         return self.run(self.bus.scripts.run(script, inputs, timeout=timeout))
 
-    def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> "SyncTask":
+    def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> SyncTask:
         """As `Toolbus.submit`; the handle is synchronous, too."""
         return SyncTask(self, self.run(self.bus.submit(name, arguments)))
 
-    def task(self, stored: str) -> "SyncTask":
+    def task(self, stored: str) -> SyncTask:
         """As `Toolbus.task`."""
         return SyncTask(self, self.bus.task(stored))
 
@@ -359,43 +358,3 @@ class SyncToolbus(SyncView):
     def unreviewed(self) -> dict[str, Inventory]:
         """As `Toolbus.unreviewed`."""
         return self.bus.unreviewed
-
-
-class SyncTask:
-    """A synchronous `TaskHandle`."""
-
-    def __init__(self, bus: SyncView, task: TaskHandle) -> None:
-        self._bus = bus
-        self.task = task
-
-    @property
-    def id(self) -> str | None:
-        """The server's id of the task; None if it returned the result at once."""
-        return self.task.id
-
-    @property
-    def done(self) -> bool:
-        """Whether the server returned the result at once, without a task."""
-        return self.task.done
-
-    def status(self) -> TaskState:
-        """The current state of the task."""
-        return self._bus.run(self.task.status())
-
-    def result(
-        self,
-        *,
-        timeout: float | None = None,
-        on_progress: Progress | None = None,
-        on_input: OnInput = "ask",
-    ) -> ToolResult:
-        """As `TaskHandle.result`."""
-        return self._bus.run(self.task.result(timeout=timeout, on_progress=on_progress, on_input=on_input))
-
-    def cancel(self) -> None:
-        """Ask the server to cancel the task; it may not be able to."""
-        self._bus.run(self.task.cancel())
-
-    def to_json(self) -> str:
-        """As `TaskHandle.to_json`."""
-        return self.task.to_json()

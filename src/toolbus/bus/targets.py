@@ -24,6 +24,7 @@ _UNDECIDED = frozenset(
         "toolbus/read_result",
         "toolbus/list_resources",
         "toolbus/search_tools",
+        "toolbus/search_functions",
     }
 )
 """Operations that nobody decides about: those of the bus itself, and those that follow another one."""

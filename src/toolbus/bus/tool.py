@@ -6,6 +6,7 @@ from contextlib import suppress
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from toolbus.bus.exposure import OWN_ROUTES
 from toolbus.core.approval import Approval
 from toolbus.core.display import signature
 from toolbus.core.errors import BusClosed, ToolbusError
@@ -97,9 +98,7 @@ class Tool:
     def offered(self) -> bool:
         """Whether the catalog still has it."""
         # Of those of the bus itself, only some are in the catalog; they do not leave.
-        return self.spec.route in ("toolbus/search_tools", "toolbus/call_tool") or (
-            str(self.origin) in self.runner.catalog
-        )
+        return self.spec.route in OWN_ROUTES or str(self.origin) in self.runner.catalog
 
     # Positional-only, so that a tool may have an argument called "self".
     async def execute(self, /, **arguments: JSON) -> ToolResult:

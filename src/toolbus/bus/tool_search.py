@@ -10,6 +10,7 @@ from typing import cast
 
 from toolbus.bus.exposure import CALL_TOOL, definition_cost
 from toolbus.call.arguments import ArgumentCheck
+from toolbus.code.stubs import HEADER, Library, stub
 from toolbus.core.catalog import Catalog
 from toolbus.core.display import shortened
 from toolbus.core.errors import ArgumentsError
@@ -30,6 +31,7 @@ RESULT_TOKENS = 4_000
 _LINE = 200
 """Characters of the description of a tool that is not shown whole."""
 _NEXT = "Call one with call_tool: its name, and arguments that match its input_schema."
+_IN_SCRIPTS = "# Call these in a script with run_code: await each, with keyword arguments."
 _SHORT = " Those without an input_schema did not fit: search for their names to see them whole."
 _NOTHING_ASKED = "give at least one query that says what the tool should do, such as 'create an issue'"
 _CHECK = ArgumentCheck(CALL_TOOL.input_schema)
@@ -40,23 +42,45 @@ class ToolSearch:
 
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
+        self._library: Library | None = None
 
     async def run(self, operation: Operation) -> ToolResult:
         """The route of `search_tools`: the tools of the caller's view that fit."""
+        hits = self._hits(operation)
+        if isinstance(hits, ToolResult):
+            return hits
+        meta = {FOUND: _loaded(self._catalog(operation), hits)}
+        return ToolResult(content=(Text(text=_described(hits)),), meta=meta)
+
+    async def run_for_scripts(self, operation: Operation) -> ToolResult:
+        """The same in code mode: the tools as functions."""
+        hits = self._hits(operation)
+        if isinstance(hits, ToolResult):
+            return hits
+        catalog = self._catalog(operation)
+        if self._library is None or self._library.catalog is not catalog:
+            self._library = Library(catalog)
+        return ToolResult(content=(Text(text=_functions(hits, self._library)),))
+
+    @staticmethod
+    def _catalog(operation: Operation) -> Catalog:
         assert operation.catalog is not None, "a search is made through a view"
+        return operation.catalog
+
+    def _hits(self, operation: Operation) -> list[Hit] | ToolResult:
+        """The tools that fit; a result that says why there are none."""
         given: JSON = operation.arguments.get("queries")
         asked = cast("list[JSON]", given) if isinstance(given, list) else [given]
         queries = [query for query in asked if isinstance(query, str) and query.strip()]
         if not queries:
             return ToolResult.failure(f"search_tools: {_NOTHING_ASKED}")
         limit = min(MOST_TOOLS, max(LIMIT, 4 * len(queries)))
-        hits = self._finder.search(operation.catalog, queries, limit)
+        hits = self._finder.search(self._catalog(operation), queries, limit)
         if not hits:
             quoted = ", ".join(repr(shortened(query, 80)) for query in queries[:5])
             problem = f"no tool fits {quoted}; describe it in other words, or name a server"
             return ToolResult(content=(Text(text=problem),))
-        meta = {FOUND: _loaded(operation.catalog, hits)}
-        return ToolResult(content=(Text(text=_described(hits)),), meta=meta)
+        return hits
 
 
 def found_names(result: ToolResult) -> list[str]:
@@ -93,6 +117,23 @@ def _described(hits: Sequence[Hit]) -> str:
         lines.append(line)
         left -= cost
     return "\n".join([f"{_NEXT}{_SHORT if is_shortened else ''}", *lines])
+
+
+def _functions(hits: Sequence[Hit], library: Library) -> str:
+    """The stubs of the tools that fit into a result, and the names of the others."""
+    names = {tool: name for name, tool in library.names.items()}
+    texts, rest, left = [_IN_SCRIPTS, HEADER], list[str](), RESULT_TOKENS
+    for hit in hits:
+        text = stub(names[hit.name], hit.spec).text
+        left -= estimated_tokens(text)
+        if left >= 0 or len(texts) == 2:
+            texts.append(text)
+            rest += (names[name] for name in hit.alternatives[:5] if name in names)
+        else:
+            rest.append(names[hit.name])
+    if rest:
+        texts.append(f"# Search for these names to see them: {', '.join(dict.fromkeys(rest))}\n")
+    return "\n".join(texts)
 
 
 def _loaded(catalog: Catalog, hits: Sequence[Hit]) -> list[JSON]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from toolbus.bus.calls import Calls, Made
 from toolbus.bus.engine import Engine
-from toolbus.bus.exposure import CALL, SEARCH
+from toolbus.bus.exposure import OWN_ROUTES, RUN_CODE
 from toolbus.bus.policing import Rules, rules_of
 from toolbus.bus.registry import Registry, selection_of
 from toolbus.bus.resources import Resources
@@ -113,12 +113,7 @@ class View(Searching):
         shown = self if servers is None else self.view(servers=servers)
         exposed = shown.calls.loadable(shown.catalog) if loadable else shown.exposed
         listed = (spec for spec in exposed if servers is None or not is_own_resource(spec))
-        return [Tool(spec, shown if spec.route in (SEARCH, CALL) else self) for spec in listed]
-
-    @property
-    def exposed(self) -> Catalog:
-        """What a model is shown of the catalog, by `expose`: all of it, or a few tools and a search."""
-        return self.calls.shown(self.catalog)
+        return [Tool(spec, shown if spec.route in OWN_ROUTES else self) for spec in listed]
 
     def register_into(
         self,
@@ -177,6 +172,8 @@ class View(Searching):
         catalog, is_unlisted = self.catalog, False
         if (spec := catalog.get(name)) is None:
             spec, arguments, is_unlisted = await self.calls.target(name, arguments or {})
+            if spec.route == RUN_CODE:
+                return await self.scripts.run_for_model(arguments, on_input, on_progress)
         operation = Operation(
             spec=spec,
             arguments={} if arguments is None else arguments,
@@ -213,6 +210,9 @@ class View(Searching):
         `approval` is a person's of exactly this call. Observers see the face that calls, and its run.
         """
         made = Made(approval=approval, face=face, run=run)
+        if spec.route == RUN_CODE:
+            shown = self.view(caller=self.calls.caller_of(made))
+            return await shown.scripts.run_for_model(arguments, "ask", on_progress)
         return await self.calls.run(spec, arguments, on_progress, keep, made)
 
     def approval_needed(

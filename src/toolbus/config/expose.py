@@ -5,10 +5,9 @@ from typing import Literal, TypeAlias, get_args
 from toolbus.config.location import Location
 from toolbus.core.records import JSON
 
-ExposeMode: TypeAlias = Literal["all", "search", "auto"]
-"""Show `all` tools, let the model `search` for them, or decide by their cost (`auto`).
-
-Code mode is one more word here, and one more case of `Exposure.shown`."""
+ExposeMode: TypeAlias = Literal["all", "search", "code", "auto"]
+"""Show `all` tools, let the model `search` for them or write scripts that call them (`code`), or decide
+between `all` and `search` by their cost (`auto`)."""
 EXPOSE_BUDGET = 10_000
 """Tokens of definitions above which `auto` searches: 5 % of a context window of 200,000."""
 

@@ -9,8 +9,11 @@ from toolbus.cli.commands.tools import check_wait, exit_code, matching, servers_
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
+from toolbus.config.expose import ExposeMode
 from toolbus.core.catalog import Catalog
 from toolbus.shape.cost import PROVIDERS, definition_tokens, sent_tokens
+
+_SHORT_MODES: tuple[ExposeMode, ...] = ("search", "code")
 
 
 @async_command
@@ -36,7 +39,8 @@ async def run(settings: Settings, servers: Sequence[str], *, search: str | None,
         if alias in owners.values()
     }
     catalog = Catalog(spec for spec in found if spec.name in costs)
-    modes = {"all": _sum([*costs.values()]), "search": _search_cost(catalog, config.always)}
+    modes = {"all": _sum([*costs.values()])}
+    modes |= {mode: _mode_cost(catalog, mode, config.always) for mode in _SHORT_MODES}
     as_sent = sum(map(sent_tokens, catalog))
     if screen.as_json:
         tools = [{"name": name, "server": owners[name], "tokens": costs[name]} for name in _sorted(costs)]
@@ -54,8 +58,8 @@ async def run(settings: Settings, servers: Sequence[str], *, search: str | None,
     return exit_code(config, statuses, servers)
 
 
-def _search_cost(catalog: Catalog, always: tuple[str, ...]) -> dict[str, int]:
-    return _sum([definition_tokens(spec) for spec in Exposure(mode="search", always=always).shown(catalog)])
+def _mode_cost(catalog: Catalog, mode: ExposeMode, always: tuple[str, ...]) -> dict[str, int]:
+    return _sum([definition_tokens(spec) for spec in Exposure(mode=mode, always=always).shown(catalog)])
 
 
 def _sum(costs: Sequence[dict[str, int]]) -> dict[str, int]:
