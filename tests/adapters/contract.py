@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias, cast
 
 import pytest
 
@@ -26,6 +26,7 @@ from tests.servers.everyday import PNG, WAV
 from tests.wire import Asked, Given, Provider, Say, ToolCall
 from toolbus import Audio, Toolbus
 from toolbus.adapters.media import base64_data
+from toolbus.bus.view import View
 from toolbus.events import CallStarted
 from toolbus.records import PromptResult
 
@@ -81,11 +82,11 @@ class Stage:
                 patch.setenv(name, value)
             yield provider
 
-    async def play(self, script: Script) -> tuple[str, list[Asked]]:
+    async def play(self, script: Script, bus: View | None = None) -> tuple[str, list[Asked]]:
         """Run an agent to the end; gives its last words and what the model was asked at every turn."""
         with self.model(script) as provider:
             async with asyncio.timeout(PATIENCE * 2):
-                said = await self.harness.run(self.bus, "Go.")
+                said = await self.harness.run(cast(Toolbus, bus or self.bus), "Go.")
             return said, provider.asked
 
     async def prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> PromptResult:
@@ -133,6 +134,14 @@ class Contract:
         assert said == "It is 3."
         assert set(asked[0].tools) >= set(stage.bus.catalog.names)
         assert [(given.name, given.text) for given in asked[1].new] == [("desk_add", "3")]
+
+    async def test_a_model_searches_for_tools_and_calls_what_it_found(self, stage: Stage) -> None:
+        said, asked = await stage.play(_searching, stage.bus.view(expose="search"))
+        assert (said, len(asked)) == ("Done.", 3)
+        loaded = {name for name, tool in asked[0].tools.items() if not (tool and tool.get("defer_loading"))}
+        assert len(loaded & set(stage.bus.catalog.names) - {"read_result"}) == 0
+        assert [one.tools for one in asked] == [asked[0].tools] * 3
+        assert asked[2].new[0].text == "3"
 
     async def test_the_calls_of_one_turn_overlap(self, own_stage: Stage) -> None:
         told = await own_stage.told(
@@ -247,6 +256,20 @@ class Contract:
                 with pytest.raises(asyncio.CancelledError):
                     await run
             await own_stage.hangs("1 1")
+
+
+def _searching(asked: Asked) -> Say | str | list[ToolCall]:
+    """Look for a tool, and call it in the way that the request offers."""
+    sums = {"a": 1, "b": 2}
+    match len(asked.given):
+        case 0:
+            return [ToolCall("search_tools", {"queries": ["add two numbers"]})]
+        case 1 if "call_tool" in asked.tools:
+            return [ToolCall("call_tool", {"name": "desk_add", "arguments": sums})]
+        case 1:
+            return [ToolCall("desk_add", sums)]
+        case _:
+            return "Done."
 
 
 PROVES: Mapping[str, Point] = {

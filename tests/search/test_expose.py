@@ -15,15 +15,11 @@ from tests.shape.schemas import sane_tops
 from toolbus import Toolbus
 from toolbus.adapters.tool_list import ToolList
 from toolbus.bus.exposure import CALL_TOOL, Exposure, definition_cost
-from toolbus.bus.tool_search import RESULT_TOKENS, ToolSearch
 from toolbus.core.catalog import Catalog
-from toolbus.core.operation import Operation
 from toolbus.errors import ConfigError, ToolNotFound
 from toolbus.events import CallStarted, Event
 from toolbus.records import JSON, ToolSpec
 from toolbus.schema.validator import InvalidSchema, Validator
-from toolbus.search.finder import Finder
-from toolbus.shape.budget import estimated_tokens
 from toolbus.shape.lean import lean_schema
 
 pytestmark = pytest.mark.anyio
@@ -220,27 +216,6 @@ def test_the_first_request_costs_a_twentieth_at_most() -> None:
     assert [(one.name, one.description, one.input_schema) for one in again] == [
         (one.name, one.description, one.input_schema) for one in shown
     ]
-
-
-async def test_a_scripted_model_finds_the_right_tool_in_thirty_tasks() -> None:
-    catalog = Catalog(_real())
-    search = ToolSearch(Finder())
-    described = [spec for spec in catalog if len(spec.description) > 40]
-    tasks = described[:: len(described) // 30][:30]
-    assert len(tasks) == 30
-    for spec in tasks:
-        # A model describes the task in words of the tool, not by its name.
-        query = " ".join(spec.description.split()[:12])
-        operation = Operation(
-            spec=Exposure(mode="search").own_tool("search_tools", catalog) or spec,
-            arguments={"queries": [query]},
-            catalog=catalog,
-        )
-        text = (await search.run(operation)).text
-        found = [json.loads(line) for line in text.splitlines()[1:]]
-        names = {name for one in found for name in (one["name"], *one.get("similar", ()))}
-        assert spec.name in names, query
-        assert estimated_tokens(text) < 3 * RESULT_TOKENS
 
 
 @modest

@@ -220,3 +220,17 @@ async def test_the_agent_has_two_tools_where_a_model_cannot_load_them(wire: Any)
     for asked in provider.asked:
         assert list(asked.tools) == ["a_echo", "search_tools", "call_tool"]
     assert "3" in provider.asked[2].new[0].text
+
+
+async def test_the_agent_takes_expose_and_always() -> None:
+    with provided(["Done."]) as provider:
+        async with (
+            Toolbus(_config(expose="all")) as bus,
+            Agent(MODELS["chat"], tools=[bus], expose="search", always="b/add") as agent,
+        ):
+            assert await final(agent.send("Go.")) == "Done."
+        assert list(provider.asked[0].tools) == ["b_add", "search_tools", "call_tool"]
+        with pytest.raises(TypeError, match="unexpected options: exposes"):
+            Agent(MODELS["chat"], exposes="search")  # pyright: ignore[reportCallIssue]  # that is the point
+        with pytest.raises(ValueError, match="expose must be one of"):
+            Agent(MODELS["chat"], expose="some")  # pyright: ignore[reportArgumentType]  # that is the point

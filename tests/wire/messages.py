@@ -1,6 +1,7 @@
 """Anthropic Messages: POST /v1/messages."""
 
 from collections.abc import Iterator
+from typing import cast
 
 from tests.wire.answer import Answer, argument_pieces
 from tests.wire.asked import Conversation, Entry, Given
@@ -37,7 +38,7 @@ def _check_deferred(body: JSON, tools: list[JSON]) -> None:
 
 
 def _blocks(content: JSON) -> list[JSON]:
-    blocks: list[JSON] = content if isinstance(content, list) else []
+    blocks = cast(list[JSON], content if isinstance(content, list) else [])
     return [block for block in blocks if isinstance(block, dict)]
 
 

@@ -6,12 +6,13 @@ For tools, `Agent(client, context_providers=[toolset(bus)])`; for a prompt, `age
 import json
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict
 
 from toolbus.adapters.approval import ApprovalRule, NeedsApproval, may_ask, needs_approval
 from toolbus.adapters.definition import definition_of
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import AUDIO_TYPES, Document, described, model_blocks
 from toolbus.adapters.options import AdapterOptions
@@ -47,6 +48,7 @@ def tools(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
+    **exposed: Unpack[Exposed],
 ) -> ToolList[FunctionTool]:
     """The current tools, for `Agent(client, tools=...)`; an agent copies the list.
 
@@ -55,7 +57,7 @@ def tools(
     it accepts those too.
     """
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return ToolList(source, lambda tool: BusTool(tool, options), servers, face=FACE)
+    return ToolList(shown(source, exposed), lambda tool: BusTool(tool, options), servers, face=FACE)
 
 
 def toolset(
@@ -66,10 +68,13 @@ def toolset(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
+    **exposed: Unpack[Exposed],
 ) -> "BusProvider":
     """A context provider that updates the tools before every model request; options as for `tools`."""
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return BusProvider(ToolList(source, lambda tool: BusTool(tool, options), servers, face=FACE, live=True))
+    return BusProvider(
+        ToolList(shown(source, exposed), lambda tool: BusTool(tool, options), servers, face=FACE, live=True)
+    )
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:

@@ -1,10 +1,11 @@
 """Tools and prompts for Agno: `Agent(model=model, tools=[toolset(bus)])`."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Unpack
 
 from toolbus.adapters.approval import ApprovalRule, NeedsApproval, approval_of, may_ask, needs_approval
 from toolbus.adapters.definition import definition_of
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import (
     AUDIO_TYPES,
@@ -44,6 +45,7 @@ def toolset(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
+    **exposed: Unpack[Exposed],
 ) -> "BusToolkit":
     """A toolkit that updates its tools at the start of every run, for `arun` and `run`.
 
@@ -52,7 +54,9 @@ def toolset(
     `files` for PDFs, if it accepts those too.
     """
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return BusToolkit(ToolList(source, lambda tool: _functions(tool, options), servers, face=FACE))
+    return BusToolkit(
+        ToolList(shown(source, exposed), lambda tool: _functions(tool, options), servers, face=FACE)
+    )
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:

@@ -9,8 +9,9 @@ see, and the reply to `search_tools` refers to those to load: the ranking is our
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Unpack, cast
 
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.media import Document, Media, base64_data, model_blocks, pdf_documents
 from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, prompt_turns
 from toolbus.adapters.provider_tools import (
@@ -49,6 +50,7 @@ def tools(
     media: bool = True,
     follow: bool = True,
     native: bool = True,
+    **exposed: Unpack[Exposed],
 ) -> "ProviderTools[ToolParam, MessageParam]":
     """The tools for the Messages API.
 
@@ -64,7 +66,7 @@ def tools(
         replies=partial(_messages, media=media),
         loads=native,
     )
-    return ProviderTools(source, servers, provider, face="anthropic", follow=follow)
+    return ProviderTools(shown(source, exposed), servers, provider, face="anthropic", follow=follow)
 
 
 def _definition(tool: Tool) -> "ToolParam":

@@ -3,12 +3,13 @@
 import json
 import weakref
 from collections.abc import Callable, KeysView
-from typing import Any, cast
+from typing import Any, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from toolbus.adapters import openai
 from toolbus.adapters.definition import definition_of
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import data_url, model_blocks
 from toolbus.adapters.threads import in_thread, run_tool_sync
@@ -33,21 +34,30 @@ with require_extra("crewai"):
 __all__ = ["BoundTool", "BusTool", "LiveTools", "in_thread", "live", "messages", "tools"]
 
 
-def tools(source: ToolSource, servers: Servers = None, *, dialect: Dialect = "openai") -> ToolList[BaseTool]:
+def tools(
+    source: ToolSource, servers: Servers = None, *, dialect: Dialect = "openai", **exposed: Unpack[Exposed]
+) -> ToolList[BaseTool]:
     """The tools, for agents and tasks.
 
     CrewAI blocks while it runs; its async methods use a thread. `await in_thread(crew.kickoff)` does the
     same, and can be cancelled.
     """
     _register_hook()
-    return ToolList(source, lambda tool: BusTool.of(tool, dialect), servers, face="crewai")
+    return ToolList(shown(source, exposed), lambda tool: BusTool.of(tool, dialect), servers, face="crewai")
 
 
-def live(agent: Agent, bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> Agent:
+def live(
+    agent: Agent,
+    bus: Bus,
+    servers: Servers = None,
+    *,
+    dialect: Dialect = "openai",
+    **exposed: Unpack[Exposed],
+) -> Agent:
     """Add the tools of the catalog to an agent and return it; in a crew they are updated every turn."""
     _register_hook()
     # The finalizer keeps the list alive, and so up to date, as long as the agent exists.
-    weakref.finalize(agent, LiveTools.clear, LiveTools(agent, bus, servers, dialect))
+    weakref.finalize(agent, LiveTools.clear, LiveTools(agent, shown(bus, exposed), servers, dialect))
     return agent
 
 

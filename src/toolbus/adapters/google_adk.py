@@ -1,7 +1,7 @@
 """Tools and prompts for Google's Agent Development Kit: `LlmAgent(tools=[toolset(bus)])`."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Unpack
 
 from toolbus.adapters.approval import (
     ApprovalRule,
@@ -12,6 +12,7 @@ from toolbus.adapters.approval import (
     needs_approval,
 )
 from toolbus.adapters.definition import definition_of
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import IMAGE_TYPES, attachments
 from toolbus.adapters.tool_calls import tool_metadata
@@ -49,6 +50,7 @@ def toolset(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "google",
+    **exposed: Unpack[Exposed],
 ) -> "BusToolset":
     """A toolset that updates its tools every turn.
 
@@ -57,7 +59,13 @@ def toolset(
     """
     check_rule(approve)
     return BusToolset(
-        ToolList(source, lambda tool: BusTool(tool, approve, dialect), servers, face=FACE, live=True),
+        ToolList(
+            shown(source, exposed),
+            lambda tool: BusTool(tool, approve, dialect),
+            servers,
+            face=FACE,
+            live=True,
+        ),
         dialect,
     )
 

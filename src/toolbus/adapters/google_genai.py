@@ -8,8 +8,9 @@ Pass `toolbox = tools(bus)` in a request: `config={"tools": [{"function_declarat
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import cast
+from typing import Unpack, cast
 
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import AUDIO_TYPES, PDF, Document, Media, attachments
 from toolbus.adapters.prompts import Part as PromptPart
@@ -42,7 +43,12 @@ ACCEPTS_FILES_IN_RESPONSES = re.compile(r"gemini-([3-9]|\d\d)")
 
 
 def tools(
-    source: ToolSource, servers: Servers = None, *, media: bool = True, follow: bool = True
+    source: ToolSource,
+    servers: Servers = None,
+    *,
+    media: bool = True,
+    follow: bool = True,
+    **exposed: Unpack[Exposed],
 ) -> ProviderTools[FunctionDeclarationDict, Content]:
     """The tools as function declarations.
 
@@ -56,7 +62,7 @@ def tools(
         calls=_calls,
         replies=partial(_contents, media=media),
     )
-    return ProviderTools(source, servers, provider, face="google-genai", follow=follow)
+    return ProviderTools(shown(source, exposed), servers, provider, face="google-genai", follow=follow)
 
 
 def messages(prompt: PromptResult, *, media: bool = True) -> list[Content]:

@@ -1,11 +1,12 @@
 """Tools and prompts for LangChain and LangGraph: `create_agent(model, tools(bus))`."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from pydantic import PrivateAttr
 
 from toolbus.adapters.definition import definition_of
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.langchain_images import with_images_moved
 from toolbus.adapters.langchain_interrupt import FACE, approval_by_interrupt
@@ -36,19 +37,31 @@ ToolOutput: TypeAlias = ToolMessage | Command[Any]
 _NATIVE_DIALECTS: tuple[Dialect, ...] = ("openai", "openai-strict", "openai-responses", "anthropic")
 
 
-def tools(source: ToolSource, servers: Servers = None, *, dialect: Dialect = "openai") -> ToolList["BusTool"]:
+def tools(
+    source: ToolSource, servers: Servers = None, *, dialect: Dialect = "openai", **exposed: Unpack[Exposed]
+) -> ToolList["BusTool"]:
     """The tools, for `ainvoke` and `invoke`; a message's artifact holds what the model does not see.
 
     LangChain passes a schema to its model nearly unchanged, so `dialect` is that of the model's provider.
     An agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
-    return ToolList(source, lambda tool: structured_tool(tool, dialect=dialect), servers, face=FACE)
+    return ToolList(
+        shown(source, exposed), lambda tool: structured_tool(tool, dialect=dialect), servers, face=FACE
+    )
 
 
-def live(bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> "LiveTools":
+def live(
+    bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai", **exposed: Unpack[Exposed]
+) -> "LiveTools":
     """Middleware that updates the tools every turn: `create_agent(model, middleware=[live(bus)])`."""
     return LiveTools(
-        ToolList(bus, lambda tool: structured_tool(tool, dialect=dialect), servers, face=FACE, live=True)
+        ToolList(
+            shown(bus, exposed),
+            lambda tool: structured_tool(tool, dialect=dialect),
+            servers,
+            face=FACE,
+            live=True,
+        )
     )
 
 

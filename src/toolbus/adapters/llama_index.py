@@ -5,7 +5,7 @@ from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 from toolbus.adapters.approval import (
     ApprovalRule,
@@ -16,6 +16,7 @@ from toolbus.adapters.approval import (
     needs_approval,
 )
 from toolbus.adapters.definition import definition_of
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import IMAGE_TYPES, Document, attachments
 from toolbus.adapters.prompts import Part, prompt_turns
@@ -47,6 +48,7 @@ def tools(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "openai",
+    **exposed: Unpack[Exposed],
 ) -> ToolList[BaseTool]:
     """The tools, for an agent or for `llm.predict_and_call`.
 
@@ -54,7 +56,12 @@ def tools(
     to its model nearly unchanged, so `dialect` is that of the model's provider; `openai-responses` for
     `OpenAIResponses`. An agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
-    return ToolList(source, lambda tool: BusTool(tool, approve=approve, dialect=dialect), servers, face=FACE)
+    return ToolList(
+        shown(source, exposed),
+        lambda tool: BusTool(tool, approve=approve, dialect=dialect),
+        servers,
+        face=FACE,
+    )
 
 
 def live(
@@ -63,10 +70,11 @@ def live(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "openai",
+    **exposed: Unpack[Exposed],
 ) -> "LiveTools":
     """A retriever that updates the tools every turn: `FunctionAgent(tool_retriever=live(bus))`."""
     convert = partial(BusTool, approve=approve, dialect=dialect)
-    return LiveTools(ToolList(source, convert, servers, face=FACE, live=True))
+    return LiveTools(ToolList(shown(source, exposed), convert, servers, face=FACE, live=True))
 
 
 def messages(prompt: PromptResult) -> list[ChatMessage]:

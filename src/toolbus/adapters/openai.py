@@ -6,8 +6,9 @@ the response and returns the next messages. `messages(prompt)` converts a prompt
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, overload
 
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.media import Document, attachments, data_url, model_blocks, pdf_documents
 from toolbus.adapters.openai_search import search_call, search_definition, search_output
 from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, prompt_turns
@@ -45,6 +46,7 @@ def tools(
     dialect: Chat = "openai",
     media: bool = True,
     follow: bool = True,
+    **exposed: Unpack[Exposed],
 ) -> "ProviderTools[ChatTool, ChatMessage]": ...
 @overload
 def tools(
@@ -55,6 +57,7 @@ def tools(
     media: bool = True,
     follow: bool = True,
     native: bool = True,
+    **exposed: Unpack[Exposed],
 ) -> "ProviderTools[ResponsesTool, InputItem]": ...
 def tools(
     source: ToolSource,
@@ -64,6 +67,7 @@ def tools(
     media: bool = True,
     follow: bool = True,
     native: bool = True,
+    **exposed: Unpack[Exposed],
 ) -> ProviderTools[Any, Any]:
     """The tools for Chat Completions, optionally strict (`openai-strict`), or Responses (`openai-responses`).
 
@@ -77,7 +81,7 @@ def tools(
         if dialect == "openai-responses"
         else _chat(dialect, media=media)
     )
-    return ProviderTools(source, servers, provider, face="openai", follow=follow)
+    return ProviderTools(shown(source, exposed), servers, provider, face="openai", follow=follow)
 
 
 @overload

@@ -1,6 +1,6 @@
 """Tools and prompts for the OpenAI Agents SDK: `Agent(tools=tools(bus))`."""
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from toolbus.adapters import openai
 from toolbus.adapters.approval import (
@@ -10,6 +10,7 @@ from toolbus.adapters.approval import (
     may_ask,
     needs_approval,
 )
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import data_url, model_blocks, pdf_documents
 from toolbus.adapters.tool_calls import run_tool, tool_metadata
@@ -43,6 +44,7 @@ def tools(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     follow: bool = False,
+    **exposed: Unpack[Exposed],
 ) -> ToolList[AgentTool]:
     """The tools as `FunctionTool`; a call that needs approval interrupts the run until it has it.
 
@@ -52,7 +54,7 @@ def tools(
     `follow`, call `refresh()` to update the list.
     """
     return ToolList(
-        source,
+        shown(source, exposed),
         lambda tool: function_tool(tool, approve=approve),
         servers,
         face=FACE,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 from toolbus.adapters.approval import (
     ApprovalRule,
@@ -14,6 +14,7 @@ from toolbus.adapters.approval import (
     needs_approval,
 )
 from toolbus.adapters.definition import definition_of, json_schema
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import AUDIO_TYPES, Document, model_blocks
 from toolbus.adapters.options import AdapterOptions
@@ -47,6 +48,7 @@ def toolset(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
+    **exposed: Unpack[Exposed],
 ) -> "BusToolset":
     """A toolset that updates its tools every step of a run; the default dialect is that of the run's model.
 
@@ -54,7 +56,9 @@ def toolset(
     set `audio`, and `files` for PDFs, if it accepts those too.
     """
     check_rule(approve)
-    return BusToolset(source, servers, dialect, AdapterOptions(approve=approve, audio=audio, files=files))
+    return BusToolset(
+        shown(source, exposed), servers, dialect, AdapterOptions(approve=approve, audio=audio, files=files)
+    )
 
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[ModelMessage]:

@@ -5,9 +5,10 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 from toolbus.adapters.definition import definition_of
+from toolbus.adapters.exposed import Exposed, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import IMAGE_TYPES, described
 from toolbus.adapters.prompts import Part, prompt_turns
@@ -34,20 +35,31 @@ POLL_SECONDS = 0.1
 """How often to check whether a run was interrupted: smolagents has a flag for it, not a signal."""
 
 
-def tools(source: ToolSource, servers: Servers = None, *, dialect: Dialect = "openai") -> "ToolList[BusTool]":
+def tools(
+    source: ToolSource, servers: Servers = None, *, dialect: Dialect = "openai", **exposed: Unpack[Exposed]
+) -> "ToolList[BusTool]":
     """The tools, for any agent; images are described in one line of text.
 
     smolagents blocks while it runs: use a thread, `asyncio.to_thread(agent.run, task)`, or a SyncToolbus.
     """
-    return BusTools(source, lambda tool: BusTool(tool, dialect, _run_sync), servers, face=FACE)
+    return BusTools(
+        shown(source, exposed), lambda tool: BusTool(tool, dialect, _run_sync), servers, face=FACE
+    )
 
 
-def live(agent: Agent, bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai") -> Agent:
+def live(
+    agent: Agent,
+    bus: Bus,
+    servers: Servers = None,
+    *,
+    dialect: Dialect = "openai",
+    **exposed: Unpack[Exposed],
+) -> Agent:
     """Add the tools to an agent, update them every step, and return the agent; its model sees images.
 
     `agent.interrupt()` also cancels the calls in flight. A tool that the agent already has keeps its name.
     """
-    LiveTools(agent, bus, servers, dialect)
+    LiveTools(agent, shown(bus, exposed), servers, dialect)
     return agent
 
 

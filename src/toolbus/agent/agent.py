@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, Unpack, overload
 
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import AgentRetries, AgentRunResultEvent
@@ -17,6 +17,7 @@ from pydantic_ai.settings import ModelSettings
 from pydantic_ai.usage import UsageLimits
 
 from toolbus.adapters.approval import ApprovalRule, Approver, check_rule
+from toolbus.adapters.exposed import Exposed
 from toolbus.agent.conversation import Conversation, File, Outgoing
 from toolbus.agent.event_mapper import EventMapper
 from toolbus.agent.limits import LimitReached, Limits, limit_error
@@ -54,10 +55,12 @@ class Agent:
         server_instructions: bool = True,
         settings: ModelSettings | None = None,
         interactions: Interactions | None = None,
+        **exposed: Unpack[Exposed],
     ) -> None:
         """Connect to nothing yet; raise `ModelFailed`, `ConfigError` or `NameClash` for wrong settings.
 
-        `interactions` handle requests of the agent's own servers; your own bus has its own.
+        `interactions` handle requests of the agent's own servers; your own bus has its own. `expose` and
+        `always` say which tools of buses and servers the model is shown.
         """
         check_rule(approve)
         if interactions is not None and mcp_servers is None:
@@ -69,7 +72,7 @@ class Agent:
         self._bus = None
         if mcp_servers is not None:
             self._bus = Toolbus(mcp_servers, interactions=interactions or NO_HANDLERS)
-        self._toolbox = Toolbox(tools, self._bus)
+        self._toolbox = Toolbox(tools, self._bus, exposed)
         self._approve: ApprovalRule[Approver] = approve
         self._limits = limits or Limits()
         self._server_instructions = server_instructions

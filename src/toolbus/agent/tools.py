@@ -14,6 +14,7 @@ from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, Tool
 from pydantic_ai.messages import ToolReturnPart
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
+from toolbus.adapters.exposed import Exposed, check_exposed, shown_view
 from toolbus.adapters.options import AdapterOptions
 from toolbus.adapters.pydantic_ai import BusTool, BusToolset, tool_return
 from toolbus.adapters.tool_calls import result_metadata
@@ -83,13 +84,17 @@ class RunCallbacks(Protocol):
 class Toolbox:
     """All tools of an agent."""
 
-    def __init__(self, tools: Iterable[AgentTool], own: Bus | None = None) -> None:
+    def __init__(
+        self, tools: Iterable[AgentTool], own: Bus | None = None, exposed: Exposed | None = None
+    ) -> None:
         """Raise `NameClash` for two tools of the same name; a run checks those of a bus when it starts."""
+        exposed = exposed or {}
+        check_exposed(exposed)
         given = [tool.tool if isinstance(tool, SyncTool) else tool for tool in tools]
         views: dict[View, View] = {}
 
         def own_view(view: View) -> View:
-            return views.setdefault(view, with_face(view, FACE))
+            return views.setdefault(view, shown_view(with_face(view, FACE), exposed))
 
         self.buses = [own_view(bus_of(tool)) for tool in given if isinstance(tool, Bus)]
         if own is not None:

@@ -1,0 +1,76 @@
+"""Servers in process for the 527 real definitions of LiveMCPBench: each call is recorded, and answered."""
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from mcp import types
+from mcp.server.lowlevel import Server
+
+from tests.shape.corpus import FOLDER
+
+Called = list[tuple[str, str]]
+"""The server and the tool of each call."""
+
+
+def config(called: Called, **settings: Any) -> dict[str, Any]:
+    """A config with all of them, searched by words: the same on every machine."""
+    by_server: dict[str, list[Any]] = {}
+    for tool in json.loads((FOLDER / "livemcpbench" / "tools.json").read_text(encoding="utf-8")):
+        by_server.setdefault(tool["server"], []).append(tool)
+    servers = {name: {"server": _server(name, tools, called)} for name, tools in by_server.items()}
+    return {"servers": servers, "search": {"encoder": "none"}, **settings}
+
+
+def tasks() -> list[tuple[str, list[str]]]:
+    """Thirty tasks, every third step: its words, and the tools (`server/tool`) that count as right."""
+    steps = json.loads((FOLDER / "livemcpbench" / "steps.json").read_text(encoding="utf-8"))
+    return [(step["query"], step["tools"]) for step in steps[::3][:30]]
+
+
+def arguments_for(schema: Any, root: Any = None) -> Any:
+    """A value that fits a schema, with what it requires and nothing else."""
+    root = schema if root is None else root
+    match schema:
+        case {"$ref": str(reference)}:
+            inner = root
+            for step in reference.removeprefix("#/").split("/"):
+                inner = inner[step]
+            return arguments_for(inner, root)
+        case {"const": value} | {"enum": [value, *_]}:
+            return value
+        case {"anyOf": [first, *_]} | {"oneOf": [first, *_]}:
+            return arguments_for(first, root)
+        case {"type": "object"} | {"properties": _}:
+            required = schema.get("required", ())
+            return {name: arguments_for(schema["properties"].get(name, {}), root) for name in required}
+        case {"type": "array"}:
+            return [arguments_for(schema.get("items", {}), root)] * schema.get("minItems", 0)
+        case {"type": "integer" | "number"}:
+            return schema.get("minimum", 1)
+        case {"type": "boolean"}:
+            return True
+        case _:
+            return "x" * schema.get("minLength", 1)
+
+
+def _server(name: str, tools: Iterable[Any], called: Called) -> Server[Any]:
+    listed = types.ListToolsResult(
+        tools=[
+            types.Tool(
+                name=tool["name"],
+                description=tool.get("description") or "",
+                input_schema=tool["inputSchema"],
+            )
+            for tool in tools
+        ]
+    )
+
+    async def list_tools(_: object, __: object) -> types.ListToolsResult:
+        return listed
+
+    async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
+        called.append((name, params.name))
+        return types.CallToolResult(content=[types.TextContent(text=f"{params.name} of {name} is done")])
+
+    return Server(name, on_list_tools=list_tools, on_call_tool=call_tool)
