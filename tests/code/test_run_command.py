@@ -64,3 +64,14 @@ def test_a_suspended_script_is_resumed_by_another_command_once(tmp_path: Path) -
     assert again.returncode == 1
     assert "already resumed" in again.stderr
     assert written(tmp_path) == ["june: 3"]
+
+
+def test_a_tool_that_no_server_seems_to_have_is_answered_with_the_nearest(tmp_path: Path) -> None:
+    prepare(tmp_path)
+    wrong = toolbus(tmp_path, "run", "-", stdin='await write(line="x")')
+    assert (wrong.returncode, wrong.stdout.splitlines()[0]) == (
+        1,
+        "the script was not run, because its types are wrong:",
+    )
+    assert "No tool is named write; near it: ledger_write" in wrong.stdout
+    assert written(tmp_path) == []

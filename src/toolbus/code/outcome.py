@@ -28,12 +28,12 @@ def finished(value: Any, printed: str, lost: int, calls: list[Entry], tokens: in
 def failed(error: str, printed: str, calls: list[Entry], tokens: int) -> ToolResult:
     """The result of a script that failed: why, what it printed, and what ran."""
     said = f"Printed before:\n{cleaned(printed).rstrip()}" if printed else ""
-    made = ToolResult.failure("\n".join(part for part in (cleaned(error), said, described(calls)) if part))
-    text = within_budget(made.text, tokens)
+    whole = "\n".join(part for part in (cleaned(error), said, described(calls)) if part)
+    text = within_budget(whole, tokens)
     facts = {"error": cleaned(error), "printed": cleaned(printed), "calls": as_json(calls)}
     return ToolResult(
         content=(Text(text=text),),
-        structured=facts if text == made.text else {"calls": facts["calls"]},
+        structured=facts if text is whole else {"calls": facts["calls"]},
         is_error=True,
         tool="run_code",
     )

@@ -1,6 +1,7 @@
 """`toolbus run`: run a script that calls tools."""
 
 import json
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,8 @@ from toolbus.code.names import words
 from toolbus.config import BusConfig
 from toolbus.core.records import JSON, ToolResult
 from toolbus.schema.values import entries_of
+
+_AWAITED = re.compile(r"\bawait\s+(\w+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +62,13 @@ def _script(file: str) -> str:
 
 
 def _servers(config: BusConfig, script: str | None) -> list[str]:
-    """The servers whose tools the script may name; the others start when they are needed."""
+    """The servers whose tools the script may name; the others start when they are needed.
+
+    All of them, if it calls a tool that no server seems to have: what is near it is then found.
+    """
     every = selected_servers(config, ())
-    if script is None:
+    awaited = set(_AWAITED.findall(script or "")) - {"asyncio"}
+    if script is None or not all(candidate_servers(config, name) for name in awaited):
         return every
     likely = {alias for word in words(script) for alias in candidate_servers(config, word)}
     return [alias for alias in every if alias in likely]
