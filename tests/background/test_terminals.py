@@ -47,7 +47,10 @@ def test_what_a_command_prints_is_the_same_as_without(folder: Path) -> None:
         ["prompt", "summarise", "text=long"],
         ["prompt", "every/summarise"],
         ["tools", "nobody"],
+        ["run", "sum.py", "3"],
+        ["run", "sum.py", "--stubs"],
     ]
+    (folder / "sum.py").write_text("(await every_add(a=1, b=int(args[0])))")
 
     def outcome(run: Done) -> tuple[int, str, str]:
         return run.returncode, run.stdout, run.stderr
