@@ -80,5 +80,5 @@ def test_real_definitions_cost_a_tenth_less_and_accept_the_same() -> None:
             continue  # an argument has another name for this provider
         lean = Validator(value["input_schema"])
         for one in ({}, dict.fromkeys(names, 1), dict.fromkeys(names, "x"), dict.fromkeys(names, None)):
-            assert validator.accepts(one) <= lean.accepts(one), spec.origin
+            assert not validator.accepts(one) or lean.accepts(one) is not False, spec.origin
     assert after < 0.9 * before
