@@ -156,15 +156,17 @@ def servers_json(statuses: dict[str, ServerStatus]) -> JSON:
 
 
 def matching(bus: "Toolbus", tools: Iterable[ToolSpec], words: str) -> list[ToolSpec]:
-    """The tools among these that fit best, as `bus.search` ranks them, or the one that has this name."""
+    """The tools among these that fit best, as `bus.search` ranks them, or those that have this name."""
     listed = {spec.name: spec for spec in tools}
     if not words.strip():
         return list(listed.values())
-    if (named := bus.catalog.get(words.strip())) is not None and named.name in listed:
-        return [named]
+    if not words.isalpha():  # `send` is also a word, `get_issue` is only a name
+        named = [one for one in listed.values() if words in (one.name, one.origin.tool, str(one.origin))]
+        if named:
+            return named
     hits = bus.search(words, max(1, len(bus.catalog)))
-    names = [name for hit in hits for name in (hit.name, *hit.alternatives) if name in listed]
-    return [listed[name] for name in list(dict.fromkeys(names))[:MOST_FOUND]]
+    found = [name for hit in hits for name in (hit.name, *hit.alternatives) if name in listed]
+    return [listed[name] for name in list(dict.fromkeys(found))[:MOST_FOUND]]
 
 
 def _ruled(config: BusConfig, bus: "Toolbus", servers: Iterable[str]) -> Effects | None:
