@@ -78,8 +78,8 @@ class TestSmolagentsCode(Contract):
             "def desk_add(a: integer, b: integer) -> dict:\n"
             '    """Add two numbers.\n'
             "    \n"
-            '    a: {"title": "A", "type": "integer"}\n'
-            '    b: {"title": "B", "type": "integer"}\n'
+            '    a: {"type": "integer"}\n'
+            '    b: {"type": "integer"}\n'
             "    \n"
             "    JSON output schema of the dict that it returns (it prints as text): "
             '{"properties": {"result": {"title": "Result", "type": "integer"}}, '

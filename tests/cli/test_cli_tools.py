@@ -35,6 +35,8 @@ COMMANDS = {
     "full": ["tools", "post", "--full"],
     "search": ["tools", "--search", "SEND others"],
     "two names": ["tools", "--search", "send", "--json"],
+    "no match": ["tools", "--search", "zebra"],
+    "typing mistake": ["tools", "--search", "post sned", "--json"],
     "narrowed": ["tools", "attic", "--json", "-vv"],
     "named broken": ["tools", "post", "broken"],
     "all broken": ["tools", "--config", "broken.json"],
@@ -125,13 +127,24 @@ def test_full_shows_every_argument_and_annotation(runs: dict[str, Done]) -> None
     ]
 
 
-def test_search_wants_all_words_in_any_case(runs: dict[str, Done]) -> None:
+def test_search_lists_what_the_index_finds_in_any_case(runs: dict[str, Done]) -> None:
     run = runs["search"]
     assert run.stdout.splitlines() == [
         "post  ready  2025-06-18 (legacy)  2 tools",
-        "  post_read    Read what others send.",
+        "  post_send  to [speed]  Send a letter.",
+        "  post_read              Read what others send.",
     ]
-    assert (run.returncode, run.stderr) == (0, "1 of 3 tools match 'SEND others'\n")
+    assert (run.returncode, run.stderr) == (0, "2 of 3 tools match 'SEND others'\n")
+
+
+def test_search_without_a_match_lists_nothing(runs: dict[str, Done]) -> None:
+    run = runs["no match"]
+    assert (run.stdout, run.returncode, run.stderr) == ("", 0, "0 of 3 tools match 'zebra'\n")
+
+
+def test_search_corrects_a_typing_mistake(runs: dict[str, Done]) -> None:
+    first, *_ = shown(runs["typing mistake"])["tools"]
+    assert first["name"] == "post_send"
 
 
 def test_search_puts_names_first(runs: dict[str, Done]) -> None:

@@ -94,12 +94,10 @@ class ProviderTools(ToolList[T], Generic[T, R]):
         super().refresh()
         # A tool whose name the provider does not allow is known to it by another name.
         self._by_name = {self._provider.name(item): tool for tool, item in self._converted.values()}
-        if not any(tool.spec.route == SEARCH for tool, _ in self._converted.values()):
-            return
         if self._provider.sends_loadable:
             # The conversation refers to them, so a request without their definitions would be refused.
             self += [item for name, item in self._loaded.items() if name not in self._converted]
-        else:
+        elif any(tool.spec.route == SEARCH for tool, _ in self._converted.values()):
             self[:] = [item for item in self if field_of(item, "defer_loading") is not True]
 
     async def replies(self, response: object, own: Functions | None = None) -> Replies[R]:

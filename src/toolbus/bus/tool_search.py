@@ -20,6 +20,7 @@ from toolbus.search.finder import Finder
 from toolbus.search.hit import Hit
 from toolbus.shape.budget import estimated_tokens
 from toolbus.shape.lean import lean_schema
+from toolbus.shape.lean_text import lean_text
 
 FOUND = "toolbus/found"
 """Key of a result's `meta`: the names of the tools to load, for providers that load tools."""
@@ -151,7 +152,7 @@ def _loaded(catalog: Catalog, hits: Sequence[Hit]) -> list[JSON]:
 def _whole(hit: Hit) -> dict[str, JSON]:
     found: dict[str, JSON] = {
         "name": hit.name,
-        "description": hit.spec.description,
+        "description": lean_text(hit.spec.description),
         "input_schema": lean_schema(hit.spec.input_schema),
     }
     return {**found, "similar": list(hit.alternatives[:5])} if hit.alternatives else found

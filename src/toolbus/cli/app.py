@@ -96,7 +96,7 @@ def tools(
     servers: Servers = None,
     search: Annotated[
         str | None,
-        typer.Option("--search", metavar="WORDS", help="Show only tools that match all these words."),
+        typer.Option("--search", metavar="WORDS", help="Show only the tools that fit these words best."),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show arguments, annotations and overrides.")] = False,
     cost: Annotated[

@@ -1,7 +1,8 @@
 """Trim a schema without changing what it accepts or tells: what generators add, and what nothing refers to.
 
-Titles that repeat the name of their property, empty texts, comments, defaults that say "not given", keywords
-without effect, and definitions that no reference reaches. A validator accepts the same values as before.
+Titles that repeat the name of their property, empty texts, the indentation of descriptions, comments,
+defaults that say "not given", keywords without effect, and definitions that no reference reaches. A validator
+accepts the same values as before.
 """
 
 import json
@@ -14,6 +15,7 @@ from toolbus.core.records import ToolSpec
 from toolbus.schema.keywords import DEEPEST, REFERENCES, part_kind, subschemas, words
 from toolbus.schema.values import JSON, JSONObject, Node, is_object
 from toolbus.shape.budget import fitted
+from toolbus.shape.lean_text import lean_text
 
 _DRAFT = re.compile(r"https?://json-schema\.org/(draft/2020-12|draft-07)/schema#?")
 _OTHER_IN_DRAFT_7 = words(
@@ -28,12 +30,15 @@ MOST_SCHEMA = 16_000
 _NO_LETTER = re.compile(r"[\W_]+")
 
 
-def lean_schema(schema: JSONObject) -> JSONObject:
-    """The schema, trimmed; the same object if there is nothing to trim."""
+def lean_schema(schema: JSONObject, *, keep_open: bool = False) -> JSONObject:
+    """The schema, trimmed; the same object if there is nothing to trim.
+
+    With `keep_open`, `additionalProperties: true` stays: some dialects close objects that do not say it.
+    """
     nodes = [node for _, node in subschemas(schema)]
     if any(not _NAMES.isdisjoint(_strings(node)) for node in nodes):
         return schema  # somebody may refer to any of it by name
-    trimming = _Trimming(schema, nodes)
+    trimming = _Trimming(schema, nodes, keep_open=keep_open)
     lean = cast("JSONObject", trimming.node(schema, None, 0))
     return lean if trimming.changed else schema
 
@@ -47,10 +52,11 @@ def described_schema(spec: ToolSpec) -> str:
 class _Trimming:
     """The trimming of one schema."""
 
-    def __init__(self, schema: JSONObject, nodes: list[dict[str, JSON]]) -> None:
+    def __init__(self, schema: JSONObject, nodes: list[dict[str, JSON]], *, keep_open: bool) -> None:
         self.changed = False
         keys = {key for node in nodes for key in node}
-        self._is_evaluated = not keys.isdisjoint(("unevaluatedProperties", "unevaluatedItems"))
+        is_evaluated = not keys.isdisjoint(("unevaluatedProperties", "unevaluatedItems"))
+        self._keeps_open = keep_open or is_evaluated
         self._kept = _reached(schema, nodes)
         draft: JSON = schema.get("$schema")
         found = _DRAFT.fullmatch(draft) if isinstance(draft, str) else None
@@ -67,6 +73,8 @@ class _Trimming:
                 self.changed = True
             else:
                 result[key] = self._keyword(key, value, depth)
+        if isinstance(text := result.get("description"), str) and (lean := lean_text(text)) != text:
+            result["description"], self.changed = lean, True
         return result
 
     def _keyword(self, key: str, value: JSON, depth: int) -> JSON:
@@ -99,13 +107,13 @@ class _Trimming:
             case "title":
                 return isinstance(value, str) and _says_nothing(value, name, depth)
             case "description":
-                return value == ""
+                return isinstance(value, str) and not value.strip()
             case "default":
                 return value is None
             case "required":
                 return value == []
             case "additionalProperties":
-                return depth > 0 and not self._is_evaluated and (value is True or value == {})
+                return depth > 0 and not self._keeps_open and (value is True or value == {})
             case "$defs" | "definitions":
                 kept = self._kept
                 return depth == 0 and kept is not None and not any(part == key for part, _ in kept)

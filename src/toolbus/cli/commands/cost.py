@@ -25,7 +25,7 @@ async def run(settings: Settings, servers: Sequence[str], *, search: str | None,
     async with open_bus(screen, config, selected, wait=wait) as bus:
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         listed = [spec for spec in bus.catalog if spec.origin.server in selected]
-    found = listed if search is None else matching(listed, search)
+        found = listed if search is None else matching(bus, listed, search)
     costs: dict[str, dict[str, int]] = {}
     for spec in found:
         try:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MAX_OPTIONAL = 3
 """How many optional arguments are shown by name."""
+MOST_FOUND = 20
+"""How many tools `--search` lists."""
 NO_MARKS: Mapping[str, str] = {}
 
 
@@ -47,10 +49,10 @@ async def run(
         warnings = {alias: _warnings(bus.inventories[alias], config.servers[alias]) for alias in selected}
         held = {key: one for key, one in bus.held.items() if one.server in selected}
         ruled = _ruled(config, bus, [a for a, status in statuses.items() if status.state == "ready"])
+        found = listed if search is None else matching(bus, listed, search)
     for one in held.values():
         if one.kind != "launch":  # which is the error of the server
             warnings[one.server].append(held_line(one))
-    found = listed if search is None else matching(listed, search)
     if screen.as_json:
         screen.json(_listing_json(statuses, found, held, "servers", ruled))
     else:
@@ -92,7 +94,7 @@ def _print_locked(
     selected = selected_servers(config, servers)
     held = {key: one for key, one in bus.held.items() if one.server in selected}
     listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
-    found = listed if search is None else matching(listed, search)
+    found = listed if search is None else matching(bus, listed, search)
     ruled = _ruled(config, bus, selected)
     unusable = {alias: problem for alias in selected if (problem := _unusable(config.servers[alias], held))}
     if screen.as_json:
@@ -153,16 +155,18 @@ def servers_json(statuses: dict[str, ServerStatus]) -> JSON:
     }
 
 
-def matching(tools: Iterable[ToolSpec], words: str) -> list[ToolSpec]:
-    """The tools that contain all the words; matches in the name come first."""
-    terms = words.lower().split()
-
-    def text(spec: ToolSpec) -> str:
-        arguments = " ".join(f"{name} {about}" for name, _, _, about in described(spec))
-        return f"{spec.name} {spec.origin} {spec.title or ''} {spec.description} {arguments}".lower()
-
-    found = [spec for spec in tools if all(term in text(spec) for term in terms)]
-    return sorted(found, key=lambda spec: -sum(term in spec.name.lower() for term in terms))
+def matching(bus: "Toolbus", tools: Iterable[ToolSpec], words: str) -> list[ToolSpec]:
+    """The tools among these that fit best, as `bus.search` ranks them, or those that have this name."""
+    listed = {spec.name: spec for spec in tools}
+    if not words.strip():
+        return list(listed.values())
+    if not words.isalpha():  # `send` is also a word, `get_issue` is only a name
+        named = [one for one in listed.values() if words in (one.name, one.origin.tool, str(one.origin))]
+        if named:
+            return named
+    hits = bus.search(words, max(1, len(bus.catalog)))
+    found = [name for hit in hits for name in (hit.name, *hit.alternatives) if name in listed]
+    return [listed[name] for name in list(dict.fromkeys(found))[:MOST_FOUND]]
 
 
 def _ruled(config: BusConfig, bus: "Toolbus", servers: Iterable[str]) -> Effects | None:

@@ -1,4 +1,4 @@
-"""Build the dict that each provider expects for a tool, always from the server's own schema."""
+"""Build the dict that each provider expects for a tool, always from the server's own schema, trimmed."""
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -15,6 +15,8 @@ from toolbus.shape.dialects.names import legal_name
 from toolbus.shape.dialects.rules import ANTHROPIC, GOOGLE, OPENAI, OPENAI_STRICT, Rules
 from toolbus.shape.dialects.strict_limits import beyond_strict_limits
 from toolbus.shape.dialects.subset import converted_to_subset
+from toolbus.shape.lean import lean_schema
+from toolbus.shape.lean_text import lean_text
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 _GOOGLE_OPTIONS = {"behavior", "response", "responseJsonSchema", "response_json_schema"}
@@ -130,7 +132,7 @@ def _mcp(spec: ToolSpec) -> Definition:
 
 
 def _schema(spec: ToolSpec, rules: Rules) -> tuple[Node, Report]:
-    given: JSON = spec.input_schema
+    given: JSON = lean_schema(spec.input_schema, keep_open=rules.subset)
     report = Report(exact=rules.exact)
     if not rules.subset and is_accepted(given, rules):
         return given, report
@@ -157,7 +159,7 @@ def _head(spec: ToolSpec, report: Report, rules: Rules) -> Node:
     name = legal_name(spec.name, rules.tool_names)
     if name != spec.name:
         report.note("lossless", "/name", f"{spec.name!r} is renamed to {name!r}")
-    return {"name": name, "description": spec.description or spec.title or ""}
+    return {"name": name, "description": lean_text(spec.description) or spec.title or ""}
 
 
 def _options(spec: ToolSpec, provider: str) -> JSONObject:
