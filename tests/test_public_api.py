@@ -44,6 +44,7 @@ EXPECTED = {
     "Pending",
     "ResourceLink",
     "ResourceTooLarge",
+    "SkillRejected",
     "Sampled",
     "Sampling",
     "SecretMissing",
