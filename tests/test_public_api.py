@@ -44,6 +44,8 @@ EXPECTED = {
     "Pending",
     "ResourceLink",
     "ResourceTooLarge",
+    "LoadedSkill",
+    "Skill",
     "SkillRejected",
     "Sampled",
     "Sampling",

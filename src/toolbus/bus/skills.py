@@ -1,7 +1,7 @@
 """The skills of a view, and the same for synchronous code."""
 
 from collections.abc import Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from toolbus.bus.resources import Resources
 from toolbus.core.records import Embedded
@@ -34,26 +34,23 @@ class SkillAccess:
         return await self._resources.read_skill_file(skill, path)
 
 
-class _Runner(Protocol):
-    """A view for synchronous code."""
-
-    @property
-    def bus(self) -> SkillAccess: ...
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T: ...
-
-
 class SyncSkillAccess:
     """`SkillAccess` with methods that wait."""
 
-    def skills(self: _Runner, server: str | None = None) -> list[Skill]:
+    _skilled: SkillAccess
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the bus and wait for it."""
+        raise NotImplementedError
+
+    def skills(self, server: str | None = None) -> list[Skill]:
         """As `Toolbus.skills`."""
-        return self.bus.skills(server)
+        return self._skilled.skills(server)
 
-    def load_skill(self: _Runner, server: str, uri: str) -> LoadedSkill:
+    def load_skill(self, server: str, uri: str) -> LoadedSkill:
         """As `Toolbus.load_skill`."""
-        return self.run(self.bus.load_skill(server, uri))
+        return self.run(self._skilled.load_skill(server, uri))
 
-    def read_skill_file(self: _Runner, skill: Skill, path: str) -> Embedded:
+    def read_skill_file(self, skill: Skill, path: str) -> Embedded:
         """As `Toolbus.read_skill_file`."""
-        return self.run(self.bus.read_skill_file(skill, path))
+        return self.run(self._skilled.read_skill_file(skill, path))

@@ -85,7 +85,7 @@ class SyncView(SyncSkillAccess):
     """`View` with methods that wait."""
 
     def __init__(self, bus: View, portal: Portal) -> None:
-        self.bus = bus
+        self.bus = self._skilled = bus
         self._portal = portal
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -51,6 +51,10 @@ class LockedServer:
     )
     """The definitions by kind and by the server's own name."""
 
+    def __post_init__(self) -> None:
+        every = {kind: self.definitions.get(kind, {}) for kind in KINDS}
+        object.__setattr__(self, "definitions", every)
+
     @cached_property
     def digests(self) -> dict[str, JSON]:
         """The digests of everything that it covers; `NotCanonical` if something has none.

@@ -4,7 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 COMMANDS = frozenset(
-    ("tools", "call", "resume", "resources", "read", "prompts", "prompt", "check", "chat", "search")
+    (
+        "tools",
+        "call",
+        "resume",
+        "resources",
+        "read",
+        "prompts",
+        "prompt",
+        "skills",
+        "skill",
+        "check",
+        "chat",
+        "search",
+    )
 )
 """The commands that use a background bus."""
 FLAGS = frozenset(("--json", "-v", "-vv", "-vvv", "--verbose", "--no-color", "--debug"))
