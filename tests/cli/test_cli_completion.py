@@ -20,6 +20,8 @@ COMMANDS = [
     "read",
     "prompts",
     "prompt",
+    "skills",
+    "skill",
     "chat",
     "check",
     "watch",
