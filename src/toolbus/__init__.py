@@ -41,6 +41,7 @@ if TYPE_CHECKING:
         ServerNotFound,
         ShaperFailed,
         SignInFailed,
+        SkillRejected,
         TokenStoreError,
         ToolbusError,
         ToolFailed,
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
         ToolResult,
         ToolSpec,
     )
+    from toolbus.core.skills import LoadedSkill, Skill
     from toolbus.lock.drift import Held
     from toolbus.search.hit import Hit
     from toolbus.state.tokens.store import TokenStore
@@ -98,6 +100,7 @@ _HOMES = {
         "ServerError",
         "ServerNotFound",
         "ShaperFailed",
+        "SkillRejected",
         "SignInFailed",
         "SignInFailed",
         "TokenStoreError",
@@ -125,6 +128,7 @@ _HOMES = {
         "ToolResult",
         "ToolSpec",
     ],
+    "core.skills": ["LoadedSkill", "Skill"],
     "bus.tool": ["Tool"],
     "bus.session_view": ["SessionView"],
     "bus.view": ["View"],
@@ -161,6 +165,7 @@ __all__ = [
     "InputNeeded",
     "Interactions",
     "LinkLost",
+    "LoadedSkill",
     "LockError",
     "LoginNeeded",
     "LoginRequest",
@@ -182,6 +187,8 @@ __all__ = [
     "SessionView",
     "ShaperFailed",
     "SignInFailed",
+    "Skill",
+    "SkillRejected",
     "TaskHandle",
     "Text",
     "TokenStore",

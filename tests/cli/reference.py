@@ -187,6 +187,16 @@ JSON: `{"servers": {...} as in tools, "prompts": [{"server", "name", "title", "d
     "prompt": """\
 JSON: `{"server", "name", "description", "messages": [{"role", "content"}]}`, with content as in call.
 """,
+    "skills": """\
+JSON: `{"servers": {...} as in tools, "skills": [{"server", "uri", "name", "description", "frontmatter",
+"files": [{"path", "uri", "size", "digest"}]}]}`; `files` is null if a server generates them.
+""",
+    "skill": """\
+The file goes to stdout as it is; its server and URI go to stderr. Exit code 1 if it is not as the server
+listed it, or if the lockfile holds the skill. More about it: [skills](skills.md).
+
+JSON: as one of skills, with `"file"` and `"text"`.
+""",
     "login": """\
 The URL is printed in one line, so that you can copy it. toolbus opens it in your browser if there is one
 that you would see: on macOS and Windows; on Linux if `DISPLAY`, `WAYLAND_DISPLAY` or `BROWSER` is set; over

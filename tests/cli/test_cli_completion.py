@@ -21,6 +21,8 @@ COMMANDS = [
     "read",
     "prompts",
     "prompt",
+    "skills",
+    "skill",
     "chat",
     "check",
     "watch",

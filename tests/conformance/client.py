@@ -64,6 +64,8 @@ SPECIAL: dict[str, Callable[[dict[str, Tool], dict[str, Any]], Calls]] = {
 # The server of this one lists a tool and has no tools/call. It is called all the same, because that is
 # when its arguments are checked, and a reference in its schema might be followed.
 REFUSED = frozenset({"json-schema-ref-no-deref"})
+# Skills are only listed: nothing may be read before a skill is loaded.
+UNLOADED = frozenset({"sep-2640-client-no-prefetch"})
 
 
 def accepted(elicitation: Elicitation) -> Answer:
@@ -140,6 +142,10 @@ async def use(bus: Toolbus, scenario: str, context: dict[str, Any]) -> bool:
     rest: list[Awaitable[object]] = [bus.read_resource(item.server, item.uri) for item in bus.resources()]
     rest += [bus.get_prompt(item.server, item.name) for item in bus.prompts()]
     await asyncio.gather(*rest)
+    for skill in () if scenario in UNLOADED else bus.skills():
+        await bus.load_skill(skill.server, skill.uri)
+        for path in skill.paths:
+            print(f"{path}: {(await bus.read_skill_file(skill, path)).text}")
     return scenario in REFUSED or not any(result.is_error for result in results)
 
 

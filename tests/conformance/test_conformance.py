@@ -19,12 +19,15 @@ REFUSED = {
     "auth/iss-unexpected": "iss",
     "auth/iss-normalized": "iss",
     "auth/scope-retry-limit": "",
+    "sep-2640-client-verify-digest": "does not match its digest",
+    "sep-2640-client-verify-size": "bytes, and its entry says",
+    "sep-2640-client-verify-frontmatter": "frontmatter.description is not that of its entry",
 }
-"""Where signing in must fail, and a word of the reason, if it is always the same."""
+"""Where signing in, or loading a skill, must fail, and a word of the reason, if it is always the same."""
 
 
 @pytest.mark.parametrize(
-    ("version", "count"), [("2025-03-26", 2), ("2025-11-25", 19), ("2026-07-28", 33), (EXTENSION, 6)]
+    ("version", "count"), [("2025-03-26", 2), ("2025-11-25", 19), ("2026-07-28", 33), (EXTENSION, 10)]
 )
 def test_a_bus_does_what_every_scenario_asks_of_a_client(version: str, count: int, tmp_path: Path) -> None:
     outcomes = judged_client(version, tmp_path)

@@ -166,6 +166,8 @@ class BusLock:
                 kind, name = "tool", spec.origin.tool
             case "prompts/get":
                 kind, name = "prompt", prompt_name(spec)
+            case "toolbus/read_skill":
+                kind, name = "skill", str(operation.arguments["uri"])
             case _:
                 return
         _, review = self._reviews.get(server) or (None, self._review(server, self._listed()[server]))

@@ -2,8 +2,9 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Protocol
+from typing import Protocol, cast
 
+from toolbus.core.frontmatter import body_of
 from toolbus.core.records import (
     JSON,
     Completion,
@@ -17,6 +18,7 @@ from toolbus.core.records import (
     Text,
     ToolResult,
 )
+from toolbus.core.skills import READ_SKILL, LoadedSkill, Skill, file_uri
 from toolbus.core.uri_templates import Values, expanded
 
 
@@ -44,6 +46,21 @@ class Resources:
 
     def prompts(self, server: str | None) -> list[Prompt]:
         return [item for inventory in self._inventories(server) for item in inventory.prompts]
+
+    def skills(self, server: str | None) -> list[Skill]:
+        return [item for inventory in self._inventories(server) for item in inventory.skills]
+
+    async def load_skill(self, server: str, uri: str) -> LoadedSkill:
+        result = await self._request(READ_SKILL, server, uri, {"uri": uri})
+        skill, text = cast("Skill", result.value), _text_of(result)
+        return LoadedSkill(skill=skill, text=text, instructions=body_of(text))
+
+    async def read_skill_file(self, skill: Skill, path: str) -> Embedded:
+        asked = {"uri": skill.uri, "file": path, "digest": skill.digest}
+        result = await self._request(READ_SKILL, skill.server, skill.uri, asked)
+        found = next((block for block in result.content if isinstance(block, Embedded)), None)
+        # As below; a hook may have replaced the block.
+        return found or Embedded(uri=file_uri(skill.uri, path), text=result.text)
 
     async def read(self, server: str, uri: str, variables: Values | None) -> tuple[Embedded, ...]:
         if variables is None and any(
@@ -74,3 +91,9 @@ class Resources:
         asked = {"argument": argument, "value": value, "known": dict(known or {}), "is_template": is_template}
         result = await self._request("completion/complete", server, name, asked)
         return result.value if isinstance(result.value, Completion) else Completion()
+
+
+def _text_of(result: ToolResult) -> str:
+    """The text of all blocks: the server's, or what a hook has made of it."""
+    blocks = (block for block in result.content if isinstance(block, Embedded | Text))
+    return "\n".join(block.text or "" for block in blocks)

@@ -33,6 +33,7 @@ from toolbus.shape import (
     resource_tools,
     selected,
     shaped,
+    skill_tools,
     trusted,
     unmatched,
 )
@@ -136,9 +137,10 @@ class Shaping:
         }
 
     def _other(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
-        """Resources and prompts as tools, if the config asks for them."""
+        """Resources, prompts and skills as tools, if the config asks for them."""
         reading = resource_tools(inventories) if self._config.resource_tools == "server" else []
-        return [*reading, *(prompt_tools(inventories) if self._config.prompt_tools else [])]
+        loading = skill_tools(inventories) if self._config.skill_tools else []
+        return [*reading, *loading, *(prompt_tools(inventories) if self._config.prompt_tools else [])]
 
     @property
     def own(self) -> list[ToolSpec]:

@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 from toolbus.bus.policing import Rules
 from toolbus.bus.portal import Portal
 from toolbus.bus.scope import Names
+from toolbus.bus.skills import SyncSkillAccess
 from toolbus.bus.sync_task import SyncTask
 from toolbus.bus.tool import Tool
 from toolbus.bus.toolbus import ConfigSource, Toolbus
@@ -79,11 +80,11 @@ class SyncTool:
         return repr(self.tool).replace("<Tool", "<SyncTool", 1)
 
 
-class SyncView:
+class SyncView(SyncSkillAccess):
     """`View` with methods that wait."""
 
     def __init__(self, bus: View, portal: Portal) -> None:
-        self.bus = bus
+        self.bus = self._skilled = bus
         self._portal = portal
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:

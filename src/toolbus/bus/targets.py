@@ -7,6 +7,7 @@ from toolbus.bus.definitions import Definitions
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.core.operation import Operation
 from toolbus.core.records import OWN, Inventory, ToolSpec
+from toolbus.core.skills import MANIFEST, file_uri
 from toolbus.policy.layers import Layer, removal
 from toolbus.policy.rules import Target
 from toolbus.shape import prompt_name
@@ -79,6 +80,10 @@ def _other(operation: Operation) -> Target:
     match spec.route:
         case "resources/read":
             return Target(kind="resource", server=server, name=str(operation.arguments.get("uri")))
+        case "toolbus/read_skill":  # of a skill, a file is a resource
+            given = operation.arguments
+            uri = file_uri(str(given.get("uri")), str(given.get("file") or MANIFEST))
+            return Target(kind="resource", server=server, name=uri)
         case "resources/subscribe":
             return Target(kind="resource", server=server, name=spec.name)
         case "prompts/get":
@@ -126,6 +131,11 @@ def offered(inventory: Inventory, layers: Sequence[Layer], *, prompts: bool = Tr
             for item in inventory.templates
             if is_offered(Target(kind="resource", server=item.server, name=item.uri_template))
         ),
+        skills=tuple(
+            item
+            for item in inventory.skills
+            if is_offered(Target(kind="resource", server=item.server, name=item.uri))
+        ),
         prompts=tuple(
             item
             for item in inventory.prompts
@@ -140,6 +150,7 @@ def all_targets(server: str, inventory: Inventory, tools: Iterable[ToolSpec]) ->
         *(Target(kind="tool", server=server, name=tool.origin.tool, spec=tool) for tool in tools),
         *(Target(kind="resource", server=server, name=item.uri) for item in inventory.resources),
         *(Target(kind="resource", server=server, name=item.uri_template) for item in inventory.templates),
+        *(Target(kind="resource", server=server, name=item.uri) for item in inventory.skills),
         *(Target(kind="prompt", server=server, name=item.name) for item in inventory.prompts),
         *(Target(kind="request", server=server, name=name) for name in _REQUESTS.values()),
     ]

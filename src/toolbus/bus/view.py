@@ -14,6 +14,7 @@ from toolbus.bus.resources import Resources
 from toolbus.bus.scope import Names, Scope, is_own_resource
 from toolbus.bus.scripts import Scripts
 from toolbus.bus.searching import Searching
+from toolbus.bus.skills import SkillAccess
 from toolbus.bus.tasks import TaskHandle, Tasks, check_call
 from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
@@ -46,7 +47,7 @@ from toolbus.lock.drift import Held
 T = TypeVar("T")
 
 
-class View(Searching):
+class View(Searching, SkillAccess):
     """The servers, tools, resources and prompts of a bus in one scope."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:

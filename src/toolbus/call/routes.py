@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Protocol
 
+from toolbus.call.skills import SkillReader, SkillRequests
 from toolbus.call.tasks import TaskPoller, TaskRequests
 from toolbus.core.errors import ArgumentsError, ServerDown, ServerNotFound
 from toolbus.core.operation import CallInFlight, Observed, Operation, Route
@@ -23,10 +24,11 @@ from toolbus.core.records import (
     ToolSpec,
     marks_read_only,
 )
+from toolbus.core.skills import READ_SKILL
 from toolbus.shape import prompt_name, resource_list
 
 
-class ServerRequests(TaskRequests, Protocol):
+class ServerRequests(TaskRequests, SkillRequests, Protocol):
     """The requests to one server, over its link."""
 
     def call_tool(
@@ -76,6 +78,7 @@ class ServerRoutes:
             "tasks/update": self._forward,
             "tasks/cancel": self._cancel_task,
             "toolbus/list_resources": self._list_resources,
+            READ_SKILL: SkillReader(self._server, self._listed).read,
         }
 
     def _server(self, operation: Operation) -> ServerRequests:

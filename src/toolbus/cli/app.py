@@ -42,6 +42,7 @@ from toolbus.cli.parameters import (
 )
 from toolbus.cli.run_commands import add_run_commands
 from toolbus.cli.search_commands import add_search_commands
+from toolbus.cli.skill_commands import add_skill_commands
 from toolbus.cli.streams import discard, discard_unwritable, prepare_streams
 
 app = typer.Typer(
@@ -224,6 +225,9 @@ def prompt(
     from toolbus.cli.commands.prompt import run
 
     return run(settings, name, pairs or [], out)
+
+
+add_skill_commands(app)
 
 
 @app.command()

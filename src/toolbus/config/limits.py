@@ -24,6 +24,8 @@ class Limits(ConfigModel):
     """Resources of one server, and as many templates; the others are left out."""
     prompts: _Count = 10_000
     """Prompts of one server; the others are left out."""
+    skills: _Count = 1_000
+    """Skills of one server, of at most 512 files and 16 MiB each; the others are left out."""
     schema_size: _Count = 3_000
     """JSON values in a schema of a tool; a larger one is replaced by one that accepts any arguments."""
     description: _Count = 10_000

@@ -264,6 +264,8 @@ class BusConfig(ConfigModel):
     """Resources for agents: a pair of tools for the bus (true), or one tool for each server."""
     prompt_tools: bool = False
     """Whether each prompt is also a tool."""
+    skill_tools: bool = False
+    """Whether each server with skills has a tool that loads them."""
     expose: ExposeMode = "all"
     """How a model gets to its tools: all definitions in every request, or by `search_tools`."""
     expose_budget: int = Field(default=EXPOSE_BUDGET, ge=0)

@@ -15,7 +15,7 @@ from toolbus.connect.sdk.fast_call import send_raw
 from toolbus.connect.session import Session
 from toolbus.connect.tool_call import call_tool, forward_call
 from toolbus.core.elicitation import Answer
-from toolbus.core.errors import CallTimeout, ResourceTooLarge
+from toolbus.core.errors import CallTimeout, ResourceTooLarge, SkillRejected
 from toolbus.core.operation import CallInFlight, Operation
 from toolbus.core.records import (
     JSON,
@@ -26,6 +26,7 @@ from toolbus.core.records import (
     TaskState,
     ToolResult,
 )
+from toolbus.core.skills import SKILLS, InvalidSkill, Skill, skill_of
 
 T = TypeVar("T")
 
@@ -120,6 +121,8 @@ class LinkRequests:
         """Read a resource; `ResourceTooLarge` if it is, or declares to be, larger than the config allows."""
 
         async def send(session: Session, timeout: float) -> tuple[Embedded, ...]:
+            if self.check is not None:
+                self.check(operation)
             limit = session.config.resource_limit
             if (declared := size() or 0) > limit:
                 raise ResourceTooLarge(session.server, uri, declared, limit)
@@ -130,6 +133,29 @@ class LinkRequests:
             if (actual := sum(_size(item) for item in result.contents)) > limit:
                 raise ResourceTooLarge(session.server, uri, actual, limit)
             return wire.contents(result.contents)
+
+        return await self._request(send, operation)
+
+    async def get_skill(self, operation: Operation, uri: str) -> Skill:
+        """The entry of a skill that the server may not list; `SkillRejected` if it has none."""
+
+        async def send(session: Session, timeout: float) -> Skill:
+            if self.check is not None:
+                self.check(operation)
+            if SKILLS not in (session.client.server_capabilities.extensions or {}):
+                raise SkillRejected(session.server, uri, "the server has no skills")
+            what = f"skill {uri!r}"
+            params: dict[str, JSON] = {"uri": uri}
+            raw = await session.request(
+                what, lambda client: send_raw(client, session.result_filter, "skills/get", params), timeout
+            )
+            try:
+                skill = skill_of(session.server, raw.get("skill"))
+            except InvalidSkill as error:
+                raise SkillRejected(session.server, uri, str(error)) from None
+            if skill.uri != uri:
+                raise SkillRejected(session.server, uri, f"the server answered with {skill.uri!r}")
+            return skill
 
         return await self._request(send, operation)
 

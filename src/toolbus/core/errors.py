@@ -24,6 +24,7 @@
         ├── CallRejected       the server responded with a protocol error instead of a result
         ├── InputNeeded        the server needs input, and no handler is configured
         ├── ResourceTooLarge   a resource is larger than the config allows
+        ├── SkillRejected      a skill, or a file of it, is not what its server listed
         └── LinkLost           the connection was lost; a request in flight may have taken effect
 
 A tool that reports a failure is not an exception: it returns a `ToolResult` with `is_error`. Call its
@@ -371,6 +372,14 @@ class ResourceTooLarge(ServerError):
         self.limit = limit
         problem = f"resource {uri!r} has {size:,} bytes, over the resource_limit of {limit:,}"
         super().__init__(server, f"{problem}; raise the limit to read it")
+
+
+class SkillRejected(ServerError):
+    """A skill was not loaded: the server does not offer it, or a file is not as its entry describes it."""
+
+    def __init__(self, server: str, uri: str, reason: str) -> None:
+        self.uri, self.reason = uri, reason
+        super().__init__(server, f"skill {uri!r} was not loaded: {reason}")
 
 
 class LinkLost(ServerError):

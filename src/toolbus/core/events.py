@@ -171,7 +171,7 @@ class ToolHeld(_Event):
     tool: str
     """The server's own name for it; empty for instructions and the launch line."""
     reason: str
-    kind: Literal["tool", "prompt", "template", "instructions", "launch"] = "tool"
+    kind: Literal["tool", "prompt", "template", "skill", "instructions", "launch"] = "tool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

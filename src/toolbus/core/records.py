@@ -10,6 +10,7 @@ from toolbus.core.elicitation import Pending
 from toolbus.core.errors import ToolFailed
 from toolbus.core.fast_init import with_fast_init
 from toolbus.core.received import Received
+from toolbus.core.skills import Skill
 from toolbus.schema.values import JSON, JSONObject, entries_of
 
 Progress: TypeAlias = Callable[[float, float | None, str | None], Awaitable[None] | None]
@@ -181,6 +182,7 @@ class Inventory:
     resources: tuple[Resource, ...] = ()
     templates: tuple[ResourceTemplate, ...] = ()
     prompts: tuple[Prompt, ...] = ()
+    skills: tuple[Skill, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()
     instructions: str | None = None
     notes: tuple[str, ...] = ()

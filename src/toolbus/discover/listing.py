@@ -6,7 +6,7 @@ invalid is quarantined with a reason; the others are kept.
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -23,6 +23,7 @@ from toolbus.connect.transports.http import is_temporary
 from toolbus.core.collector import paused_collector
 from toolbus.core.errors import CallRejected, CallTimeout
 from toolbus.core.records import Quarantined, ToolSpec
+from toolbus.core.skills import SKILLS, InvalidSkill, Skill, shown_uri, skill_of
 from toolbus.core.text import cleaned
 from toolbus.core.tool_definition import tool_spec
 
@@ -31,8 +32,8 @@ MAX_PAGES = 1_000
 HEADER = b"x-mcp-header"
 Page: TypeAlias = tuple[list[Any], str | None]
 
-ListKind: TypeAlias = Literal["tools", "resources", "templates", "prompts"]
-KINDS: tuple[ListKind, ...] = ("tools", "resources", "templates", "prompts")
+ListKind: TypeAlias = Literal["tools", "resources", "templates", "prompts", "skills"]
+KINDS: tuple[ListKind, ...] = ("tools", "resources", "templates", "prompts", "skills")
 
 
 _LIMITS: dict[ListKind, str] = {
@@ -40,6 +41,7 @@ _LIMITS: dict[ListKind, str] = {
     "resources": "resources",
     "templates": "resources",
     "prompts": "prompts",
+    "skills": "skills",
 }
 """The key of `limits` for each kind."""
 PAUSE_AFTER = 0.01
@@ -109,8 +111,7 @@ async def list_kinds(session: Session, kinds: Sequence[ListKind] = KINDS) -> dic
 
 
 async def _list_kind(session: Session, kind: ListKind) -> ListResult:
-    # Tools are always listed: some servers offer tools without declaring the capability.
-    if kind != "tools" and not _LISTS[kind].declared(session.client.server_capabilities):
+    if not _is_declared(session, kind):
         return ListResult()
     result = ListResult()
     records: list[Any] = []
@@ -122,11 +123,7 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
     try:
         while True:
             remaining = max(0.001, deadline - asyncio.get_running_loop().time())
-            page, cursor = await (
-                _tools_page(session, cursor, remaining)
-                if kind == "tools"
-                else _page(session, kind, cursor, remaining)
-            )
+            page, cursor = await _PAGES.get(kind, _page)(session, kind, cursor, remaining)
             result.pages += 1
             records += page
             if len(records) > limit:
@@ -148,8 +145,19 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
         session.outputs = {
             tool.origin.tool: OutputCheck(tool.output_schema) for tool in records if tool.output_schema
         }
+    if kind == "skills":
+        records = list({skill.uri: skill for skill in reversed(records)}.values())[::-1]
     result.records = tuple(records)
     return result
+
+
+def _is_declared(session: Session, kind: ListKind) -> bool:
+    capabilities = session.client.server_capabilities
+    if kind == "tools":  # some servers offer tools without declaring the capability
+        return True
+    if kind == "skills":
+        return SKILLS in (capabilities.extensions or {})
+    return _LISTS[kind].declared(capabilities)
 
 
 async def _items(
@@ -191,8 +199,22 @@ def _left_out(noun: str, item: Any, error: Exception) -> str:
     return f"the {noun}{f' {cleaned(name)!r}' if isinstance(name, str) else ''} was left out: {reason}"
 
 
-async def _tools_page(session: Session, cursor: str | None, timeout: float) -> Page:
-    items, next_cursor = await _items(session, "tools", "tools/list", "tools", cursor, timeout)
+async def _skills_page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
+    items, next_cursor = await _items(session, kind, "skills/list", "skills", cursor, timeout)
+
+    def record(item: Any) -> Skill | None:
+        try:
+            return skill_of(session.server, item)
+        except InvalidSkill as error:
+            session.result_filter.dropped.append(f"the skill {shown_uri(item)} was left out: {error}")
+            return None
+
+    records = await _converted(items, record)
+    return [each for each in records if each is not None], next_cursor
+
+
+async def _tools_page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
+    items, next_cursor = await _items(session, kind, "tools/list", "tools", cursor, timeout)
     _record_task_tools(session, items)
     server, limits = session.server, session.config.limits
     longest, largest = limits.description, limits.schema_size
@@ -204,6 +226,13 @@ async def _tools_page(session: Session, cursor: str | None, timeout: float) -> P
             names = {spec.name for spec in specs if HEADER in to_json(spec.input_schema)}
             records = await _check_headers(session, records, names, cursor, timeout)
     return records, next_cursor
+
+
+_PAGES: dict[ListKind, Callable[[Session, ListKind, str | None, float], Awaitable[Page]]] = {
+    "tools": _tools_page,
+    "skills": _skills_page,
+}
+"""How a page of a kind is read, if not by `_page`."""
 
 
 async def _converted(items: list[Any], record: Callable[[Any], T]) -> list[T]:

@@ -43,7 +43,7 @@ NOT_OFFERED = frozenset({METHOD_NOT_FOUND, INVALID_REQUEST, INVALID_PARAMS})
 
 NOTIFICATIONS: dict[str, tuple[ListKind, ...]] = {
     "notifications/tools/list_changed": ("tools",),
-    "notifications/resources/list_changed": ("resources", "templates"),
+    "notifications/resources/list_changed": ("resources", "templates", "skills"),  # skills are resources
     "notifications/prompts/list_changed": ("prompts",),
 }
 
@@ -216,7 +216,7 @@ class Discovery:
 
     def _report(self, kinds: set[ListKind]) -> None:
         """Emit that these lists were made anew."""
-        names = {"resources" if kind == "templates" else kind for kind in kinds}
+        names = {"resources" if kind in ("templates", "skills") else kind for kind in kinds}
         for kind in ("tools", "resources", "prompts"):
             if kind in names:
                 self._emit(ListChanged(server=self._server, kind=kind))

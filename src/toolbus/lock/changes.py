@@ -98,7 +98,8 @@ def _difference(
 ) -> Difference:
     if new is None:
         return Difference(server=server, kind=kind, name=name, status="removed")
-    before = {"name": name, "inputSchema": {"type": "object"}} if old is None else old
+    nothing = {"uri": name} if kind == "skill" else {"name": name, "inputSchema": {"type": "object"}}
+    before = nothing if old is None else old
     changes = definition_changes(before, new)
     if old is not None and not changes:  # such as an enum that has a value twice: nothing changed in secret
         fields = changed_fields(old, new)
@@ -114,11 +115,18 @@ def definition_changes(old: JSONObject, new: JSONObject) -> list[Change]:
         before, after = old.get(name), new.get(name)
         if name == "_meta":
             found += _value_changes("_meta.ui", entries_of(before).get("ui"), entries_of(after).get("ui"))
+        elif name == "resources":
+            found += _value_changes("file", _digests(before), _digests(after))
         elif name in _SCHEMAS and is_object(before) and is_object(after):
             found += _schema_changes(before, after, _SCHEMAS[name], ())
         else:
             found += _value_changes(name, before, after)
     return found
+
+
+def _digests(files: JSON) -> dict[str, JSON]:
+    """The files of a skill: their digests by URI."""
+    return {str(file.get("uri")): file.get("digest") for file in map(entries_of, items_of(files))}
 
 
 def word_changes(before: str, after: str) -> list[Words]:

@@ -5,7 +5,8 @@ depend on the order of keys, on the order in lists that are sets, on white space
 that nobody acts on: of `_meta`, only `ui` counts.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Literal, TypeAlias
 
 from toolbus.config.limits import Limits
@@ -20,11 +21,12 @@ from toolbus.core.records import (
     ResourceTemplate,
     ToolSpec,
 )
+from toolbus.core.skills import InvalidSkill, Skill, entry_of, skill_of
 from toolbus.core.tool_definition import tool_spec
 from toolbus.schema.values import entries_of, is_array, is_object, items_of
 
-Kind: TypeAlias = Literal["tools", "prompts", "templates"]
-KINDS: tuple[Kind, ...] = ("tools", "prompts", "templates")
+Kind: TypeAlias = Literal["tools", "prompts", "templates", "skills"]
+KINDS: tuple[Kind, ...] = ("tools", "prompts", "templates", "skills")
 _SETS = ("required", "enum", "type")
 """Keywords of JSON Schema whose list is a set."""
 _TEXTS = ("title", "description")
@@ -74,6 +76,7 @@ def definitions(inventory: Inventory) -> dict[Kind, dict[str, dict[str, JSON]]]:
         "tools": {tool.origin.tool: tool_definition(tool) for tool in inventory.tools},
         "prompts": {prompt.name: prompt_definition(prompt) for prompt in inventory.prompts},
         "templates": {item.uri_template: template_definition(item) for item in inventory.templates},
+        "skills": {skill.uri: entry_of(skill) for skill in inventory.skills},
     }
 
 
@@ -114,8 +117,22 @@ def inventory_of(
         quarantined=tuple(record for record in records if isinstance(record, Quarantined)),
         prompts=tuple(_prompt(server, definition) for definition in locked["prompts"].values()),
         templates=tuple(_template(server, definition) for definition in locked["templates"].values()),
+        skills=tuple(_skills(server, locked["skills"].values())),
         instructions=instructions or None,
     )
+
+
+def _skills(server: str, entries: Iterable[JSONObject]) -> Iterator[Skill]:
+    for entry in entries:
+        with suppress(InvalidSkill):  # by the rules of another version, then; its server's own is held
+            yield skill_of(server, entry)
+
+
+def unlockable(definition: JSONObject) -> str | None:
+    """Why something cannot be locked although it has a digest; None if it can."""
+    if definition.get("resources") == "dynamic":
+        return "its files are generated when they are read, so their content cannot be locked"
+    return None
 
 
 def _prompt(server: str, definition: JSONObject) -> Prompt:

@@ -15,11 +15,17 @@ from toolbus.lock.definitions import (
     definitions,
     encodable,
     text_digest,
+    unlockable,
 )
 from toolbus.lock.file import NAME, LockedServer
 
-HeldKind: TypeAlias = Literal["tool", "prompt", "template", "instructions", "launch"]
-SINGULAR: dict[Kind, HeldKind] = {"tools": "tool", "prompts": "prompt", "templates": "template"}
+HeldKind: TypeAlias = Literal["tool", "prompt", "template", "skill", "instructions", "launch"]
+SINGULAR: dict[Kind, HeldKind] = {
+    "tools": "tool",
+    "prompts": "prompt",
+    "templates": "template",
+    "skills": "skill",
+}
 _STEPS = "; review it: "
 
 
@@ -62,14 +68,18 @@ class Review:
         return {
             "tool": frozenset(tool.origin.tool for tool in self.approved.tools),
             "prompt": frozenset(prompt.name for prompt in self.approved.prompts),
+            "skill": frozenset(skill.uri for skill in self.approved.skills),
         }
 
-    def why_held(self, kind: Literal["tool", "prompt"], name: str) -> str | None:
+    def why_held(self, kind: Literal["tool", "prompt", "skill"], name: str) -> str | None:
         """Why something must not be used; None if it may."""
         if name in self._allowed[kind]:
             return None
         reasons = (one.reason for one in self.held if (one.kind, one.name) == (kind, name))
-        return next(reasons, f"it is in {NAME}, but its server does not list it")
+        gone = f"it is in {NAME}, but its server does not list it"
+        return next(
+            reasons, gone if kind != "skill" else "its server does not list it: it cannot be approved"
+        )
 
 
 class Reviewer:
@@ -101,6 +111,7 @@ class Reviewer:
             ),
             prompts=tuple(one for one in known.prompts if one.name in same["prompts"]),
             templates=tuple(one for one in known.templates if one.uri_template in same["templates"]),
+            skills=tuple(one for one in known.skills if one.uri in same["skills"]),
             instructions=known.instructions if inventory.instructions and changed is None else None,
         )
         return Review(approved=approved, held=tuple(held))
@@ -112,6 +123,8 @@ class Reviewer:
 
     def _difference(self, kind: Kind, name: str, definition: JSONObject) -> Held | None:
         singular = SINGULAR[kind]
+        if (fault := unlockable(definition)) is not None:
+            return Held(server=self._server, kind=singular, name=name, reason=fault)
         try:
             now = definition_digest(definition)
         except NotCanonical as error:

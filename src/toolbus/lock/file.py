@@ -27,6 +27,10 @@ NAME = "toolbus.lock"
 VERSION = 1
 _RESTORE = "restore it from version control, or delete it and run 'toolbus lock'"
 _MOST_BYTES = 256 << 20
+_LATER: tuple[Kind, ...] = ("skills",)
+"""Kinds that older files do not have, and that are left out of a file without any."""
+_NAMES: Mapping[Kind, str] = {"templates": "uriTemplate", "skills": "uri"}
+"""The field of a definition that names it, where it is not its name."""
 _CONFLICT_MARKS = ("<<<<<<<", ">>>>>>>")
 
 Migration = Callable[[dict[str, JSON]], dict[str, JSON]]
@@ -46,6 +50,10 @@ class LockedServer:
         default_factory=lambda: {kind: {} for kind in KINDS}
     )
     """The definitions by kind and by the server's own name."""
+
+    def __post_init__(self) -> None:
+        every = {kind: self.definitions.get(kind, {}) for kind in KINDS}
+        object.__setattr__(self, "definitions", every)
 
     @cached_property
     def digests(self) -> dict[str, JSON]:
@@ -189,7 +197,8 @@ def _parsed(content: bytes, path: Path) -> dict[str, JSON]:
 
 def _server(path: Path, alias: str, entry: JSON) -> LockedServer:
     entry = entries_of(entry)
-    if not all(is_object(entry.get(key)) for key in ("launch", *KINDS)):
+    named: dict[Kind, JSON] = {kind: entry.get(kind, {} if kind in _LATER else None) for kind in KINDS}
+    if not all(is_object(part) for part in (entry.get("launch"), *named.values())):
         raise LockError(path, f"server {alias!r} is incomplete; {_RESTORE}")
     try:
         if entry.get("digest") != _entry_digest(entry):
@@ -199,7 +208,8 @@ def _server(path: Path, alias: str, entry: JSON) -> LockedServer:
             package=entry.get("package", {}),
             instructions=entry.get("instructions", ""),
             definitions={
-                kind: {name: block["definition"] for name, block in entry[kind].items()} for kind in KINDS
+                kind: {name: block["definition"] for name, block in blocks.items()}
+                for kind, blocks in named.items()
             },
         )
     except (KeyError, TypeError, AttributeError, NotCanonical):
@@ -219,7 +229,7 @@ def _edited(path: Path, alias: str, entry: JSONObject) -> LockError:
 
 
 def _name(kind: Kind, definition: JSONObject) -> JSON:
-    return definition["uriTemplate" if kind == "templates" else "name"]
+    return definition[_NAMES.get(kind, "name")]
 
 
 def _entry(server: LockedServer) -> dict[str, JSON]:
@@ -233,6 +243,7 @@ def _entry(server: LockedServer) -> dict[str, JSON]:
                 for name, definition in _sorted(server.definitions[kind])
             }
             for kind in KINDS
+            if kind not in _LATER or server.definitions[kind]
         },
     }
     return {"digest": _entry_digest(entry), **entry}

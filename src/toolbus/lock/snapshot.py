@@ -6,7 +6,14 @@ from pathlib import Path
 from toolbus.config import ServerConfig
 from toolbus.core.canonical import NotCanonical, canonical
 from toolbus.core.records import JSON, Inventory, JSONObject, Quarantined
-from toolbus.lock.definitions import Kind, definition_digest, definitions, encodable, text_digest
+from toolbus.lock.definitions import (
+    Kind,
+    definition_digest,
+    definitions,
+    encodable,
+    text_digest,
+    unlockable,
+)
 from toolbus.lock.file import LockedServer
 from toolbus.lock.launch import launch_of
 from toolbus.lock.packages import resolved_package
@@ -43,6 +50,9 @@ def snapshot(
     for kind, found in definitions(inventory).items():
         kept[kind] = {}
         for name, definition in found.items():
+            if (fault := unlockable(definition)) is not None:
+                quarantined.append(Quarantined(tool=name, reason=fault))
+                continue
             try:
                 is_same = definition_digest(definition) == old.digests[kind].get(name)
                 kept[kind][name] = old.definitions[kind][name] if is_same else _lockable(definition)

@@ -22,6 +22,7 @@ from toolbus.shape.override import marked, overridden, trusted
 from toolbus.shape.pipeline import LeaveOut, Shaper, each, shaped
 from toolbus.shape.render import rendered, rendered_text
 from toolbus.shape.select import Pattern, excluding, including, selected, unmatched
+from toolbus.shape.skill_tools import skill_tools
 
 if TYPE_CHECKING:
     from toolbus.shape.dialects import (
@@ -71,6 +72,7 @@ __all__ = [
     "restored",
     "selected",
     "shaped",
+    "skill_tools",
     "template_name",
     "trusted",
     "unmatched",

@@ -4,7 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 COMMANDS = frozenset(
-    ("tools", "call", "resume", "resources", "read", "prompts", "prompt", "check", "chat", "search", "run")
+    (
+        *("tools", "search", "call", "run", "resume", "check", "chat"),
+        *("resources", "read", "prompts", "prompt", "skills", "skill"),
+    )
 )
 """The commands that use a background bus."""
 FLAGS = frozenset(("--json", "-v", "-vv", "-vvv", "--verbose", "--no-color", "--debug"))

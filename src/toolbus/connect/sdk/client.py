@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from mcp import Client
+from mcp.client.extension import advertise
 from mcp.client.session import LoggingFnT, MessageHandlerFnT
 from mcp.shared.dispatcher import Dispatcher
 from mcp_types import Implementation, LoggingLevel
@@ -18,6 +19,7 @@ from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk.input_required import TasksExtension
 from toolbus.connect.sdk.memory import MemoryDispatcher
 from toolbus.connect.sdk.result_filter import ResultFilter
+from toolbus.core.skills import SKILLS
 from toolbus.core.tracing import Tracing
 
 Connector = Callable[[AsyncExitStack, str, bool], Awaitable[Dispatcher[Any]]]
@@ -60,7 +62,7 @@ async def connected_client(
         logging_callback=logging_callback,
         # In the modern era a server sends its log only on request.
         log_level=log_level,
-        extensions=[TasksExtension()],
+        extensions=[TasksExtension(), advertise(SKILLS)],
         **handler.client_options,
         # Our catalog is the cache; the client's would deep-copy every list, twice.
         cache=None,
