@@ -51,8 +51,7 @@ class View(Searching, SkillAccess):
     """The servers, tools, resources and prompts of a bus in one scope."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:
-        self._engine = engine
-        self._scope = scope
+        self._engine, self._scope = engine, scope
         self._access, self._live = engine.access, engine.catalog
         self._hub, self._servers = engine.hub, engine.servers
         self._shown: tuple[Catalog, Catalog] | None = None
