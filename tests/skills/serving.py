@@ -45,7 +45,7 @@ def answer(offer: Message, era: str, method: str, params: Message) -> Message | 
 
 def contents(uri: str, content: Any) -> Message | None:
     """The content of a file: a text, a blob, or several of them."""
-    parts: list[Any] = content if isinstance(content, list) else [content]
+    parts: list[Any] = [content] if isinstance(content, str | dict | None) else content
     texts: list[Message] = [{"text": part} if isinstance(part, str) else part for part in parts]
     return None if content is None else {"contents": [{"uri": uri, **text} for text in texts]}
 
