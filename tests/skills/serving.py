@@ -8,7 +8,7 @@ methods are appended to `FILE.asked`, with the URI if there is one.
 import json
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 Message = dict[str, Any]
 SKILLS = "io.modelcontextprotocol/skills"
@@ -45,7 +45,7 @@ def answer(offer: Message, era: str, method: str, params: Message) -> Message | 
 
 def contents(uri: str, content: Any) -> Message | None:
     """The content of a file: a text, a blob, or several of them."""
-    parts = cast("list[Any]", content) if isinstance(content, list) else [content]
+    parts: list[Any] = [content] if isinstance(content, str | dict | None) else content
     texts: list[Message] = [{"text": part} if isinstance(part, str) else part for part in parts]
     return None if content is None else {"contents": [{"uri": uri, **text} for text in texts]}
 

@@ -28,8 +28,9 @@ def add_background_commands(app: typer.Typer, run_line: Callable[[Sequence[str]]
     ) -> int:
         """Keep the servers running in the background.
 
-        While they run, tools, search, call, run, resume, resources, read, prompts, prompt, check and chat use
-        them: servers are not started anew, and keep their state. With --no-up, a command does not.
+        While they run, tools, search, call, run, resume, resources, read, prompts, prompt, skills, skill,
+        check and chat use them: servers are not started anew, and keep their state. With --no-up, a command
+        does not.
         """
         from toolbus.cli.commands.up import UpOptions, idle_seconds, run
 
