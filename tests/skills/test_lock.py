@@ -1,14 +1,15 @@
 """Skills and the lockfile: what changes is held until it is approved."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.skills.shelf import FILES, FORMS, PDF, Shelf, entry
 from toolbus import CallRefused, Toolbus
 from toolbus.config import load_config
+from toolbus.core.records import JSONObject
 from toolbus.lock.definitions import Kind
 from toolbus.lock.file import NAME, Lockfile, lock_text, read_lock, write_lock
 from toolbus.lock.snapshot import snapshot
@@ -78,7 +79,9 @@ async def test_a_lock_without_skills_is_written_as_before(tmp_path: Path) -> Non
     assert file is not None
     known = file.servers["shelf"]
     assert list(known.definitions["skills"]) == [PDF]
-    without: dict[Kind, Any] = {kind: named for kind, named in known.definitions.items() if kind != "skills"}
+    without: dict[Kind, Mapping[str, JSONObject]] = {
+        kind: named for kind, named in known.definitions.items() if kind != "skills"
+    }
     older = Lockfile(path=file.path, servers={"shelf": type(known)(launch=known.launch, definitions=without)})
     assert '"skills":' not in lock_text(older)
     write_lock(older)
