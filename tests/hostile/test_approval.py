@@ -100,8 +100,8 @@ async def test_another_hosts_word_for_trust(tmp_path: Path, host: str, key: str)
     heard: list[Event] = []
     document = FOREIGN[host]({**liar(tmp_path, tools=[[tool(annotations=READS)]]), key: True})
     async with Toolbus(document, on_event=heard.append) as bus:
-        [spec] = bus.catalog.specs
-        assert needs_approval(spec, "writes")
+        [shown] = bus.tools()
+        assert needs_approval(shown, "writes")
     [warning] = [event.message for event in heard if isinstance(event, Warned)]
     assert warning.startswith(f"{key} is ignored: ")
 
@@ -136,7 +136,7 @@ async def test_reading_a_resource_of_a_server_that_is_not_trusted(tmp_path: Path
             "prompt_tools": True,
         }
         async with Toolbus(config) as bus:
-            asking = {spec.name for spec in bus.catalog.specs if needs_approval(spec, "writes")}
+            asking = {shown.name for shown in bus.tools() if needs_approval(shown, "writes")}
             reading = "read_resource" if shared is True else "mcp_a_read_resource"
             assert asking == (set() if trust else {reading, "mcp_a_get_prompt_p"})
 
