@@ -156,14 +156,14 @@ def test_every_command_declares_the_same_and_so_sees_the_same_tools(tmp_path: Pa
     write_config(folder, {"own": scripted(folder, "own", lists_declared=True)})
     commands = {
         "tools": ("tools", "--json"),
-        "call": ("call", "own_for_elicitation"),
-        "suspending": ("call", "own_for_elicitation", "--on-input", "suspend"),
+        "call": ("call", "own_for_elicitation_extensions"),
+        "suspending": ("call", "own_for_elicitation_extensions", "--on-input", "suspend"),
         "check": ("check", "--json"),
     }
     runs = together(commands, folder)
     assert {name: run.returncode for name, run in runs.items()} == dict.fromkeys(commands, 0)
-    assert "own_for_elicitation" in runs["tools"].stdout
-    with terminal("call", "own_for_elicitation", folder=folder) as screen:
+    assert "own_for_elicitation_extensions" in runs["tools"].stdout
+    with terminal("call", "own_for_elicitation_extensions", folder=folder) as screen:
         assert screen.ended() == 0
 
 
