@@ -81,7 +81,7 @@ def _row(keys: ConsoleKeys, key: StoredKey, used: float | None) -> Element:
     question = element(
         "details",
         element("summary", "Revoke", aria_label=f"Revoke {key.name}"),
-        element("p", f"Clients with the key {key.name} are refused at once."),
+        element("p", f"Clients with the key {key.name} are refused within a second."),
         button("Revoke it for good", "keys/revoke", {"name": key.name}, hint=f"Revoke {key.name} for good"),
         id=anchor("revoke", key.name),
     )
