@@ -9,6 +9,8 @@ from tests.gateway.driving import JSON, Era, ModernClient, client_of, gateway_ov
 from tests.servers.asking import asking
 from toolbus import Toolbus
 from toolbus.adapters.approval import needs_approval
+from toolbus.config import expose
+from toolbus.errors import ExtraMissing
 from toolbus.gateway.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
@@ -147,3 +149,14 @@ async def test_a_client_that_cannot_be_asked_is_told_what_did_not_run(tmp_path: 
     assert result["isError"]
     assert "this client cannot show the question" in text_of(result)
     assert written(tmp_path) == []
+
+
+async def test_without_its_extra_code_mode_fails_at_once_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(expose, "find_spec", lambda _: None)
+    with pytest.raises(ExtraMissing, match=r'pip install "toolbus\[code\]"'):
+        Toolbus(config(tmp_path, expose="code"))
+    async with Toolbus(config(tmp_path)) as bus:
+        with pytest.raises(ExtraMissing):
+            bus.view(expose="code")
