@@ -25,6 +25,8 @@ class Durable:
     """After so many missed beats in a row, a worker counts as dead, and others continue its runs."""
     poll: float = 0.2
     """Seconds between two looks for new runs."""
+    at_once: int | None = None
+    """How many runs a worker has at the same time, those that wait for a person included; None for any."""
     drain: float = 30.0
     """Seconds that a worker that is closed waits for calls in flight; then their outcome is unknown."""
 

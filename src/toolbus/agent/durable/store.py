@@ -13,7 +13,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from toolbus.agent.durable.seam import Serializer, requeue
-from toolbus.agent.durable.settings import RunStoreError
+from toolbus.agent.durable.settings import Durable, RunStoreError
 from toolbus.core.errors import ToolbusError
 
 APPLICATION = "toolbus"
@@ -103,9 +103,14 @@ class RunStore:
             )
         return self._client
 
-    def add_queue(self, name: str, poll: float) -> None:
-        """Add the queue of an agent, or change how often workers look at it."""
-        self.client.register_queue(name, polling_interval_sec=poll, on_conflict="always_update")
+    def add_queue(self, settings: Durable) -> None:
+        """Add the queue of an agent, or change how workers take runs from it."""
+        self.client.register_queue(
+            settings.queue,
+            polling_interval_sec=settings.poll,
+            worker_concurrency=settings.at_once,
+            on_conflict="always_update",
+        )
 
     def requeue(self, worker: str) -> bool:
         """Give the runs of a dead worker back to their queues; True if it has none any more."""

@@ -74,7 +74,7 @@ class Worker:
                 cls.here = None
             raise
         if settings.queue != here._settings.queue:
-            await asyncio.to_thread(here.store.add_queue, settings.queue, settings.poll)
+            await asyncio.to_thread(here.store.add_queue, settings)
             seam.add_queue(settings.queue)
         return here
 
@@ -84,7 +84,7 @@ class Worker:
         if seam.is_used():
             problem = "this process uses DBOS itself, which has one instance in a process"
             raise RunStoreError(self.store.place, problem, "run the durable agent in a process of its own")
-        await asyncio.to_thread(self.store.add_queue, settings.queue, settings.poll)
+        await asyncio.to_thread(self.store.add_queue, settings)
         await asyncio.to_thread(self._new_row)
         config: DBOSConfig = {
             "name": APPLICATION,
@@ -149,20 +149,20 @@ class Worker:
 
     async def _live(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.beat)
             try:
                 lost = await asyncio.to_thread(self._beat)
             except DBAPIError as error:
                 if self._is_reachable:
                     logger.warning("%s; runs wait until it is back", self.store.error(error))
-                self._is_reachable = False
-                continue
-            if not self._is_reachable:
-                logger.warning("the store of runs %s is back", self.store.place)
-            self._is_reachable = True
+                self._is_reachable, lost = False, []
+            else:
+                if not self._is_reachable:
+                    logger.warning("the store of runs %s is back", self.store.place)
+                self._is_reachable = True
             for task, run in list(self._active.items()):
                 if run in lost:
                     task.cancel()
+            await asyncio.sleep(self._settings.beat)
 
     def _beat(self) -> list[str]:
         """Beat, reclaim what dead workers had, and return the runs that are not ours any more."""
