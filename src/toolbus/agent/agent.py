@@ -214,6 +214,11 @@ class Agent:
         """The durable runs of the store, of all processes."""
         return self._checked_durable().runs
 
+    @property
+    def durable(self) -> "Durable | None":
+        """The settings of durable runs; None if the agent has none."""
+        return None if self._durable is None else self._durable.settings
+
     async def work(self) -> None:
         """Execute durable runs of all processes until cancelled; `start` does so, too."""
         await self._checked_durable().work()

@@ -49,9 +49,13 @@ def note(folder: Path, line: str) -> None:
 
 
 def kill_here(folder: Path, run: int, step: int, phase: Phase, pid: int) -> bool:
-    """Kill a worker if this is the point of the run, and it was not killed there before."""
+    """Kill a worker if this is the point of the run, and the run has killed none before.
+
+    A call that was in flight when another run killed the worker is not made again, so the point may be one
+    that the run does not reach; then it is the next one of its kind, or the end of the run.
+    """
     point = point_of(run)
-    if (point.step, point.phase) != (step, phase):
+    if step < STEPS and (step < point.step or phase != point.phase):
         return False
     try:
         os.close(os.open(folder / f"killed-{run}", os.O_CREAT | os.O_EXCL))

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.durable.crash import PHASES, STEPS, point_of, tool_of
+from tests.durable.crash import PHASES, STEPS, tool_of
 from tests.durable.crash.worker import settings
 from toolbus.agent.durable import RunInfo, Runs
 
@@ -27,6 +27,8 @@ class Report:
     runs: int
     seconds: float
     kills: int = 0
+    phases: Counter[str] = field(default_factory=Counter[str])
+    """How many workers were killed in each phase."""
     unknown: int = 0
     """Results of calls that the model read as unknown."""
     repeated: int = 0
@@ -41,6 +43,7 @@ class Report:
         middle = slow[len(slow) // 2] if slow else 0.0
         lines = [
             f"{self.runs} runs of {STEPS} calls in {self.seconds:.0f} s, {self.kills} workers killed",
+            "killed at: " + ", ".join(f"{phase} {self.phases[phase]}" for phase in PHASES),
             f"outcome unknown, and the model was told: {self.unknown} calls",
             f"repeated because that is safe: {self.repeated} calls",
             f"from a kill until its run went on: median {middle:.1f} s, longest {max(slow, default=0):.1f} s",
@@ -120,6 +123,10 @@ def _report(folder: Path, ended: list[RunInfo], seconds: float) -> Report:
     happened = [line.split() for line in (folder / "happened").read_text().splitlines()]
     effects = Counter((int(run), int(step)) for _, what, run, step, *_ in happened if what == "effect")
     report = Report(runs=len(ended), seconds=seconds)
+    deaths = [line for line in happened if line[1] == "kill"]
+    killed = {int(run): (int(step), phase) for _, _, run, step, phase, _ in deaths}
+    kills = {int(run): float(at) for at, _, run, *_ in deaths}
+    report.phases = Counter(phase for _, phase in killed.values())
     for info in ended:
         run = int(info.prompt)
         if info.status != "done" or info.output is None:
@@ -129,8 +136,7 @@ def _report(folder: Path, ended: list[RunInfo], seconds: float) -> Report:
         if len(results) != STEPS:
             report.faults.append(f"{info.id} has {len(results)} results")
         for step, result in enumerate(results):
-            _check_call(report, run, step, result, effects[run, step])
-    kills = {int(run): float(at) for at, what, run, *_ in happened if what == "kill"}
+            _check_call(report, (run, step), result, effects[run, step], killed.get(run))
     report.kills = len(kills)
     for run, killed in kills.items():
         later = [
@@ -144,10 +150,13 @@ def _report(folder: Path, ended: list[RunInfo], seconds: float) -> Report:
     return report
 
 
-def _check_call(report: Report, run: int, step: int, result: str, effects: int) -> None:
-    """What must hold for each call."""
-    tool, point = tool_of(step), point_of(run)
-    label = f"run-{run} step {step} ({tool}, killed at {point}): {effects} effects, result {result!r:.60}"
+def _check_call(
+    report: Report, call: tuple[int, int], result: str, effects: int, killed: tuple[int, str] | None
+) -> None:
+    """What must hold for each call; `killed` is the step and phase at which the run killed its worker."""
+    run, step = call
+    tool = tool_of(step)
+    label = f"run-{run} step {step} ({tool}, killed at {killed}): {effects} effects, result {result!r:.60}"
     is_unknown = "outcome unknown" in result
     report.unknown += is_unknown
     report.repeated += max(effects - 1, 0)
@@ -157,6 +166,5 @@ def _check_call(report: Report, run: int, step: int, result: str, effects: int) 
         report.faults.append(f"repeated: {label}")
     if tool != "write" and is_unknown:
         report.faults.append(f"unknown, although it may be repeated: {label}")
-    in_flight = point.step == step and point.phase in PHASES[1:]
-    if tool == "write" and in_flight and not is_unknown:
+    if tool == "write" and killed in [(step, phase) for phase in PHASES[1:]] and not is_unknown:
         report.faults.append(f"not reported: {label}")

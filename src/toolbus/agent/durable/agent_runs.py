@@ -19,7 +19,7 @@ class AgentRuns:
     """Starts runs, and makes this process a worker that executes them."""
 
     def __init__(self, settings: Durable, performer: Performer) -> None:
-        self._settings = settings
+        self.settings = settings
         self._performer = performer
         self._joining: asyncio.Task[Worker] | None = None
         self.runs = Runs(settings, is_patient=True)
@@ -48,7 +48,7 @@ class AgentRuns:
 
     async def _joined(self) -> Worker:
         if self._joining is None:
-            self._joining = asyncio.create_task(Worker.join(self._settings, self._performer))
+            self._joining = asyncio.create_task(Worker.join(self.settings, self._performer))
         try:
             return await asyncio.shield(self._joining)
         except BaseException:
@@ -61,5 +61,5 @@ class AgentRuns:
         if self._joining is not None:
             worker = await asyncio.shield(self._joining)
             self._joining = None
-            await worker.leave(self._settings.agent)
+            await worker.leave(self.settings.agent)
         await self.runs.close()

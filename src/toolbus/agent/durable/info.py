@@ -77,6 +77,11 @@ class RunInfo:
     error_kind: str = ""
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether only workers of another version of toolbus can continue it."""
+        return self.version != JOURNAL_VERSION
+
+    @property
     def is_open(self) -> bool:
         """Whether it has not ended."""
         return self.status in OPEN

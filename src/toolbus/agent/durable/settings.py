@@ -53,6 +53,11 @@ class Durable:
         return f"sqlite:///{Path(path).expanduser().absolute()}"
 
     @property
+    def file(self) -> Path | None:
+        """The SQLite file; None if the store is a server."""
+        return None if _POSTGRES.match(self.store) else Path(self.url.removeprefix("sqlite:///"))
+
+    @property
     def queue(self) -> str:
         """The queue of this agent's runs."""
         return f"toolbus.{self.agent}"

@@ -61,7 +61,7 @@ class RunStore:
     def __init__(self, url: str) -> None:
         quiet_dbos()
         self.url = url
-        self.place = sa.make_url(url).render_as_string(hide_password=True)
+        self.place = sa.make_url(url).render_as_string(hide_password=True).removeprefix("sqlite:///")
         self.engine = _engine(url)
         self._client: DBOSClient | None = None
 
