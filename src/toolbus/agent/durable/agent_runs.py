@@ -38,8 +38,8 @@ class AgentRuns:
         return DurableRun(run, self.runs, begin())
 
     def join(self, run: str) -> DurableRun:
-        """A run that is in the store."""
-        return DurableRun(run, self.runs, None)
+        """A run that is in the store; this process may execute it."""
+        return DurableRun(run, self.runs, self._joined())
 
     async def work(self) -> None:
         """Be a worker until cancelled."""

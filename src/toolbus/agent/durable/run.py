@@ -13,14 +13,13 @@ from toolbus.core.elicitation import Answer
 class DurableRun:
     """A run that outlives this process. Iterate over its events, or just await `final`."""
 
-    def __init__(self, run: str, runs: Runs, begin: Awaitable[object] | None) -> None:
+    def __init__(self, run: str, runs: Runs, begin: Awaitable[object]) -> None:
         """`begin` adds the run to the store; the agent calls this."""
         self.id = run
         """Its id in the store: the key, if it has one."""
         self._all = runs
-        self._begun = None if begin is None else asyncio.ensure_future(begin)
-        if self._begun is not None:
-            self._begun.add_done_callback(_retrieve)
+        self._begun = asyncio.ensure_future(begin)
+        self._begun.add_done_callback(_retrieve)
 
     @property
     def recorded(self) -> Awaitable[None]:
@@ -59,8 +58,7 @@ class DurableRun:
         await (await self._runs()).cancel(self.id)
 
     async def _recorded(self) -> None:
-        if self._begun is not None:
-            await asyncio.shield(self._begun)
+        await asyncio.shield(self._begun)
 
     async def _runs(self) -> Runs:
         await self._recorded()
