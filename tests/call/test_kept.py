@@ -23,7 +23,7 @@ WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 def store_of(capacity: int = CAPACITY) -> ResultStore:
     """A store whose ids are known beforehand."""
     ids = count(1)
-    return ResultStore(capacity, lambda: f"r{next(ids)}")
+    return ResultStore(capacity, lambda _: f"r{next(ids)}")
 
 
 def kept(*texts: str) -> ResultStore:

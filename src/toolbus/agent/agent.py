@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
 
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import AgentRetries, AgentRunResultEvent
@@ -14,13 +14,12 @@ from pydantic_ai.exceptions import AgentRunError, FallbackExceptionGroup, UsageL
 from pydantic_ai.messages import ModelMessage
 from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
-from pydantic_ai.usage import UsageLimits
 
 from toolbus.adapters.approval import ApprovalRule, Approver, check_rule
 from toolbus.adapters.exposed import Exposed
 from toolbus.agent.conversation import Conversation, File, Outgoing
 from toolbus.agent.event_mapper import EventMapper
-from toolbus.agent.limits import LimitReached, Limits, limit_error
+from toolbus.agent.limits import LimitReached, Limits, limit_error, usage_limits
 from toolbus.agent.models import model_error, model_of
 from toolbus.agent.run import Run, RunResult
 from toolbus.agent.tool_search import tool_search
@@ -31,9 +30,19 @@ from toolbus.bus.view import View
 from toolbus.core.errors import BusClosed, ServerNotFound
 from toolbus.core.interactions import NO_HANDLERS, Interactions
 
+if TYPE_CHECKING:
+    from toolbus.agent.durable import Durable, DurableRun, Runs
+    from toolbus.agent.durable.agent_runs import AgentRuns
+
 T = TypeVar("T")
 # A call of an unknown tool uses up a retry; a run is bounded by its limits instead.
 RETRIES: AgentRetries = {"tools": MAX_RETRIES, "output": 3}
+
+
+class MoreOptions(Exposed, total=False):
+    """What the tools of buses and servers look like, and where runs are kept."""
+
+    durable: "str | Durable | None"
 
 
 class Agent:
@@ -55,13 +64,16 @@ class Agent:
         server_instructions: bool = True,
         settings: ModelSettings | None = None,
         interactions: Interactions | None = None,
-        **exposed: Unpack[Exposed],
+        **more: Unpack[MoreOptions],
     ) -> None:
         """Connect to nothing yet; raise `ModelFailed`, `ConfigError` or `NameClash` for wrong settings.
+
+        `durable` is where runs of `start` are kept: the path of a SQLite file, or a `postgresql://` URL.
 
         `interactions` handle requests of the agent's own servers; your own bus has its own. `expose` and
         `always` say which tools of buses and servers the model is shown.
         """
+        durable = more.pop("durable", None)
         check_rule(approve)
         if interactions is not None and mcp_servers is None:
             raise ValueError(
@@ -72,7 +84,7 @@ class Agent:
         self._bus = None
         if mcp_servers is not None:
             self._bus = Toolbus(mcp_servers, interactions=interactions or NO_HANDLERS)
-        self._toolbox = Toolbox(tools, self._bus, exposed)
+        self._toolbox = Toolbox(tools, self._bus, more)
         self._approve: ApprovalRule[Approver] = approve
         self._limits = limits or Limits()
         self._server_instructions = server_instructions
@@ -85,6 +97,7 @@ class Agent:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runs: set[Run[Any]] = set()
         self._closed = False
+        self._durable = None if durable is None else self._durable_runs(durable)
 
     # Runs
 
@@ -149,11 +162,7 @@ class Agent:
                 output_type=None if output is str else output,  # None reuses the agent's own text output
                 message_history=self.history,
                 instructions=instructions or None,
-                usage_limits=UsageLimits(
-                    request_limit=limits.turns,
-                    tool_calls_limit=limits.tool_calls,
-                    total_tokens_limit=limits.tokens,
-                ),
+                usage_limits=usage_limits(limits),
                 toolsets=[tools],
                 capabilities=tool_search(self._toolbox.buses, self.model),
                 deps=run,
@@ -182,6 +191,59 @@ class Agent:
             for mapped in mapper.map(event):
                 run.emit(mapped)
         raise AssertionError("pydantic-ai ended a run without a result")
+
+    # Durable runs
+
+    def start(self, prompt: str | None = None, *, key: str | None = None) -> "DurableRun":
+        """Start a run that survives this process; with the key of an earlier run, join that run.
+
+        It begins with the conversation of the agent, and does not change it.
+        """
+        if self._closed:
+            raise BusClosed("the agent")
+        durable = self._checked_durable()
+        outgoing = self._conversation.take(prompt)
+        return durable.start(outgoing.message, key=key, history=self.history)
+
+    def join(self, run: str) -> "DurableRun":
+        """A durable run of any process, by its id."""
+        return self._checked_durable().join(run)
+
+    @property
+    def runs(self) -> "Runs":
+        """The durable runs of the store, of all processes."""
+        return self._checked_durable().runs
+
+    @property
+    def durable(self) -> "Durable | None":
+        """The settings of durable runs; None if the agent has none."""
+        return None if self._durable is None else self._durable.settings
+
+    async def work(self) -> None:
+        """Execute durable runs of all processes until cancelled; `start` does so, too."""
+        await self._checked_durable().work()
+
+    def _checked_durable(self) -> "AgentRuns":
+        if self._durable is None:
+            raise ValueError('this agent has no durable runs; create it with Agent(..., durable="runs.db")')
+        return self._durable
+
+    def _durable_runs(self, durable: "str | Durable") -> "AgentRuns":
+        from toolbus.agent.durable import Durable  # its packages are an extra
+        from toolbus.agent.durable.agent_runs import AgentRuns
+        from toolbus.agent.durable.execution import Performer
+
+        settings = Durable(store=durable) if isinstance(durable, str) else durable
+        performer = Performer(
+            model=self.model,
+            agent=self._agent,
+            toolbox=self._toolbox,
+            approve=self._approve,
+            limits=self._limits,
+            start_servers=self._start_servers,
+            instructions=self._instructions,
+        )
+        return AgentRuns(settings, performer)
 
     def _current_lock(self) -> asyncio.Lock:
         """The lock that a run holds. A lock belongs to one event loop, so a new loop gets a new lock."""
@@ -270,6 +332,8 @@ class Agent:
             for run in tuple(self._runs):
                 run.cancel()
                 stack.push_async_callback(run.stop)
+            if self._durable is not None:
+                stack.push_async_callback(self._durable.close)
 
     async def __aenter__(self) -> Self:
         return self

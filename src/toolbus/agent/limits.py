@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from pydantic_ai.usage import UsageLimits
+
 from toolbus.core.errors import ToolbusError
 from toolbus.core.interactions import ANSWER_WITHIN
 
@@ -35,6 +37,15 @@ class LimitReached(ToolbusError):
         super().__init__(
             f"the run reached its limit of {allowed:g} {unit}; raise it with Limits({limit}=...)"
         )
+
+
+def usage_limits(limits: Limits) -> UsageLimits:
+    """The limits that Pydantic AI checks, in its type."""
+    return UsageLimits(
+        request_limit=limits.turns,
+        tool_calls_limit=limits.tool_calls,
+        total_tokens_limit=limits.tokens,
+    )
 
 
 # Pydantic AI's names; it reports a limit only in its message.

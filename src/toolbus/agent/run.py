@@ -168,6 +168,21 @@ class Run(Generic[T]):
         # The bus may have somebody to ask; otherwise its guard refuses the call.
         return await denial(question, self._approve, self._ask)
 
+    async def make(
+        self,
+        call: str,
+        name: str,
+        arguments: Mapping[str, JSON],
+        tool: object,
+        work: Callable[[], Awaitable[Any]],
+    ) -> Any:
+        """Make a call."""
+        return await work()
+
+    async def held(self, tools: Mapping[str, Tool]) -> Mapping[str, str]:
+        """Nothing is held here; the lockfile holds tools for all runs."""
+        return {}
+
     def report_progress(
         self, call: str, name: str, progress: float, total: float | None, message: str | None
     ) -> None:

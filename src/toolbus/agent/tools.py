@@ -1,11 +1,11 @@
 """The tools of an agent: MCP tools and the user's functions, with one approval rule."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from pydantic_ai import RunContext
 from pydantic_ai import Tool as FunctionTool
@@ -32,6 +32,20 @@ from toolbus.core.records import JSON, ToolResult
 from toolbus.shape.budget import fitted
 
 logger = logging.getLogger("toolbus")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def repeatable(function: F) -> F:
+    """Mark your function as safe to repeat: a durable run calls it again if a crash hid its outcome."""
+    function.toolbus_repeatable = True  # pyright: ignore[reportFunctionMemberAccess]  # any callable that takes attributes
+    return function
+
+
+def is_repeatable(tool: object) -> bool:
+    """Whether a function, or the function of a tool, is marked as safe to repeat."""
+    if isinstance(tool, FunctionTool):
+        tool = cast("FunctionTool[Any]", tool).function
+    return getattr(tool, "toolbus_repeatable", False) is True
 
 
 class ToolLike(Protocol):
@@ -74,6 +88,21 @@ class RunCallbacks(Protocol):
         """The approval of a call, or why it is denied; None if nobody has to be asked here."""
         ...
 
+    async def make(
+        self,
+        call: str,
+        name: str,
+        arguments: Mapping[str, JSON],
+        tool: ToolsetTool[Any],
+        work: Callable[[], Awaitable[Any]],
+    ) -> Any:
+        """Make a call that was approved; `work` makes it."""
+        ...
+
+    async def held(self, tools: Mapping[str, Tool]) -> Mapping[str, str]:
+        """Which of the tools are not offered, by name, with the reason."""
+        ...
+
     def report_progress(
         self, call: str, name: str, progress: float, total: float | None, message: str | None
     ) -> None:
@@ -107,7 +136,14 @@ class Toolbox:
         owners = (tool.runner for tool in self.chosen if isinstance(tool.runner, View))
         self.all_buses = list(dict.fromkeys([*self.buses, *owners]))
         """Every bus, including the buses of individual tools."""
-        functions = [_function(tool) for tool in given if not isinstance(tool, Tool | Bus)]
+        own_functions = [tool for tool in given if not isinstance(tool, Tool | Bus)]
+        functions = [_function(tool) for tool in own_functions]
+        self.repeatable = frozenset(
+            function.name
+            for function, tool in zip(functions, own_functions, strict=True)
+            if is_repeatable(tool)
+        )
+        """The functions that a durable run may call again if a crash hid their outcome."""
         named: dict[str, Tool | FunctionTool[Any]] = {}
         for tool in (*functions, *self.chosen):
             other = named.setdefault(tool.name, tool)
@@ -166,6 +202,8 @@ class RunTools(AbstractToolset[Any]):
         self._callbacks = callbacks
         self._buses = buses
         self._names: frozenset[str] = frozenset()
+        self._held_here: Mapping[str, str] = {}
+        """The tools that only this run holds, with the reason."""
         self._started = False
         self.servers: dict[str, str] = {}
         """The server of each tool name."""
@@ -190,6 +228,9 @@ class RunTools(AbstractToolset[Any]):
                     raise clash
                 logger.warning("%s; the new one is skipped", clash)
         self._started = True
+        tools = {name: tool.tool for name, tool in found.items() if isinstance(tool, BusTool)}
+        self._held_here = await self._callbacks.held(tools)
+        found = {name: tool for name, tool in found.items() if name not in self._held_here}
         self._names = frozenset(found)
         if any(tool.tool_def.defer_loading for tool in found.values()):
             self._names |= {ToolSearch.function_tool_name}
@@ -214,6 +255,8 @@ class RunTools(AbstractToolset[Any]):
             part.content = str(self._held(part.tool_name) or part.content)
 
     def _held(self, name: str) -> CallRefused | None:
+        if (reason := self._held_here.get(name)) is not None:
+            return CallRefused(f"tool {name!r}", reason)
         errors = (bus.missing(name, list(self._names)) for bus in self._buses)
         return next((error for error in errors if isinstance(error, CallRefused)), None)
 
@@ -229,8 +272,9 @@ class RunTools(AbstractToolset[Any]):
             raise ToolFailed(approval)
         if isinstance(tool, BusTool):
             tool = replace(tool, approval=approval)
+        make = partial(tool.toolset.call_tool, name, tool_args, ctx, tool)
         try:
-            return _converted(await tool.toolset.call_tool(name, tool_args, ctx, tool))
+            return _converted(await self._callbacks.make(ctx.tool_call_id or "", name, tool_args, tool, make))
         except (ModelRetry, ToolFailed, ToolFailedError, ToolRetryError):
             raise
         except Exception as error:  # from the user's function: the model can act on it, the run continues

@@ -30,6 +30,7 @@ from toolbus.shape import (
     named,
     overridden,
     prompt_tools,
+    repeatable,
     resource_tools,
     selected,
     shaped,
@@ -82,9 +83,11 @@ class Shaping:
         ]
         self._reading: list[Shaper] = [limited(self._limits), cleaned_texts()]
         relied_on = {alias for alias, server in servers.items() if server.trust}
+        safe = [f"{alias}/{glob}" for alias, server in servers.items() for glob in server.repeatable]
         marks = {alias: server.mark for alias, server in servers.items()}
         self._shapers: list[Shaper] = [
             *([trusted(relied_on)] if relied_on else []),
+            *([repeatable(safe)] if safe else []),
             *([overridden(rules)] if rules else []),
             *([marked(marks)] if any(marks.values()) else []),
             *own,

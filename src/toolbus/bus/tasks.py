@@ -49,7 +49,7 @@ class Tasks:
             on_input=on_input,
             # Of a call that was not approved yet, the server knows nothing.
             resumed=resumed if pending.call is None else None,
-            approval=_approval(resumed),
+            approval=given_approval(resumed),
         )
 
     async def submit(self, name: str, arguments: Mapping[str, JSON] | None) -> "TaskHandle":
@@ -122,7 +122,7 @@ class TaskHandle:
         return f"TaskHandle({self.id!r})"
 
 
-def _approval(resumed: Resumed) -> Approval | None:
+def given_approval(resumed: Resumed) -> Approval | None:
     """What a person answered to the question whether the call is approved, now or before."""
     pending = resumed.pending
     if pending.call is not None:

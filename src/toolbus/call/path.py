@@ -1,9 +1,9 @@
 """The one path of an operation: observe, hooks, arguments, guard, route."""
 
-from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from toolbus.call.arguments import ArgumentCheck, Checked
 from toolbus.call.hooks import Hook, wrap
@@ -11,6 +11,7 @@ from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
 from toolbus.call.results import Warn
 from toolbus.core.approval import Approval, ApprovalPending
 from toolbus.core.errors import ArgumentsError, CallRefused
+from toolbus.core.journal import JOURNAL
 from toolbus.core.operation import Failure, Guard, Observed, Observer, Operation, Route
 from toolbus.core.records import JSONObject, Origin, ToolResult, ToolSpec
 from toolbus.shape.lean import described_schema
@@ -71,8 +72,15 @@ class CallPath:
         self._guarded = policy is not None or bool(self._guards)
         self._observers = [*self._own_observers, *observers]
 
-    async def run(self, operation: Operation) -> ToolResult:
-        """Run an operation; raises `ToolbusError` if that was not possible."""
+    def run(self, operation: Operation) -> Coroutine[Any, Any, ToolResult]:
+        """Run an operation; raises `ToolbusError` if that was not possible.
+
+        In a durable run, its journal runs it, or returns what was recorded.
+        """
+        journal = JOURNAL.get()
+        return self._run(operation) if journal is None else journal.run(operation, self._run)
+
+    async def _run(self, operation: Operation) -> ToolResult:
         observed = observe(self._observers, operation, self._is_hooked)
         if observed is None:
             operation = _accepted(operation)

@@ -4,8 +4,8 @@
 argument of the wrong type raises, with a message for the model.
 """
 
+import hashlib
 import re
-import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
@@ -68,14 +68,15 @@ READ_RESULT = ToolSpec(
 )
 
 
-def _random_id() -> str:
-    return f"r{secrets.token_hex(6)}"
+def _digest_id(text: str) -> str:
+    # Not random: a durable run that is resumed keeps its results again, and its model knows their ids.
+    return f"r{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:12]}"
 
 
 class ResultStore:
     """The texts of full results, each for its owner alone; beyond the capacity the oldest are dropped."""
 
-    def __init__(self, capacity: int = CAPACITY, new_id: Callable[[], str] = _random_id) -> None:
+    def __init__(self, capacity: int = CAPACITY, new_id: Callable[[str], str] = _digest_id) -> None:
         self._capacity = capacity
         self._new_id = new_id
         self._texts: OrderedDict[tuple[Owner, str], str] = OrderedDict()
@@ -87,10 +88,10 @@ class ResultStore:
         """Store a text and return its id; None if it is longer than the capacity."""
         if len(text) > self._capacity:
             return None  # it would only push out all the others
-        id_ = self._new_id()
+        id_ = self._new_id(text)
         with self._lock:
+            self._size += len(text) - len(self._texts.pop((owner, id_), ""))
             self._texts[owner, id_] = text
-            self._size += len(text)
             while self._size > self._capacity:
                 _, oldest = self._texts.popitem(last=False)
                 self._size -= len(oldest)

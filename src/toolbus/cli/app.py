@@ -15,6 +15,7 @@ import typer
 
 from toolbus.cli.approval_commands import add_approval_commands, trust
 from toolbus.cli.background_commands import add_background_commands
+from toolbus.cli.durable_commands import add_durable_commands
 from toolbus.cli.edit_commands import add_edit_commands
 from toolbus.cli.gateway_commands import add_gateway_commands
 from toolbus.cli.key_commands import add_key_commands
@@ -289,6 +290,7 @@ def watch(settings: Settings, servers: Servers = None) -> int:
 
 add_background_commands(app, lambda words: exit_code(words))
 add_gateway_commands(app)
+add_durable_commands(app)
 
 
 @app.command()

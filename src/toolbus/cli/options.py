@@ -88,8 +88,16 @@ def with_bus_settings(command: Callable[Concatenate[Settings, P], int | None]) -
     return _adapted(command, _parameters(_bus_options))
 
 
+def with_group_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Callable[..., int | None]:
+    """The same for a group of commands, which is called if none of them is."""
+    return _adapted(command, [], is_group=True)
+
+
 def _adapted(
-    command: Callable[Concatenate[Settings, P], int | None], unused: list[inspect.Parameter]
+    command: Callable[Concatenate[Settings, P], int | None],
+    unused: list[inspect.Parameter],
+    *,
+    is_group: bool = False,
 ) -> Callable[..., int | None]:
     own, shared = _parameters(command)[1:], _parameters(_shared_options)
 
@@ -102,6 +110,9 @@ def _adapted(
         settings = Settings(**dict(zip(names, given, strict=True))).merged_with(context.obj)
         context.obj = settings
         repeat_config(settings.config)
+        if is_group and context.invoked_subcommand is not None:
+            _refuse_misplaced(own, values, context.invoked_subcommand)
+            return None
         # No positional arguments: typer passes everything by name.
         return command(settings, **values)  # pyright: ignore[reportCallIssue]
 
@@ -111,6 +122,15 @@ def _adapted(
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _refuse_misplaced(own: list[inspect.Parameter], values: dict[str, Any], command: str) -> None:
+    """Raise `Usage` for an option of a group that is given before one of its commands."""
+    from toolbus.cli.errors import Usage
+
+    for parameter in own:
+        if values[parameter.name] != parameter.default:
+            raise Usage(f"--{parameter.name.replace('_', '-')} comes after {command!r}, if that takes it")
 
 
 def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:

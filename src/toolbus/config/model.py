@@ -133,6 +133,8 @@ class ServerConfig(ConfigModel):
     """Changes to tools, by a glob on the server's own tool names."""
     trust: bool = False
     """Whether to rely on the server's annotations: its read-only tools run without approval."""
+    repeatable: _Names = ()
+    """Globs on the server's own tool names: calls that a durable run may repeat after a crash."""
     mark: bool = False
     """Whether descriptions start with the server: `[MCP: alias]`."""
     repair: bool = True

@@ -74,6 +74,8 @@ class ToolSpec:
     """The changes made since the server listed it."""
     trusted: bool = False
     """Whether its annotations may be relied on: the config marks the server with `trust: true`."""
+    repeatable: bool = False
+    """Whether the config says that repeating a call is safe."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
     """A cache of its definition in each dialect; filled by `toolbus.shape.dialects`."""
 
@@ -106,6 +108,7 @@ class ToolSpec:
             route=self.route,
             history=past or self.history,
             trusted=self.trusted,
+            repeatable=self.repeatable,
         )
 
 
@@ -328,10 +331,9 @@ class Budget:
     """In characters: room for the note about the omitted text."""
 
 
-# Claude Code refuses a result of more than 25,000 tokens and warns from 10,000 on (MAX_MCP_OUTPUT_TOKENS;
-# developers.figma.com/docs/figma-mcp-server/mcp-clients-issues quotes it). Others cut at 50 kB: opencode
-# (anomalyco/opencode#22565), pi (earendil-works/pi#134). Codex cut at 10 kB, and its users missed whole
-# issues and files (openai/codex#6544).
+# Claude Code refuses more than 25,000 tokens and warns from 10,000 on (MAX_MCP_OUTPUT_TOKENS; see
+# developers.figma.com/docs/figma-mcp-server/mcp-clients-issues); opencode (anomalyco/opencode#22565) and pi
+# (earendil-works/pi#134) cut at 50 kB. Codex cut at 10 kB, and users missed whole files (openai/codex#6544).
 DEFAULT_BUDGET = Budget(characters=40_000, tokens=10_000)
 
 

@@ -18,7 +18,7 @@ from toolbus.shape.as_tools import (
 from toolbus.shape.clean import cleaned_block, cleaned_texts
 from toolbus.shape.limit import TextLimits, limited
 from toolbus.shape.naming import may_name, named, prefixed, template_name
-from toolbus.shape.override import marked, overridden, trusted
+from toolbus.shape.override import marked, overridden, repeatable, trusted
 from toolbus.shape.pipeline import LeaveOut, Shaper, each, shaped
 from toolbus.shape.render import rendered, rendered_text
 from toolbus.shape.select import Pattern, excluding, including, selected, unmatched
@@ -67,6 +67,7 @@ __all__ = [
     "prompt_tools",
     "rendered",
     "rendered_text",
+    "repeatable",
     "resource_list",
     "resource_tools",
     "restored",

@@ -57,6 +57,20 @@ def trusted(servers: Collection[str]) -> Shaper:
     return trust
 
 
+def repeatable(patterns: Collection[str]) -> Shaper:
+    """A shaper that marks the tools that match a glob on `server/tool` as safe to repeat."""
+
+    def mark(tools: list[ToolSpec]) -> list[ToolSpec]:
+        return [
+            replace(tool, repeatable=True)
+            if any(fnmatchcase(str(tool.origin), pattern) for pattern in patterns)
+            else tool
+            for tool in tools
+        ]
+
+    return mark
+
+
 def _overridden(tool: ToolSpec, rules: Mapping[str, Rule]) -> ToolSpec:
     for pattern, rule in rules.items():
         if fnmatchcase(str(tool.origin), pattern):

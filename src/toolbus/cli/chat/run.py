@@ -32,7 +32,7 @@ def run_chat(
     screen: Screen, config: BusConfig, options: ChatOptions, choice: ModelChoice, prompt: str | None
 ) -> int:
     """Answer the prompt, or run a dialog without one; return the exit code."""
-    model = _create_model(choice)
+    model = create_model(choice)
     with background_loop() as loop:
         asking = Interactions(elicit=loop.elicit, approve=loop.approve, approver="terminal")
         interactions = asking if at_terminal(screen) else UNATTENDED
@@ -61,13 +61,13 @@ def run_chat(
 
         def switch_model(name: str) -> None:
             other = replace(choice, model=name)
-            conversation.switch_agent(agent_with(_create_model(other)), other.secrets)
+            conversation.switch_agent(agent_with(create_model(other)), other.secrets)
 
         dialog = Dialog(screen, keyboard, conversation, bus, switch_model, sign_in)
         return dialog.run(display_name(choice.model))
 
 
-def _create_model(choice: ModelChoice) -> Model:
+def create_model(choice: ModelChoice) -> Model:
     """Create the model; raises `ModelFailed` with a hint for the terminal."""
     try:
         return model_of(choice.model, choice.keys)

@@ -49,7 +49,7 @@ def run(
     options.check()
     pending = _load_pending(file)
     _reject_invalid(pending)
-    answers = _given_answers(pending, words, action)
+    answers = given_answers(pending, words, action)
     return _resume(settings, pending, answers, options)
 
 
@@ -59,7 +59,7 @@ async def _resume(settings: Settings, pending: Pending, answers: Answers | None,
     selected_servers(config, [pending.server])
     try:
         if answers is None and (pending.call is None or not at_terminal(screen)):
-            answers = await _ask_user(screen, pending)
+            answers = await ask_answers(screen, pending)
         return await _resume_on_bus(screen, config, pending, answers, options)
     except Interrupted:
         screen.note("nothing was sent; the call is still waiting")
@@ -82,7 +82,7 @@ async def _resume_on_bus(
                 break
             pending = result.pending
             try:
-                answers = await _ask_user(screen, pending)
+                answers = await ask_answers(screen, pending)
             except Interrupted:
                 _print_result(screen, spec, pending, result, options, time.perf_counter() - began)
                 return INTERRUPTED
@@ -116,7 +116,7 @@ def _reject_invalid(pending: Pending) -> None:
             raise ServerError(pending.server, f"{question.fault}; the call cannot be answered")
 
 
-def _given_answers(pending: Pending, words: Sequence[str], action: Action | None) -> Answers | None:
+def given_answers(pending: Pending, words: Sequence[str], action: Action | None) -> Answers | None:
     """The answers from the command line; None if there are none."""
     questions = pending.questions
     if words and action is not None:
@@ -156,7 +156,7 @@ def _fill_form(question: Elicitation, words: Sequence[str]) -> Answer:
     return question.accept(values)
 
 
-async def _ask_user(screen: Screen, pending: Pending) -> Answers:
+async def ask_answers(screen: Screen, pending: Pending) -> Answers:
     """Ask on the terminal; raises `Usage` without one."""
     if not at_terminal(screen):
         how = (
@@ -171,7 +171,7 @@ async def _ask_user(screen: Screen, pending: Pending) -> Answers:
 async def _ask_approval(screen: Screen, request: ApprovalRequest | None, pending: Pending) -> Answers:
     """Ask whether the call is allowed, which shows it as `call` does, if it is still the same call."""
     if request is None or request.call != pending.call:
-        return await _ask_user(screen, pending)
+        return await ask_answers(screen, pending)
     choice = await ask_approval(screen, request, ONE_CALL)
     return {key: question.accept({"answer": choice}) for key, question in pending.questions.items()}
 

@@ -1,0 +1,65 @@
+"""The durable runs of one agent: `agent.start` and `agent.runs`."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from uuid import uuid4
+
+from pydantic_ai.messages import ModelMessage
+
+from toolbus.agent.durable.codec import messages_json
+from toolbus.agent.durable.execution import PROMPT, Performer
+from toolbus.agent.durable.run import DurableRun
+from toolbus.agent.durable.runs import Runs
+from toolbus.agent.durable.settings import Durable
+from toolbus.agent.durable.worker import Worker
+
+
+class AgentRuns:
+    """Starts runs, and makes this process a worker that executes them."""
+
+    def __init__(self, settings: Durable, performer: Performer) -> None:
+        self.settings = settings
+        self._performer = performer
+        self._joining: asyncio.Task[Worker] | None = None
+        self.runs = Runs(settings, is_patient=True)
+        """All runs of the store."""
+
+    def start(self, prompt: Any, *, key: str | None, history: Sequence[ModelMessage]) -> DurableRun:
+        """Start a run, or join the one with that key; needs a running loop."""
+        run = key or uuid4().hex[:12]
+        message = PROMPT.dump_python(prompt, mode="json")
+        earlier = messages_json(history)
+
+        async def begin() -> None:
+            await self._joined()
+            await self.runs.start(message, key=run, history=earlier)
+
+        return DurableRun(run, self.runs, begin())
+
+    def join(self, run: str) -> DurableRun:
+        """A run that is in the store; this process may execute it."""
+        return DurableRun(run, self.runs, self._joined())
+
+    async def work(self) -> None:
+        """Be a worker until cancelled."""
+        await self._joined()
+        await asyncio.Event().wait()
+
+    async def _joined(self) -> Worker:
+        if self._joining is None:
+            self._joining = asyncio.create_task(Worker.join(self.settings, self._performer))
+        try:
+            return await asyncio.shield(self._joining)
+        except BaseException:
+            if self._joining.done():
+                self._joining = None  # the next one may succeed
+            raise
+
+    async def close(self) -> None:
+        """Leave: calls in flight end first, then others continue the runs."""
+        if self._joining is not None:
+            worker = await asyncio.shield(self._joining)
+            self._joining = None
+            await worker.leave(self.settings.agent)
+        await self.runs.close()

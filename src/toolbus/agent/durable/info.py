@@ -1,0 +1,186 @@
+"""A run and its steps, as the store has them."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias, cast
+
+from dbos import WorkflowStatus
+
+from toolbus.agent.durable.notes import HELD
+from toolbus.agent.durable.questions import Asked
+from toolbus.agent.durable.settings import JOURNAL_VERSION
+from toolbus.core.errors import ToolbusError
+
+Status: TypeAlias = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
+OPEN: tuple[Status, ...] = ("queued", "running", "waiting")
+_STATUS: dict[str, Status] = {
+    "ENQUEUED": "queued",
+    "DELAYED": "queued",
+    "PENDING": "running",
+    "SUCCESS": "done",
+    "CANCELLED": "cancelled",
+}
+
+
+class RunNotFound(ToolbusError):
+    """The store has no run of that id."""
+
+    def __init__(self, run: str, place: str) -> None:
+        self.run = run
+        super().__init__(f"no run {run!r} in {place}; toolbus runs --all lists them")
+
+
+class RunFailed(ToolbusError):
+    """A durable run ended with an error; `kind` is the name of its class."""
+
+    def __init__(self, run: str, kind: str, message: str) -> None:
+        self.run = run
+        self.kind = kind
+        super().__init__(f"run {run!r} failed: {message}")
+
+
+class RunCancelled(ToolbusError):
+    """A durable run was cancelled."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        super().__init__(f"run {run!r} was cancelled")
+
+
+class NotWaiting(ToolbusError):
+    """A run does not wait for that: it was answered already, or has ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInfo:
+    """A run as the store has it."""
+
+    id: str
+    agent: str
+    status: Status
+    prompt: str
+    created: float
+    """As seconds since the epoch, like `updated`."""
+    updated: float
+    worker: str | None = None
+    """Who has it now, or had it last."""
+    attempts: int = 0
+    """How often a worker took it."""
+    question: Asked | None = None
+    """What it waits for."""
+    held: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The tools that are held because they changed."""
+    version: str = JOURNAL_VERSION
+    """Which workers can continue it."""
+    output: str | None = None
+    error: str | None = None
+    error_kind: str = ""
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether only workers of another version of toolbus can continue it."""
+        return self.version != JOURNAL_VERSION
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return self.status in OPEN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One recorded step of a run."""
+
+    number: int
+    name: str
+    """`offer`, `model`, `approval` or `call`; a call without a recorded end is an `intent`."""
+    about: str
+    """The tool of a call."""
+    outcome: str
+    """`done`, `failed`, `refused`, `waits` for a person or a task, `begun`, or `unknown`."""
+    at: float | None = None
+
+    @classmethod
+    def all(cls, rows: Iterable[Mapping[str, Any]]) -> "list[Step]":
+        """The steps of a run, without those that only show something."""
+        steps: list[Step] = []
+        tool = ""
+        for row in rows:
+            step = cls.of(row)
+            if step.name == "intent":
+                tool = step.about
+            elif step.name == "call":
+                steps[-1:] = [replace(step, about=tool)]  # it follows its intent
+                continue
+            if not step.name.startswith("DBOS."):
+                steps.append(step)
+        return steps
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Step":
+        """One step."""
+        output = _object(row["output"])
+        at = row["completed_at_epoch_ms"]
+        return cls(
+            number=row["function_id"],
+            name=row["function_name"],
+            about=output.get("tool", ""),
+            outcome=_outcome(row["function_name"], output, row["error"]),
+            at=None if at is None else at / 1000,
+        )
+
+
+def run_info(row: WorkflowStatus, shown: Mapping[str, Any] | None) -> RunInfo:
+    """A run; `shown` is the question that it shows."""
+    args: Sequence[Any] = row.input["args"] if isinstance(row.input, dict) else ()
+    request: Mapping[str, Any] = args[0] if args else {}
+    status = _STATUS.get(row.status, "failed")
+    notes, error = row.attributes or {}, row.error
+    question = Asked.from_json(shown) if shown is not None and status in OPEN else None
+    message = None if error is None else str(error)
+    if row.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
+        message = f"{row.recovery_attempts} workers ended while they had it"
+    output = _object(row.output)
+    return RunInfo(
+        id=row.workflow_id,
+        agent=request.get("agent", ""),
+        status="waiting" if question is not None else status,
+        prompt=_prompt_text(request.get("prompt")),
+        created=(row.created_at or 0) / 1000,
+        updated=(row.updated_at or 0) / 1000,
+        worker=row.executor_id or None,
+        attempts=row.recovery_attempts or 0,
+        question=question,
+        held=notes.get(HELD, {}),
+        version=row.app_version or JOURNAL_VERSION,
+        output=output.get("output"),
+        error=message,
+        error_kind="" if error is None else getattr(error, "kind", type(error).__name__),
+    )
+
+
+def _outcome(name: str, output: Mapping[str, Any], error: object) -> str:
+    if error is not None:
+        return "failed"
+    if name == "intent":
+        return "refused" if "refused" in output else "begun"
+    if name != "call":
+        return "done"
+    if "unknown" in output:
+        return "unknown"
+    if "pending" in output:
+        return "waits"
+    failed = any(key in output for key in ("error", "failed", "retry")) or output.get("result", {}).get(
+        "is_error"
+    )
+    return "failed" if failed else "done"
+
+
+def _prompt_text(prompt: Any) -> str:
+    """The texts of a prompt, without files."""
+    parts = cast("list[Any]", prompt) if isinstance(prompt, list) else [prompt]
+    return "\n".join(part for part in parts if isinstance(part, str))
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}

@@ -1,0 +1,214 @@
+"""The runs of a store: start, list, watch, answer and cancel them, from any process with its URL."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from dbos import WorkflowStatus
+from sqlalchemy.exc import DBAPIError
+
+from toolbus.agent.durable.codec import read_event
+from toolbus.agent.durable.events import DurableEvent
+from toolbus.agent.durable.info import NotWaiting, RunInfo, RunNotFound, Step, run_info
+from toolbus.agent.durable.lease import Leases, WorkerRow
+from toolbus.agent.durable.notes import ACCEPTED, HELD
+from toolbus.agent.durable.questions import answers_json
+from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable
+from toolbus.agent.durable.steps import EVENTS, QUESTION
+from toolbus.agent.durable.store import WORKFLOW, RunStore
+from toolbus.core.elicitation import Answer
+from toolbus.core.errors import ToolbusError
+from toolbus.core.operation import Resumed
+
+T = TypeVar("T")
+_OPEN = ["ENQUEUED", "PENDING", "DELAYED"]
+_PAUSE = 1.0
+
+
+class Runs:
+    """The durable runs of one store; those that it starts are of one agent."""
+
+    def __init__(self, settings: Durable, *, is_patient: bool = False) -> None:
+        """Connect to nothing yet; `is_patient` if it waits for a store that cannot be reached."""
+        self._settings = settings
+        self._is_patient = is_patient
+        self.store = RunStore(settings.url)
+        self._is_open = False
+
+    # Start
+
+    async def start(self, prompt: Any, *, key: str | None = None, history: Sequence[Any] = ()) -> str:
+        """Add a run for the workers, and return its id; with the key of an existing run, that run.
+
+        `prompt` and `history` are JSON, in the form of Pydantic AI.
+        """
+        await self._open()
+        agent, run = self._settings.agent, key or uuid4().hex[:12]
+        request = {"agent": agent, "prompt": prompt, "history": list(history)}
+
+        def enqueue() -> None:
+            self.store.client.enqueue(
+                {
+                    "workflow_name": WORKFLOW,
+                    "queue_name": self._settings.queue,
+                    "workflow_id": run,
+                    "app_version": JOURNAL_VERSION,
+                },
+                request,
+            )
+
+        await self._do(enqueue)
+        existing = await self.get(run) if key is not None else None
+        if existing is not None and existing.agent != agent:
+            raise ToolbusError(f"run {run!r} belongs to the agent {existing.agent!r}; choose another key")
+        return run
+
+    # Look
+
+    async def recent(self, *, ended: bool = False, limit: int = 100) -> list[RunInfo]:
+        """The newest runs that have not ended, the newest first; with `ended`, the others as well."""
+
+        def load() -> list[RunInfo]:
+            found = self.store.client.list_workflows(
+                name=WORKFLOW, status=None if ended else _OPEN, limit=limit, sort_desc=True
+            )
+            return [self._info(one) for one in found]
+
+        return await self._do(load)
+
+    async def get(self, run: str) -> RunInfo:
+        """One run; `RunNotFound` if there is none of that id."""
+
+        def load() -> RunInfo:
+            found = self.store.client.list_workflows(workflow_ids=[run], name=WORKFLOW)
+            if not found:
+                raise RunNotFound(run, self.store.place)
+            return self._info(found[0])
+
+        return await self._do(load)
+
+    async def steps(self, run: str) -> list[Step]:
+        """What is recorded of a run, without its contents."""
+
+        def load() -> list[Step]:
+            return Step.all(self.store.client.list_workflow_steps(run))
+
+        return await self._do(load)
+
+    async def workers(self) -> list[WorkerRow]:
+        """The workers of the store."""
+        return await self._do(Leases(self.store.engine).all)
+
+    async def events(self, run: str) -> AsyncGenerator[DurableEvent]:
+        """All events of a run from the beginning, until it ends; whoever joins later misses nothing."""
+        await self.get(run)
+        seen = 0
+        while True:
+            batches = self.store.client.read_stream_async(
+                run, EVENTS, offset=seen, polling_interval_sec=self._settings.poll
+            )
+            try:
+                async for batch in batches:
+                    seen += 1
+                    for stored in batch:
+                        if (event := read_event(stored)) is not None:
+                            yield event
+                return
+            except DBAPIError as error:
+                await self._wait_for_store(error)
+            finally:
+                await batches.aclose()
+
+    async def wait(self, run: str) -> RunInfo:
+        """Wait until a run has ended."""
+        while True:
+            info = await self.get(run)
+            if not info.is_open:
+                return info
+            await asyncio.sleep(self._settings.poll)
+
+    # Change
+
+    async def answer(
+        self, run: str, answers: Mapping[str, Answer] | Answer, *, question: str | None = None
+    ) -> None:
+        """Answer what a run waits for; ValueError if an answer is invalid.
+
+        With `question`, its id, the answer is for no other question.
+        """
+        asked = (await self.get(run)).question
+        if asked is None or (question is not None and asked.id != question):
+            raise NotWaiting(
+                f"run {run!r} does not wait for an answer" + (f" to {question}" if question else "")
+            )
+        given = Resumed.of(asked.pending, answers).answers
+        key = f"{run}:{asked.id}"  # of two people, the first one answers
+        await self._do(
+            lambda: self.store.client.send(run, answers_json(given), asked.id, idempotency_key=key)
+        )
+
+    async def cancel(self, run: str) -> None:
+        """Cancel a run: its worker stops it, and calls in flight are cancelled on their servers."""
+        if not (await self.get(run)).is_open:
+            raise NotWaiting(f"run {run!r} has ended already")
+        await self._do(lambda: self.store.client.cancel_workflow(run))
+
+    async def accept_changes(self, run: str) -> list[str]:
+        """Accept the definitions of the tools that a run holds, and return their names."""
+        info = await self.get(run)
+
+        def accept() -> None:
+            accepted = self.store.notes(run).get(ACCEPTED, {})
+            self.store.note(run, {ACCEPTED: {**accepted, **info.held}, HELD: {}})
+
+        if info.held:
+            await self._do(accept)
+        return sorted(info.held)
+
+    async def retry(self, run: str) -> None:
+        """Continue a run that failed or was cancelled, from the step that failed."""
+        info = await self.get(run)
+        if info.is_open or info.status == "done":
+            raise NotWaiting(f"run {run!r} is {info.status}; only a failed or cancelled one is continued")
+
+        def rewind() -> None:
+            steps = self.store.client.list_workflow_steps(run)
+            failed = next((one["function_id"] for one in steps if one["error"] is not None), None)
+            after = steps[-1]["function_id"] + 1 if steps else 1
+            self.store.client.rewind_workflow(
+                run,
+                start_step=failed or after,
+                queue_name=f"toolbus.{info.agent}",
+                application_version=info.version,
+            )
+
+        await self._do(rewind)
+
+    async def close(self) -> None:
+        """Close the connections to the store."""
+        await asyncio.to_thread(self.store.close)
+
+    # The store
+
+    async def _open(self) -> None:
+        if not self._is_open:
+            await asyncio.to_thread(self.store.open)
+            self._is_open = True
+
+    async def _do(self, work: Callable[[], T]) -> T:
+        while True:
+            try:
+                return await asyncio.to_thread(work)
+            except DBAPIError as error:
+                await self._wait_for_store(error)
+
+    async def _wait_for_store(self, error: DBAPIError) -> None:
+        if not self._is_patient:
+            raise self.store.error(error) from error
+        await asyncio.sleep(_PAUSE)
+
+    def _info(self, row: WorkflowStatus) -> RunInfo:
+        is_open = row.status in _OPEN
+        shown = self.store.client.get_event(row.workflow_id, QUESTION, timeout_seconds=0) if is_open else None
+        return run_info(row, shown)

@@ -1,0 +1,71 @@
+"""Where durable runs are kept, and how the workers of one store share them."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from toolbus.core.errors import ToolbusError
+
+JOURNAL_VERSION = "toolbus-journal-1"
+"""Changes when a run that one version of toolbus began cannot be continued by another one."""
+_POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Durable:
+    """The settings of durable runs; `Agent(durable="runs.db")` is short for `Durable(store="runs.db")`."""
+
+    store: str
+    """The path of a SQLite file, or a `postgresql://` URL."""
+    agent: str = "agent"
+    """The name of the agent: only workers with an agent of this name continue its runs."""
+    beat: float = 5.0
+    """Seconds between two signs of life of a worker."""
+    missed: int = 4
+    """After so many missed beats in a row, a worker counts as dead, and others continue its runs."""
+    poll: float = 0.2
+    """Seconds between two looks for new runs."""
+    at_once: int | None = None
+    """How many runs a worker has at the same time, those that wait for a person included; None for any."""
+    drain: float = 30.0
+    """Seconds that a worker that is closed waits for calls in flight; then their outcome is unknown."""
+
+    def __post_init__(self) -> None:
+        if not self.store:
+            raise ValueError("durable needs the path of a SQLite file, or a postgresql:// URL")
+        if not re.fullmatch(r"[\w.-]+", self.agent):
+            raise ValueError(
+                f"the name of a durable agent has letters, digits, '.', '_' and '-', not {self.agent!r}"
+            )
+        if not self.beat > 0 or not self.poll > 0 or self.missed < 1:
+            raise ValueError("beat and poll must be more than 0 seconds, and missed 1 or more")
+
+    @property
+    def url(self) -> str:
+        """The store as a URL."""
+        if _POSTGRES.match(self.store):
+            return _POSTGRES.sub("postgresql+psycopg://", self.store, count=1)
+        path = self.store.removeprefix("sqlite:///")
+        if "://" in path:
+            raise ValueError(
+                f"durable must be a path or a postgresql:// URL, not {path.partition('://')[0]}://"
+            )
+        return f"sqlite:///{Path(path).expanduser().absolute()}"
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None if the store is a server."""
+        return None if _POSTGRES.match(self.store) else Path(self.url.removeprefix("sqlite:///"))
+
+    @property
+    def queue(self) -> str:
+        """The queue of this agent's runs."""
+        return f"toolbus.{self.agent}"
+
+
+class RunStoreError(ToolbusError):
+    """The store of durable runs cannot be used; `place` names it without its password."""
+
+    def __init__(self, place: str, problem: str, step: str) -> None:
+        self.place = place
+        super().__init__(f"the store of runs {place}: {problem}; {step}")

@@ -1,0 +1,83 @@
+"""The steps of one execution of a run: each is recorded once, and replayed by later executions."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from dbos import DBOS
+
+from toolbus.agent.durable.codec import event_json
+from toolbus.agent.durable.events import DurableEvent
+
+EVENTS = "events"
+"""The stream of a run's events."""
+QUESTION = "question"
+"""The key under which a run shows what it waits for."""
+_YEARS = 10 * 365 * 24 * 3600.0
+"""Seconds to wait for a person."""
+
+
+class Gate:
+    """Lets a worker end between two steps: when it closes, no step begins, and those in flight end."""
+
+    def __init__(self) -> None:
+        self._in_flight = 0
+        self._is_closing = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @asynccontextmanager
+    async def step(self) -> AsyncGenerator[None]:
+        """Hold the gate open during a step; if it is closing, wait until the run is cancelled."""
+        if self._is_closing:
+            await asyncio.Event().wait()
+        self._in_flight += 1
+        self._idle.clear()
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
+
+    async def close(self, within: float) -> bool:
+        """Let no further step begin; True if those in flight ended in time."""
+        self._is_closing = True
+        try:
+            async with asyncio.timeout(within):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+
+class Steps:
+    """The steps of one execution; only one at a time, because DBOS numbers them in the order they begin."""
+
+    def __init__(self, gate: Gate) -> None:
+        self._gate = gate
+
+    async def run(self, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
+        """Do a piece of work and record the JSON that it returns, or return what was recorded."""
+
+        async def step() -> Any:
+            return await work()
+
+        async with self._gate.step():
+            return await DBOS.run_step_async({"name": name}, step)
+
+    async def emit(self, events: Sequence[DurableEvent]) -> None:
+        """Add events to the run's stream, once."""
+        if events:
+            async with self._gate.step():
+                await DBOS.write_stream_async(EVENTS, [event_json(event) for event in events])
+
+    async def show(self, question: Any) -> None:
+        """Show what the run waits for; None for nothing."""
+        async with self._gate.step():
+            await DBOS.set_event_async(QUESTION, question)
+
+    async def receive(self, topic: str) -> Any:
+        """Wait for a message, possibly for days."""
+        return await DBOS.recv_async(topic, timeout_seconds=_YEARS)

@@ -1,0 +1,211 @@
+"""The store of durable runs: its database, its schema, and rows that DBOS does not have."""
+
+import json
+import logging
+import sqlite3
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from dbos import DBOS, DBOSClient, WorkflowStatus
+from sqlalchemy import event
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from toolbus.agent.durable.seam import Serializer, requeue
+from toolbus.agent.durable.settings import Durable, RunStoreError
+from toolbus.core.errors import ToolbusError
+
+APPLICATION = "toolbus"
+WORKFLOW = "toolbus.run"
+"""The name of all runs in the tables of DBOS."""
+_ATTEMPTS = 5
+_BUSY = 30_000
+"""Milliseconds that SQLite waits for another writer."""
+
+
+class RecordedError(ToolbusError):
+    """The error that ended a run, as it was recorded; `kind` is the name of its class."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+class JSONSerializer(Serializer):
+    """Values as JSON. DBOS would pickle them."""
+
+    def serialize(self, data: Any) -> str:
+        """The value as JSON in ASCII, which every database takes; errors as their class and text."""
+        if isinstance(data, BaseException):
+            data = {"toolbus_error": [type(data).__name__, str(data)]}
+        return json.dumps(data, separators=(",", ":"))
+
+    def deserialize(self, serialized_data: str) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # it calls it a class method
+        """The value."""
+        value: Any = json.loads(serialized_data)
+        match value:
+            case {"toolbus_error": [str(kind), str(message)]}:
+                return RecordedError(kind, message)
+            case _:
+                return value
+
+    def name(self) -> str:
+        """Its name in the rows."""
+        return "toolbus_json"
+
+
+class RunStore:
+    """One database of runs; any process with its URL can read runs, answer their questions and start some."""
+
+    def __init__(self, url: str) -> None:
+        quiet_dbos()
+        self.url = url
+        self.place = sa.make_url(url).render_as_string(hide_password=True).removeprefix("sqlite:///")
+        self.engine = _engine(url)
+        self._client: DBOSClient | None = None
+
+    def open(self) -> None:
+        """Create or upgrade the schema; `RunStoreError` if the store cannot be used."""
+        for attempt in range(_ATTEMPTS):
+            try:
+                with self.engine.connect():  # first, so that a new SQLite file is in WAL mode
+                    pass
+                DBOS.migrate(self.url.replace("+psycopg", "", 1))
+                with self.engine.begin() as connection:
+                    connection.execute(sa.text(_WORKERS))
+                return
+            except DBAPIError as error:
+                # Two processes may create the schema at the same time.
+                if (
+                    attempt == _ATTEMPTS - 1
+                    or error.connection_invalidated
+                    or "connection" in str(error.orig)
+                ):
+                    raise self.error(error) from error
+                time.sleep(0.2 * (attempt + 1))
+
+    def error(self, error: DBAPIError) -> RunStoreError:
+        """The problem of the database, without its password."""
+        lines = str(error.orig).strip().splitlines() or [type(error).__name__]
+        return RunStoreError(self.place, lines[0], "check that it is reachable and writable, then try again")
+
+    @property
+    def client(self) -> DBOSClient:
+        """What reads and changes runs without executing any."""
+        if self._client is None:
+            self._client = DBOSClient(
+                system_database_engine=self.engine,
+                serializer=JSONSerializer(),
+                application_name=APPLICATION,
+                retry_connection_errors=False,
+                lazy=True,
+            )
+        return self._client
+
+    def add_queue(self, settings: Durable) -> None:
+        """Add the queue of an agent, or change how workers take runs from it."""
+        self.client.register_queue(
+            settings.queue,
+            polling_interval_sec=settings.poll,
+            worker_concurrency=settings.at_once,
+            on_conflict="always_update",
+        )
+
+    def requeue(self, worker: str) -> bool:
+        """Give the runs of a dead worker back to their queues; True if it has none any more."""
+        for run in self._pending(worker):
+            requeue(self.client, run.workflow_id, worker, run.queue_name or "")
+        return not self._pending(worker)
+
+    def _pending(self, worker: str) -> list[WorkflowStatus]:
+        return self.client.list_workflows(
+            status="PENDING", executor_id=worker, name=WORKFLOW, load_input=False, load_output=False
+        )
+
+    def notes(self, run: str) -> dict[str, Any]:
+        """What is noted of a run beside its journal."""
+        found = self.client.list_workflows(workflow_ids=[run], load_input=False, load_output=False)
+        return dict(found[0].attributes or {}) if found else {}
+
+    def note(self, run: str, notes: Mapping[str, Any]) -> None:
+        """Note something of a run."""
+        self.client.update_workflow_attributes(run, dict(notes), merge=True)
+
+    def owners(self) -> set[str]:
+        """The workers that have runs."""
+        pending = self.client.list_workflows(
+            status="PENDING", name=WORKFLOW, load_input=False, load_output=False
+        )
+        return {run.executor_id for run in pending if run.executor_id}
+
+    def lost(self, runs: list[str], worker: str) -> list[str]:
+        """Those of a worker's runs that were cancelled, or taken by another one."""
+        if not runs:
+            return []
+        found = self.client.list_workflows(workflow_ids=runs, load_input=False, load_output=False)
+        kept = {run.workflow_id for run in found if run.status == "PENDING" and run.executor_id == worker}
+        return [run for run in runs if run not in kept]
+
+    def close(self) -> None:
+        """Close all connections."""
+        if self._client is not None:
+            self._client.destroy()
+        self.engine.dispose()
+
+
+def quiet_dbos() -> None:
+    """Pass what DBOS logs to the logger `toolbus.dbos`, as debug messages; it would print it."""
+    logger = logging.getLogger("dbos")
+    if not any(isinstance(handler, _Forwarder) for handler in logger.handlers):
+        logger.addHandler(_Forwarder())
+        logger.propagate = False
+
+
+class _Forwarder(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        logging.getLogger("toolbus.dbos").debug("%s", record.getMessage(), exc_info=record.exc_info)
+
+
+_WORKERS = """
+CREATE TABLE IF NOT EXISTS toolbus_workers (
+    worker TEXT PRIMARY KEY,
+    beats BIGINT NOT NULL,
+    lease DOUBLE PRECISION NOT NULL,
+    dead INTEGER NOT NULL DEFAULT 0,
+    host TEXT NOT NULL,
+    pid INTEGER NOT NULL,
+    started TEXT NOT NULL,
+    agents TEXT NOT NULL,
+    version TEXT NOT NULL
+)
+"""
+
+
+def _engine(url: str) -> sa.Engine:
+    if not url.startswith("sqlite"):
+        connecting = {"connect_timeout": 10, "application_name": APPLICATION}
+        return sa.create_engine(
+            url, pool_pre_ping=True, pool_size=20, max_overflow=20, connect_args=connecting
+        )
+    engine = sa.create_engine(url)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        connection.isolation_level = "IMMEDIATE"  # as DBOS does: a transaction that reads first may write
+        connection.execute(f"PRAGMA busy_timeout={_BUSY}")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA journal_mode=WAL")
+
+    @event.listens_for(engine, "handle_error")
+    def wait_for_space(context: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        # DBOS waits until a locked database is free, but would fail the run for a full disk: with a call
+        # made, and no record of its result. So it waits for space as well.
+        problem = str(context.original_exception)
+        if any(full in problem for full in ("disk is full", "disk I/O error")):
+            locked = sqlite3.OperationalError(f"database is locked: {problem}")
+            raise OperationalError(
+                context.statement, context.parameters, locked
+            ) from context.original_exception
+
+    return engine

@@ -1,0 +1,145 @@
+"""Commands about durable runs: list, watch, answer and execute them. Their arguments and options."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from toolbus.cli.options import Settings, with_group_settings, with_settings
+from toolbus.cli.parameters import FormValues, Model
+
+_Store = Annotated[
+    str | None,
+    typer.Option(
+        "--store",
+        metavar="URL",
+        help="Where the runs are: a SQLite file, or a postgresql:// URL; default: $TOOLBUS_RUNS, or runs.db.",
+    ),
+]
+_Run = Annotated[str, typer.Argument(metavar="ID", help="The id of the run, which is its key if it has one.")]
+_Name = Annotated[
+    str,
+    typer.Option("--agent", metavar="NAME", help="The name of the agent: its workers execute the run."),
+]
+
+
+def add_durable_commands(app: typer.Typer) -> None:
+    """Register these commands with the app."""
+    runs = typer.Typer(
+        help="Show and steer durable runs of agents.",
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    runs.callback(invoke_without_command=True)(with_group_settings(_runs))
+    runs.command("show")(with_settings(_show))
+    runs.command("watch")(with_settings(_watch))
+    runs.command("resume")(with_settings(_resume))
+    runs.command("cancel")(with_settings(_cancel))
+    runs.command("start")(with_settings(_start))
+    app.add_typer(runs, name="runs")
+    app.command("worker")(with_settings(_worker))
+
+
+def _runs(
+    settings: Settings,
+    all: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,  # noqa: A002  the option
+    store: _Store = None,
+) -> int:
+    """Show and steer durable runs of agents; without a command, list them.
+
+    Requires pip install "toolbus[durable]".
+    """
+    from toolbus.cli.commands.runs import list_runs
+
+    return list_runs(settings, store, ended=all)
+
+
+def _show(settings: Settings, run: _Run, store: _Store = None) -> int:
+    """Show a run: its steps, what it waits for, and how it ended."""
+    from toolbus.cli.commands.runs import show
+
+    return show(settings, store, run)
+
+
+def _watch(settings: Settings, run: _Run, store: _Store = None) -> int:
+    """Print the events of a run from the beginning until it ends; with --json, one document each."""
+    from toolbus.cli.commands.runs import watch
+
+    return watch(settings, store, run)
+
+
+def _resume(
+    settings: Settings,
+    run: _Run,
+    pairs: FormValues = None,
+    accept: Annotated[
+        bool, typer.Option("--accept", help="Accept the URL, or submit the form with its defaults.")
+    ] = False,
+    decline: Annotated[bool, typer.Option("--decline", help="Decline the request.")] = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the question without answering.")] = False,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Let it use the tools that changed since it began.")
+    ] = False,
+    store: _Store = None,
+) -> int:
+    """Answer what a run waits for, or continue one that failed or was cancelled.
+
+    \b
+    toolbus runs resume order-17 seats=2
+    toolbus runs resume order-18 answer=once
+    """
+    from toolbus.cli.commands.resume import chosen_action
+    from toolbus.cli.commands.runs_resume import resume
+
+    action = chosen_action(accept=accept, decline=decline, cancel=cancel)
+    return resume(settings, store, run, pairs or [], action, accept_changes=accept_changes)
+
+
+def _cancel(settings: Settings, run: _Run, store: _Store = None) -> int:
+    """Cancel a run, wherever it is executed."""
+    from toolbus.cli.commands.runs import cancel
+
+    return cancel(settings, store, run)
+
+
+def _start(
+    settings: Settings,
+    prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What the agent is to do.")],
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="The id of the run: the same key is the same run."),
+    ] = None,
+    agent: _Name = "agent",
+    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the output.")] = False,
+    store: _Store = None,
+) -> int:
+    """Add a run for the workers, and print its id."""
+    from toolbus.cli.commands.runs import start
+
+    return start(settings, store, prompt, key=key, agent=agent, wait=wait)
+
+
+def _worker(
+    settings: Settings,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODULE:NAME",
+            help="Your Agent(..., durable=...), or a function that returns it; default: an agent with the "
+            "servers of the config.",
+        ),
+    ] = None,
+    model: Model = None,
+    approve: Annotated[
+        Literal["never", "writes", "ask"],
+        typer.Option("--approve", help="Which calls wait for 'toolbus runs resume'."),
+    ] = "writes",
+    agent: _Name = "agent",
+    store: _Store = None,
+) -> int:
+    """Execute durable runs until stopped; start as many as you need, on any machine.
+
+    The first Ctrl-C or SIGTERM lets calls in flight end; others continue its runs.
+    """
+    from toolbus.cli.commands.worker import WorkerOptions, run
+
+    return run(settings, target, WorkerOptions(model=model, approve=approve, agent=agent, store=store))

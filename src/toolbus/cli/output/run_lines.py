@@ -1,0 +1,104 @@
+"""Durable runs, their steps, questions and events, as lines and as JSON."""
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from toolbus.cli.output.screen import one_line, visible
+from toolbus.core.records import JSON
+
+if TYPE_CHECKING:
+    from toolbus.agent.durable import DurableEvent, RunInfo, Step
+    from toolbus.agent.durable.questions import Asked
+
+STYLES = {
+    "queued": "dim",
+    "running": "cyan",
+    "waiting": "yellow",
+    "done": "green",
+    "failed": "red",
+    "cancelled": "dim",
+}
+_OUTCOMES = {"failed": "red", "refused": "red", "unknown": "yellow", "waits": "yellow", "begun": "cyan"}
+
+
+def run_json(info: "RunInfo", steps: "Sequence[Step] | None" = None) -> dict[str, JSON]:
+    """A run for `--json`."""
+    question = (
+        None
+        if info.question is None
+        else {
+            "id": info.question.id,
+            "message": info.question.message,
+            "is_approval": info.question.is_approval,
+            **json.loads(info.question.pending.to_json())["pending"],
+        }
+    )
+    facts: dict[str, JSON] = {
+        "id": info.id,
+        "agent": info.agent,
+        "status": info.status,
+        "prompt": info.prompt,
+        "created": info.created,
+        "updated": info.updated,
+        "worker": info.worker,
+        "attempts": info.attempts,
+        "question": question,
+        "held": sorted(info.held),
+        "output": info.output,
+        "error": info.error,
+    }
+    if steps is not None:
+        facts["steps"] = [
+            {
+                "number": step.number,
+                "name": step.name,
+                "about": step.about,
+                "outcome": step.outcome,
+                "at": step.at,
+            }
+            for step in steps
+        ]
+    return facts
+
+
+def step_row(step: "Step") -> list[Text]:
+    """A step as columns."""
+    at = "" if step.at is None else datetime.fromtimestamp(step.at).astimezone().strftime("%H:%M:%S")
+    what = f"{step.name} {step.about}".strip()
+    return [
+        Text(at, style="dim"),
+        Text(visible(what)),
+        Text(step.outcome, style=_OUTCOMES.get(step.outcome, "dim")),
+    ]
+
+
+def question_lines(asked: "Asked") -> list[str]:
+    """What a run waits for."""
+    pending = asked.pending
+    who = "toolbus asks" if asked.is_approval else f"server {pending.server!r} asks"
+    return [f"waits for an answer: {who} about {pending.server}/{pending.tool}", f"  {asked.message}"]
+
+
+def event_line(event: "DurableEvent") -> Text:
+    """An event as one line, texts whole."""
+    from toolbus.agent.durable import QuestionAnswered, QuestionAsked
+    from toolbus.agent.events import TextDelta, ThinkingDelta, ToolCalled, ToolReturned
+
+    match event:
+        case TextDelta():
+            return Text(visible(event.text))
+        case ThinkingDelta():
+            return Text(visible(event.text), style="dim")
+        case ToolCalled():
+            return Text(visible(f"> {event.name} {json.dumps(dict(event.arguments))}"), style="cyan")
+        case ToolReturned():
+            style = "red" if event.is_error else "dim"
+            return Text(visible(f"< {event.name}: {one_line(event.text)}"), style=style)
+        case QuestionAsked():
+            return Text(visible(f"? {event.message}"), style="yellow")
+        case QuestionAnswered():
+            return Text(visible(f"  answered: {event.action}"), style="dim")

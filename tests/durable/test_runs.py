@@ -1,0 +1,275 @@
+"""Durable runs in one process: journal, events, questions, held tools, and the end of a worker."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from tests.durable.stage import PATIENCE, Ledger, ended, is_waiting, settings, until
+from tests.servers.asking import asking
+from toolbus import Toolbus
+from toolbus.agent import Agent
+from toolbus.agent.durable import (
+    NotWaiting,
+    QuestionAnswered,
+    QuestionAsked,
+    RunCancelled,
+    RunFailed,
+    RunNotFound,
+    Runs,
+    RunStoreError,
+)
+from toolbus.agent.events import TextDelta, ToolCalled, ToolReturned
+from toolbus.core.elicitation import QUESTION, Answer
+from toolbus.testing import ScriptedModel, ToolCall
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_same_key_is_the_same_run(tmp_path: Path) -> None:
+    ledger = Ledger()
+    model = ScriptedModel([ToolCall("ledger_write", {"line": "a"}), "Done."])
+    servers = {"ledger": {"server": ledger.server()}}
+    async with Agent(model, mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        run = agent.start("Go.", key="order-17")
+        assert await ended(run) == "Done."
+        assert await ended(agent.start("Go.", key="order-17")) == "Done."
+        assert (run.id, await run.status) == ("order-17", "done")
+        assert [info.id for info in await agent.runs.recent(ended=True)] == ["order-17"]
+        assert await agent.runs.recent() == []
+    assert ledger.lines == ["a"]
+    assert len(model.requests) == 2
+
+
+async def test_whoever_joins_later_gets_all_events_from_the_beginning(tmp_path: Path) -> None:
+    ledger = Ledger()
+    model = ScriptedModel([ToolCall("ledger_write", {"line": "a"}), ToolCall("ledger_nothing"), "Done."])
+    servers = {"ledger": {"server": ledger.server()}}
+    async with Agent(model, mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        run = agent.start("Go.", key="k")
+        async with asyncio.timeout(PATIENCE):
+            live = [event async for event in run]
+    elsewhere = Runs(settings(tmp_path))
+    assert [event async for event in elsewhere.events("k")] == live
+    with pytest.raises(RunNotFound):
+        _ = [event async for event in elsewhere.events("nothing")]
+    await elsewhere.close()
+    assert [type(event) for event in live] == [ToolCalled, ToolReturned, ToolCalled, ToolReturned, TextDelta]
+    wrote, unknown = (event for event in live if isinstance(event, ToolReturned))
+    assert (wrote.text, wrote.server, wrote.is_error) == ("wrote a", "ledger", False)
+    assert unknown.is_error
+
+
+async def test_a_worker_that_closes_lets_calls_end_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    ledger = Ledger()
+    calls = [ToolCall("ledger_write", {"line": "a"}), ToolCall("ledger_hold", {"line": "b"})]
+    servers = {"ledger": {"server": ledger.server()}}
+    first = ScriptedModel([calls, "Never asked."])
+    async with Agent(first, mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        run = agent.start("Go.", key="k")
+        async with asyncio.timeout(PATIENCE):
+            await ledger.reached.wait()
+        closing = asyncio.create_task(agent.close())
+        await asyncio.sleep(0)
+        ledger.may_end.set()
+        await closing
+    again = Ledger()
+    second = ScriptedModel([lambda results: " ".join(results)])
+    servers = {"ledger": {"server": again.server()}}
+    async with Agent(second, mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        assert await ended(agent.join("k")) == "wrote a held b"
+        assert (await agent.runs.get("k")).attempts == 2
+    assert (ledger.lines, again.lines) == (["a", "b"], [])
+    assert run.id == "k"
+
+
+async def test_a_question_waits_in_the_store_until_anybody_answers_it(tmp_path: Path) -> None:
+    model = ScriptedModel([ToolCall("inn_book", {"guest": "Ann"})])
+    async with Agent(model, mcp_servers={"inn": {"server": asking()}}, durable=settings(tmp_path)) as agent:
+        agent.start("Go.", key="k")
+        info = await until(agent.runs, "k", is_waiting)
+        assert info.status == "waiting"
+        assert info.question is not None
+        assert "When does Ann come?" in info.question.message
+    # The process that asked has ended; another one answers, and a third one goes on.
+    elsewhere = Runs(settings(tmp_path))
+    with pytest.raises(ValueError, match="date"):
+        await elsewhere.answer("k", Answer(action="accept", content={"date": "no date"}))
+    with pytest.raises(NotWaiting):
+        await elsewhere.answer("k", Answer(action="decline"), question="q7")
+    await elsewhere.answer(
+        "k", Answer(action="accept", content={"date": "2027-01-31", "seats": 3}), question="q1"
+    )
+    await elsewhere.close()
+    model = ScriptedModel([lambda results: results[-1]])
+    async with Agent(model, mcp_servers={"inn": {"server": asking()}}, durable=settings(tmp_path)) as agent:
+        assert await ended(agent.join("k")) == "Ann: 2027-01-31, 3, inside, quiet False"
+        events = [event async for event in agent.join("k")]
+    assert [event.action for event in events if isinstance(event, QuestionAnswered)] == ["accept"]
+    assert [event.tool for event in events if isinstance(event, QuestionAsked)] == ["book"]
+
+
+@pytest.mark.parametrize(("answer", "lines"), [("once", ["a"]), ("no", [])])
+async def test_a_rule_that_asks_suspends_the_run(tmp_path: Path, answer: str, lines: list[str]) -> None:
+    ledger = Ledger()
+    config: dict[str, Any] = {
+        "servers": {"ledger": {"server": ledger.server()}},
+        "policy": [{"do": "ask", "tools": "ledger/write"}],
+    }
+    model = ScriptedModel([ToolCall("ledger_write", {"line": "a"}), lambda results: results[-1]])
+    async with Toolbus(config) as bus, Agent(model, tools=[bus], durable=settings(tmp_path)) as agent:
+        run = agent.start("Go.", key="k")
+        info = await until(agent.runs, "k", is_waiting)
+        assert ledger.lines == []
+        assert info.question is not None
+        assert info.question.is_approval
+        await run.answer({QUESTION: Answer(action="accept", content={"answer": answer})})
+        output = await ended(run)
+    assert ledger.lines == lines
+    assert ("wrote a" in output) == (answer == "once")
+
+
+@pytest.mark.parametrize(("answer", "output"), [("once", "noted x"), ("no", "did not allow")])
+async def test_the_agent_asks_about_calls_in_the_store(tmp_path: Path, answer: str, output: str) -> None:
+    def note(text: str) -> str:
+        """Note a text."""
+        return f"noted {text}"
+
+    model = ScriptedModel([ToolCall("note", {"text": "x"}), lambda results: results[-1]])
+    async with Agent(model, tools=[note], approve="ask", durable=settings(tmp_path)) as agent:
+        run = agent.start("Go.")
+        await run.recorded
+        info = await until(agent.runs, run.id, is_waiting)
+        assert info.question is not None
+        assert info.question.message == """Call 'note' with {"text": "x"}?"""
+        await run.answer(Answer(action="accept", content={"answer": answer}))
+        assert output in await ended(run)
+
+
+async def test_the_calls_of_a_script_are_journaled_one_by_one(tmp_path: Path) -> None:
+    script = 'a = await ledger_write(line="a")\nb = await ledger_write(line="b")\nf"{a}, {b}"'
+    config: dict[str, Any] = {
+        "expose": "code",
+        "policy": [
+            {"do": "ask", "tools": "ledger/write", "arguments": {"properties": {"line": {"const": "b"}}}}
+        ],
+    }
+    first, second = Ledger(), Ledger()
+
+    async def work(ledger: Ledger, model: ScriptedModel, answer: bool) -> str:
+        servers = {"ledger": {"server": ledger.server()}}
+        async with (
+            Toolbus({**config, "servers": servers}) as bus,
+            Agent(model, tools=[bus], durable=settings(tmp_path)) as agent,
+        ):
+            run = agent.start("Go.", key="k")
+            await run.recorded
+            await until(agent.runs, "k", is_waiting)
+            if not answer:
+                return ""
+            await run.answer(Answer(action="accept", content={"answer": "once"}))
+            return await ended(run)
+
+    await work(first, ScriptedModel([ToolCall("run_code", {"script": script})]), answer=False)
+    output = await work(second, ScriptedModel([lambda results: results[-1]]), answer=True)
+    assert "wrote a, wrote b" in output
+    assert (first.lines, second.lines) == (["a"], ["b"]), "the first call is not made again"
+
+
+async def test_a_cancelled_run_ends_with_its_call(tmp_path: Path) -> None:
+    ledger = Ledger()
+    model = ScriptedModel([ToolCall("ledger_hold", {"line": "a"})])
+    servers = {"ledger": {"server": ledger.server()}}
+    async with Agent(model, mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        run = agent.start("Go.")
+        async with asyncio.timeout(PATIENCE):
+            await ledger.reached.wait()
+        await run.cancel()
+        with pytest.raises(RunCancelled):
+            await ended(run)
+        with pytest.raises(NotWaiting):
+            await run.cancel()
+
+
+async def test_a_failed_run_is_continued_from_the_request_that_failed(tmp_path: Path) -> None:
+    ledger, is_down = Ledger(), True
+
+    def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+        return script[len(messages) // 2](messages)
+
+    def call(_: list[ModelMessage]) -> ModelResponse:
+        return ModelResponse([ToolCallPart("ledger_write", {"line": "a"})])
+
+    def end(_: list[ModelMessage]) -> ModelResponse:
+        if is_down:
+            raise ConnectionError("the provider is down")
+        return ModelResponse([TextPart("Done.")])
+
+    script = [call, end]
+    servers = {"ledger": {"server": ledger.server()}}
+    async with Agent(FunctionModel(answer), mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        run = agent.start("Go.")
+        with pytest.raises(RunFailed, match="the provider is down") as failed:
+            await ended(run)
+        assert failed.value.kind == "ConnectionError"
+        is_down = False
+        await agent.runs.retry(run.id)
+        assert await ended(run) == "Done."
+    assert ledger.lines == ["a"]
+
+
+async def test_a_tool_that_changed_is_held_until_somebody_accepts_it(tmp_path: Path) -> None:
+    book, write = ToolCall("inn_book", {"guest": "Ann"}), ToolCall("ledger_write", {"line": "a"})
+    servers = {"ledger": {"server": Ledger().server()}, "inn": {"server": asking()}}
+    async with Agent(ScriptedModel([book]), mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        agent.start("Go.", key="k")
+        await until(agent.runs, "k", is_waiting)
+
+    changed = Ledger("Write a line, and send it to somebody.")
+    servers = {"ledger": {"server": changed.server()}, "inn": {"server": asking()}}
+    model = ScriptedModel([write, book, write, lambda results: "\n".join(results)])
+    async with Agent(model, mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        run = agent.join("k")
+        await run.answer(Answer(action="decline"), question="q1")
+        info = await until(agent.runs, "k", lambda info: bool(info.question and info.question.id == "q2"))
+        assert list(info.held) == ["ledger/write"]
+        assert changed.lines == []
+        assert await agent.runs.accept_changes("k") == ["ledger/write"]
+        await run.answer(Answer(action="decline"), question="q2")
+        output = await ended(run)
+    assert "its definition changed since this run began" in output
+    assert "toolbus runs resume k --accept-changes" in output
+    assert changed.lines == ["a"]
+    assert "ledger_write" not in model.offered[0]
+    assert "ledger_write" in model.offered[-1]
+
+
+async def test_one_process_has_one_store(tmp_path: Path) -> None:
+    other = settings(tmp_path, store=str(tmp_path / "other.db"))
+    async with Agent(ScriptedModel(["Done."]), durable=settings(tmp_path)) as agent:
+        assert await ended(agent.start("Go.")) == "Done."
+        async with Agent(ScriptedModel(["Done."]), durable=other) as second:
+            with pytest.raises(RunStoreError, match="already has durable runs"):
+                await ended(second.start("Go."))
+        named = settings(tmp_path, agent="second")
+        async with Agent(ScriptedModel(["By the second."]), durable=named) as second:
+            assert await ended(second.start("Go.")) == "By the second."
+        assert [info.agent for info in await agent.runs.recent(ended=True)] == ["second", "agent"]
+
+
+async def test_an_agent_without_a_store_says_what_is_missing() -> None:
+    async with Agent(ScriptedModel([])) as agent:
+        with pytest.raises(ValueError, match="no durable runs"):
+            agent.start("Go.")
+
+
+async def test_a_store_that_cannot_be_used_is_named_without_its_password(tmp_path: Path) -> None:
+    unreachable = settings(tmp_path, store="postgresql://ann:secret@127.0.0.1:1/none")
+    async with Agent(ScriptedModel([]), durable=unreachable) as agent:
+        with pytest.raises(RunStoreError) as raised:
+            await ended(agent.start("Go."))
+    assert "127.0.0.1" in str(raised.value)
+    assert "secret" not in str(raised.value)
