@@ -8,7 +8,8 @@ from contextlib import ExitStack
 
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config import BusConfig
-from toolbus.config.serve import AT_START, Tls
+from toolbus.config.serve import AT_START
+from toolbus.config.serve_auth import Tls
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ToolbusError
 from toolbus.core.switchboard import Switchboard
