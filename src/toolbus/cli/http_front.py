@@ -16,6 +16,7 @@ from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.access.control import access_of
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.access.views import Views
+from toolbus.gateway.call_queue import CallLimits
 from toolbus.gateway.console.announcement import Announcement, announced
 from toolbus.gateway.console.app import PATH as CONSOLE
 from toolbus.gateway.console.app import ConsoleApp
@@ -87,6 +88,17 @@ class HttpFront:
             return None
         base = self._serve.public_url or self.url.removesuffix(self._serve.path)
         return f"{base.rstrip('/')}{CONSOLE}"
+
+    @property
+    def call_limits(self) -> CallLimits:
+        """How many calls are made at a time, and how many wait."""
+        serve = self._serve
+        return CallLimits(
+            per_user=serve.max_per_user,
+            per_server=serve.max_per_server,
+            waiting=serve.max_waiting,
+            wait_seconds=serve.max_wait,
+        )
 
     async def serve(self, gateway: Gateway, stop: asyncio.Event, board: Switchboard) -> None:
         """Serve until it is to stop; then wait for the requests in flight."""

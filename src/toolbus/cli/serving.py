@@ -61,13 +61,12 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
             return partial(front.prepared(fresh.model_copy(update={"serve": wanted})), views)
         return lambda: views.use(offered) or ("" if wanted == serve else "serve from the next start on")
 
-    limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
     seal, spent = (None, None) if front is None else (front.seal, front.spent)
     with stop_signals() as stop:
         try:
             async with Gateway(
                 bus,
-                limits,
+                _limits(serve, front),
                 view_of=views.view_of,
                 budget_of=views.budget_of,
                 seal=seal,
@@ -91,6 +90,11 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
         finally:
             await bus.stop()
     return 0
+
+
+def _limits(serve: Serve, front: HttpFront | None) -> Limits:
+    calls = None if front is None else front.call_limits
+    return Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle, calls=calls)
 
 
 def _only_view(serve: Serve) -> Serve:

@@ -34,7 +34,8 @@ _Count = Annotated[int, Field(ge=1)]
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 DEFAULT_VIEW = "default"
-_LIMITS = ("max_sessions", "max_in_flight", "max_body", "max_header", "session_idle", "drain")
+_CALLS = ("max_in_flight", "max_per_user", "max_per_server", "max_waiting", "max_wait")
+_LIMITS = ("max_sessions", *_CALLS, "max_body", "max_header", "session_idle", "drain")
 AT_START = ("http", "path", "tls", "trusted_proxies", "console", *_LIMITS)
 """The keys that count from the next start on; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
@@ -92,7 +93,15 @@ class Serve(ServeModel):
     max_sessions: _Count = 10_000
     """Sessions of legacy clients at the same time; others are refused."""
     max_in_flight: _Count = 1_000
-    """Requests that are being answered at the same time; others are refused."""
+    """Requests that are being answered at the same time; others are refused. One user gets at most half."""
+    max_per_user: _Count = 256
+    """Calls of one user that are made at the same time; others wait for their turn."""
+    max_per_server: _Count = 128
+    """Calls that one server gets at the same time, fewer if its `max_concurrency` is lower; others wait."""
+    max_waiting: _Count = 512
+    """Calls that wait for their turn; others are refused."""
+    max_wait: _Seconds = 10
+    """Seconds that a call waits for its turn; then it is refused."""
     max_body: _Count = 16 * 1024 * 1024
     """Bytes of the body of a request."""
     max_header: _Count = 32 * 1024

@@ -15,6 +15,7 @@ from toolbus.core.errors import ToolbusError
 from toolbus.core.events import Event
 from toolbus.core.records import JSON, JSONObject
 from toolbus.core.switchboard import Switchboard
+from toolbus.gateway.call_queue import CallQueue
 from toolbus.gateway.calls import Calls
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.kernel import Kernel
@@ -73,6 +74,8 @@ class Gateway:
         self.settings = settings = settings or Settings()
         self.sessions = Sessions(settings.max_sessions, settings.session_idle, settings.answer_within)
         """The sessions of legacy clients."""
+        self.queue = CallQueue(settings.calls)
+        """The calls of clients: who is next."""
         self._listening = Listening()
         self._on_event = on_event
         self._views = ClientViews(bus, view_of, budget_of, self._take)
@@ -82,7 +85,7 @@ class Gateway:
         rounds = Rounds(seal, settings.answer_within, spent or Spent())
         self._kernel = Kernel(
             settings=settings,
-            calls=Calls(rounds, self._parked, tasks, board),
+            calls=Calls(rounds, self._parked, tasks, self.queue, board),
             tasks=tasks,
             listening=self._listening,
             mirroring=Mirroring(),

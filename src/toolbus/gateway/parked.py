@@ -60,10 +60,12 @@ class ParkedCall:
         self._changed = asyncio.Event()
         self._running: asyncio.Task[ToolResult] | None = None
 
-    def start(self, call: Coroutine[Any, Any, ToolResult]) -> None:
-        """Begin the call."""
+    def start(self, call: Coroutine[Any, Any, ToolResult], ended: Callable[[], None] | None = None) -> None:
+        """Begin the call; `ended` is called when it is over."""
         self._running = asyncio.get_running_loop().create_task(call, name=f"toolbus {self.about}")
         self._running.add_done_callback(self._ended)
+        if ended is not None:
+            self._running.add_done_callback(lambda _: ended())
 
     @property
     def done(self) -> bool:

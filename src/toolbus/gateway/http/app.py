@@ -31,6 +31,7 @@ from toolbus.gateway.http.request import (
 )
 from toolbus.gateway.metrics import OTHER, Metrics
 from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol import BUSY
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
@@ -175,8 +176,10 @@ class App:
         principal = http.principal.name
         status = self._in_flight.take(principal)
         if status:
-            self.refusals.note("in_flight", http.facts.address, f"too many requests in flight ({status})")
-            return await http.respond(status, headers=_RETRY)
+            reason = f"too many requests in flight ({status})"
+            self.refusals.note("in_flight", http.facts.address, reason)
+            error = {"code": BUSY, "message": reason, "data": {"retryAfter": 1}}
+            return await http.respond_json(status, failure(None, error), _RETRY)
         try:
             await self._message(http, is_modern=is_modern)
         finally:
@@ -230,7 +233,7 @@ class App:
         gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
         seen = self.gateway.view(admitted).servers
         states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
-        text = self.metrics.text(states, gauges)
+        text = self.metrics.text(states, gauges, self.gateway.queue)
         kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
         return await http.respond(200, text.encode(), (kind,))
 
