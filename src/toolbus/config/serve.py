@@ -36,7 +36,7 @@ _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 DEFAULT_VIEW = "default"
 _CALLS = ("max_in_flight", "max_per_user", "max_per_server", "max_waiting", "max_wait")
 _LIMITS = ("max_sessions", *_CALLS, "max_body", "max_header", "session_idle", "drain")
-AT_START = ("http", "path", "tls", "trusted_proxies", "console", *_LIMITS)
+AT_START = ("http", "path", "tls", "trusted_proxies", "console", "workers", *_LIMITS)
 """The keys that count from the next start on; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
@@ -89,7 +89,9 @@ class Serve(ServeModel):
     default_view: str = DEFAULT_VIEW
     """The view of clients that have no other."""
     console: bool | None = None
-    """Whether the page at `/console` is there; by default if only this machine can reach the gateway."""
+    """Whether the page at `/console` is there; by default if only this machine reaches one worker alone."""
+    workers: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Processes that serve, each with its own connections to the servers."""
     max_sessions: _Count = 10_000
     """Sessions of legacy clients at the same time; others are refused."""
     max_in_flight: _Count = 1_000
@@ -132,7 +134,8 @@ class Serve(ServeModel):
     @property
     def has_console(self) -> bool:
         """Whether the page for the person who runs it is served."""
-        return self.is_local and not self.is_public if self.console is None else self.console
+        is_alone = self.is_local and not self.is_public and self.workers == 1
+        return is_alone if self.console is None else self.console
 
     @property
     def resource(self) -> str | None:

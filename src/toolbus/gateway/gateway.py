@@ -72,14 +72,16 @@ class Gateway:
         """
         self.bus = bus
         self.settings = settings = settings or Settings()
-        self.sessions = Sessions(settings.max_sessions, settings.session_idle, settings.answer_within)
+        self.sessions = Sessions(
+            settings.max_sessions, settings.session_idle, settings.answer_within, prefix=settings.prefix
+        )
         """The sessions of legacy clients."""
         self.queue = CallQueue(settings.calls)
         """The calls of clients: who is next."""
         self._listening = Listening()
         self._on_event = on_event
         self._views = ClientViews(bus, view_of, budget_of, self._take)
-        self._parked = ParkedCalls(settings.max_parked, settings.answer_within)
+        self._parked = ParkedCalls(settings.max_parked, settings.answer_within, prefix=settings.prefix)
         seal = seal or Seal(os.urandom(KEY_BYTES))
         tasks = Tasks(seal, self._parked, settings.task_seconds)
         rounds = Rounds(seal, settings.answer_within, spent or Spent())

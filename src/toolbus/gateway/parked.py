@@ -38,7 +38,7 @@ class ParkedCall:
         self, store: "ParkedCalls", principal: str, about: str, capabilities: JSONObject, reports: Reports
     ) -> None:
         """`about` names the call in messages."""
-        self.id = secrets.token_urlsafe(18)
+        self.id = f"{store.prefix}{secrets.token_urlsafe(18)}"
         self.principal = principal
         self.about = about
         self.reports = reports
@@ -192,7 +192,15 @@ class ParkedCall:
 class ParkedCalls:
     """The calls that wait for answers, and the tasks of clients."""
 
-    def __init__(self, most: int, answer_within: float, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        most: int,
+        answer_within: float,
+        now: Callable[[], float] = time.monotonic,
+        prefix: str = "",
+    ) -> None:
+        """The ids of calls begin with `prefix`."""
+        self.prefix = prefix
         self.answer_within = answer_within
         self._most = most
         self._calls: dict[str, ParkedCall] = {}
