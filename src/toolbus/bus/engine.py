@@ -239,6 +239,10 @@ class Engine:
         own, others = self.servers.inventories, base.servers.inventories
         return list(own) == list(others) and all(own[alias] is others[alias] for alias in own)
 
+    def shares(self, server: str) -> bool:
+        """Whether the connection to a server is everybody's."""
+        return self._base is None or server in self.servers.borrowed
+
     def _reports(self, server: str) -> bool:
         """Whether problems of a server are reported here; the bus reports those of shared servers."""
         return server not in self.servers.borrowed

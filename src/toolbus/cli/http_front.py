@@ -2,19 +2,23 @@
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
 
 from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.workers import Worker
 from toolbus.config import BusConfig
-from toolbus.config.serve import AT_START, Tls
+from toolbus.config.serve import AT_START, Serve
+from toolbus.config.serve_auth import Tls
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ToolbusError
 from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.access.control import access_of
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.access.views import Views
+from toolbus.gateway.call_queue import CallLimits
 from toolbus.gateway.console.announcement import Announcement, announced
 from toolbus.gateway.console.app import PATH as CONSOLE
 from toolbus.gateway.console.app import ConsoleApp
@@ -23,6 +27,7 @@ from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
+from toolbus.gateway.peers import FIRST
 from toolbus.gateway.seal import KEY_BYTES, Seal, stored_key
 from toolbus.gateway.spent import Spent, stored_spent
 
@@ -30,7 +35,8 @@ from toolbus.gateway.spent import Spent, stored_spent
 class HttpFront:
     """Listens at the address of a config; what cannot be used raises at once, before anything is started."""
 
-    def __init__(self, config: BusConfig, log: ServeLog) -> None:
+    def __init__(self, config: BusConfig, log: ServeLog, worker: Worker | None = None) -> None:
+        """A `worker` listens at the socket that it shares with others."""
         assert config.serve is not None, "the caller sets it"
         self._serve = self._followed = serve = config.serve
         self._app: App | None = None
@@ -39,10 +45,8 @@ class HttpFront:
         self._log = log
         self._access = access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
-        try:
-            self._socket = listening_socket(*serve.address)
-        except CannotListen as error:
-            raise ToolbusError(f"{error}; choose another with --http, or port 0 for any") from error
+        self._peers = None if worker is None else worker.peers
+        self._socket = bound_socket(serve) if worker is None else worker.socket
         self.seal, self.spent = _carried(config, log)
         """For what clients carry, and the approvals in it that were used."""
         for warning in serve.warnings:
@@ -82,10 +86,27 @@ class HttpFront:
     @property
     def console_url(self) -> str | None:
         """The URL of the page for people; None if there is none."""
-        if not self._serve.has_console:
+        is_elsewhere = self._peers is not None and self._peers.number != FIRST
+        if not self._serve.has_console or is_elsewhere:
             return None
         base = self._serve.public_url or self.url.removesuffix(self._serve.path)
         return f"{base.rstrip('/')}{CONSOLE}"
+
+    @property
+    def prefix(self) -> str:
+        """What the ids of sessions and calls in this process begin with."""
+        return "" if self._peers is None else self._peers.prefix
+
+    @property
+    def call_limits(self) -> CallLimits:
+        """How many calls are made at a time, and how many wait."""
+        serve = self._serve
+        return CallLimits(
+            per_user=serve.max_per_user,
+            per_server=serve.max_per_server,
+            waiting=serve.max_waiting,
+            wait_seconds=serve.max_wait,
+        )
 
     async def serve(self, gateway: Gateway, stop: asyncio.Event, board: Switchboard) -> None:
         """Serve until it is to stop; then wait for the requests in flight."""
@@ -135,10 +156,12 @@ class HttpFront:
             requests=serve.max_in_flight,
             drain_seconds=serve.drain,
         )
-        app = self._app = App(gateway, self._access, limits, path=serve.path, console=console)
+        peers = self._peers
+        app = App(gateway, self._access, limits, path=serve.path, console=console, peers=peers)
+        self._app = app
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
         try:
-            await server.start(self._socket, self._tls)
+            await server.start(self._socket, self._tls, None if peers is None else peers.socket(peers.number))
             await stop.wait()
             if app.metrics.in_flight:
                 calls = counted(app.metrics.in_flight, "request")
@@ -148,6 +171,25 @@ class HttpFront:
         finally:
             await server.close()
             self._socket.close()
+
+
+def bound_socket(serve: Serve) -> socket.socket:
+    """A socket at the address of a `serve`."""
+    try:
+        return listening_socket(*serve.address)
+    except CannotListen as error:
+        raise ToolbusError(f"{error}; choose another with --http, or port 0 for any") from error
+
+
+def check_shared_state(config: BusConfig) -> None:
+    """Make what all workers need to have the same of; `ToolbusError` if they could not."""
+    try:
+        if config.file is not None:
+            stored_key(config.file)
+            stored_spent(config.file)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ToolbusError(f"several workers need a state folder that can be written: {reason}") from error
 
 
 def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:

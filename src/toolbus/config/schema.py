@@ -27,7 +27,8 @@ from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.config.policy import SELECTORS, PolicyRule
 from toolbus.config.sandbox import Sandbox
 from toolbus.config.search import Embeddings, Search
-from toolbus.config.serve import Introspection, Serve, ServeAuth, ServeView, Tls, TokenIssuer
+from toolbus.config.serve import Serve, ServeView
+from toolbus.config.serve_auth import Introspection, ServeAuth, Tls, TokenIssuer
 from toolbus.config.telemetry import Telemetry
 from toolbus.core.records import JSON, Budget, LogLevel
 

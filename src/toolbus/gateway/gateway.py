@@ -15,6 +15,7 @@ from toolbus.core.errors import ToolbusError
 from toolbus.core.events import Event
 from toolbus.core.records import JSON, JSONObject
 from toolbus.core.switchboard import Switchboard
+from toolbus.gateway.call_queue import CallQueue
 from toolbus.gateway.calls import Calls
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.kernel import Kernel
@@ -30,7 +31,6 @@ from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request
 from toolbus.gateway.results import for_legacy, for_modern, protocol_error
 from toolbus.gateway.rounds import Rounds
-from toolbus.gateway.script_calls import ScriptCalls
 from toolbus.gateway.seal import KEY_BYTES, Seal
 from toolbus.gateway.sessions import Session, Sessions
 from toolbus.gateway.settings import Settings
@@ -72,19 +72,22 @@ class Gateway:
         """
         self.bus = bus
         self.settings = settings = settings or Settings()
-        self.sessions = Sessions(settings.max_sessions, settings.session_idle, settings.answer_within)
+        self.sessions = Sessions(
+            settings.max_sessions, settings.session_idle, settings.answer_within, prefix=settings.prefix
+        )
         """The sessions of legacy clients."""
+        self.queue = CallQueue(settings.calls)
+        """The calls of clients: who is next."""
         self._listening = Listening()
         self._on_event = on_event
         self._views = ClientViews(bus, view_of, budget_of, self._take)
-        self._parked = ParkedCalls(settings.max_parked, settings.answer_within)
+        self._parked = ParkedCalls(settings.max_parked, settings.answer_within, prefix=settings.prefix)
         seal = seal or Seal(os.urandom(KEY_BYTES))
         tasks = Tasks(seal, self._parked, settings.task_seconds)
         rounds = Rounds(seal, settings.answer_within, spent or Spent())
         self._kernel = Kernel(
             settings=settings,
-            calls=Calls(rounds, self._parked, tasks, board),
-            scripts=ScriptCalls(rounds),
+            calls=Calls(rounds, self._parked, tasks, self.queue, board),
             tasks=tasks,
             listening=self._listening,
             mirroring=Mirroring(),

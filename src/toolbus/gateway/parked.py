@@ -38,7 +38,7 @@ class ParkedCall:
         self, store: "ParkedCalls", principal: str, about: str, capabilities: JSONObject, reports: Reports
     ) -> None:
         """`about` names the call in messages."""
-        self.id = secrets.token_urlsafe(18)
+        self.id = f"{store.prefix}{secrets.token_urlsafe(18)}"
         self.principal = principal
         self.about = about
         self.reports = reports
@@ -60,10 +60,12 @@ class ParkedCall:
         self._changed = asyncio.Event()
         self._running: asyncio.Task[ToolResult] | None = None
 
-    def start(self, call: Coroutine[Any, Any, ToolResult]) -> None:
-        """Begin the call."""
+    def start(self, call: Coroutine[Any, Any, ToolResult], ended: Callable[[], None] | None = None) -> None:
+        """Begin the call; `ended` is called when it is over."""
         self._running = asyncio.get_running_loop().create_task(call, name=f"toolbus {self.about}")
         self._running.add_done_callback(self._ended)
+        if ended is not None:
+            self._running.add_done_callback(lambda _: ended())
 
     @property
     def done(self) -> bool:
@@ -190,7 +192,15 @@ class ParkedCall:
 class ParkedCalls:
     """The calls that wait for answers, and the tasks of clients."""
 
-    def __init__(self, most: int, answer_within: float, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        most: int,
+        answer_within: float,
+        now: Callable[[], float] = time.monotonic,
+        prefix: str = "",
+    ) -> None:
+        """The ids of calls begin with `prefix`."""
+        self.prefix = prefix
         self.answer_within = answer_within
         self._most = most
         self._calls: dict[str, ParkedCall] = {}

@@ -9,6 +9,7 @@ from toolbus.core.approval import Approval
 from toolbus.core.elicitation import QUESTION, Pending
 from toolbus.core.errors import CallRefused, CallRejected
 from toolbus.core.records import JSON, JSONObject
+from toolbus.gateway.peers import prefix_of
 from toolbus.gateway.protocol import ELICITATION, INVALID_PARAMS, is_object, list_in, object_in
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request, Target
@@ -97,7 +98,8 @@ class Rounds:
 
     def _unsealed(self, request: Request, target: Target, text: JSON) -> _State:
         name = request.exchange.principal.name
-        payload = self._seal.opened(_PURPOSE, name, text) if isinstance(text, str) else None
+        sealed = text.removeprefix(prefix_of(text)) if isinstance(text, str) else ""
+        payload = self._seal.opened(_PURPOSE, name, sealed)
         if payload is None or payload["digest"] != target.digest(request.method):
             raise ProtocolError(INVALID_PARAMS, "Invalid requestState")
         values = dict(payload)
@@ -138,7 +140,9 @@ class Rounds:
 
     def waits(self, request: Request, target: Target, parked: str, requests: JSONObject) -> JSONObject:
         """The result of a request that waits for answers in a call of ours."""
-        return self._input_required(request, target, requests, parked=parked)
+        result = self._input_required(request, target, requests, parked=parked)
+        # Outside of the seal: any worker has to see which one has the call.
+        return {**result, "requestState": f"{prefix_of(parked)}{result['requestState']}"}
 
     def visit_first(self, request: Request, target: Target, error: CallRejected) -> JSONObject | None:
         """The result of a call before which the user has to visit URLs; None if there are none."""

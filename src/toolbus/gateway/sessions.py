@@ -214,8 +214,13 @@ class Sessions:
         idle: float = 3600.0,
         answer_within: float = 600.0,
         now: Callable[[], float] = time.monotonic,
+        prefix: str = "",
     ) -> None:
-        """A session ends after `idle` seconds without use; if there are too many, the longest idle one."""
+        """A session ends after `idle` seconds without use; if there are too many, the longest idle one.
+
+        The ids of sessions begin with `prefix`.
+        """
+        self._prefix = prefix
         self._by_id: dict[str, Session] = {}
         self._max = max_sessions
         self._idle = idle
@@ -237,7 +242,7 @@ class Sessions:
             idle = [one for one in self._by_id.values() if not one.is_busy]
             self.close(min(idle or self._by_id.values(), key=lambda one: one.last_used).id)
         session = Session(
-            name=secrets.token_urlsafe(24),
+            name=f"{self._prefix}{secrets.token_urlsafe(24)}",
             principal=principal,
             version=version,
             capabilities=capabilities,

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from toolbus.gateway.call_queue import CallLimits
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -9,10 +11,14 @@ class Settings:
 
     name: str = "toolbus"
     """What it calls itself to clients."""
+    prefix: str = ""
+    """What the ids of sessions and calls that this process keeps begin with."""
     max_sessions: int = 10_000
     """Sessions of legacy clients; one more ends the one that was idle the longest."""
     session_idle: float = 3600.0
     """Seconds after which a session that is not used ends."""
+    calls: CallLimits | None = None
+    """How many calls are made at a time, and how many wait; None for one client alone."""
     max_parked: int = 1000
     """Calls that wait for an answer of a modern client, or that clients run as tasks."""
     answer_within: float = 600.0

@@ -102,6 +102,8 @@ def outcome(call: ParkedCall) -> ToolResult | ProtocolError | None:
         return None
     try:
         return call.result()
+    except ProtocolError as error:
+        return error
     except CallRejected as error:
         return protocol_error(error)
     except ToolbusError as error:

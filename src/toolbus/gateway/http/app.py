@@ -1,6 +1,8 @@
 """The HTTP front: paths, who is admitted, and which era a message belongs to."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Container, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
@@ -10,6 +12,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
 from toolbus.config.serve import Serve
+from toolbus.core.records import JSON
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.console.app import PATH as CONSOLE
@@ -17,9 +20,10 @@ from toolbus.gateway.console.app import ConsoleApp
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.in_flight import InFlight
-from toolbus.gateway.http.legacy import LegacyFront
+from toolbus.gateway.http.legacy import SESSION, LegacyFront
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.modern import ModernFront
+from toolbus.gateway.http.relay import passed_on, relay
 from toolbus.gateway.http.request import (
     Headers,
     HttpRequest,
@@ -30,14 +34,19 @@ from toolbus.gateway.http.request import (
     is_json,
 )
 from toolbus.gateway.metrics import OTHER, Metrics
+from toolbus.gateway.peers import FIRST, Peers
 from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol import BUSY
+from toolbus.gateway.worker_metrics import merged
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
 _KINDS = {401: "unauthenticated", 403: "forbidden", 404: "not_found", 421: "misdirected", 429: "throttled"}
-_JSON = "application/json"
+_JSON_TYPE = "application/json"
 _EXPIRE_EVERY = 30
 """Ticks between two looks for idle sessions."""
+_PEER_SECONDS = 5.0
+"""How long another worker may take for its metrics."""
 _RETRY: Headers = ((b"retry-after", b"1"),)
 
 
@@ -52,11 +61,16 @@ class App:
         *,
         path: str = "/mcp",
         console: ConsoleApp | None = None,
+        peers: Peers | None = None,
     ) -> None:
-        """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in."""
+        """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in.
+
+        `peers` are the other workers, if this is one of several; the first of them may have a console.
+        """
         self.gateway = gateway
         self._path = path
         self._console = console
+        self._peers = peers
         self._ticks = 0
         self._below = f"{path}/"
         self.limits = limits or Limits()
@@ -83,8 +97,8 @@ class App:
         path = http.facts.path
         if path == self._path or path.startswith(self._below):
             await self._mcp(http)
-        elif self._console is not None and (path == CONSOLE or path.startswith(f"{CONSOLE}/")):
-            await self._console.serve(http)
+        elif path == CONSOLE or path.startswith(f"{CONSOLE}/"):
+            await self._console_page(http)
         elif (page := self._page(path)) is None:
             await http.respond(404)
         elif http.facts.method not in ("GET", "HEAD"):
@@ -123,6 +137,23 @@ class App:
             if session.principal.view in names:
                 self.gateway.sessions.close(session.id)
 
+    # Other workers
+
+    def _owner(self, http: HttpRequest, *names: JSON) -> str | None:
+        """The socket of the worker that has what one of these names is of; None if this one has it."""
+        if self._peers is None or http.is_relayed:
+            return None
+        owners = filter(lambda owner: owner is not None, map(self._peers.owner, names))
+        return None if (found := next(owners, None)) is None else self._peers.socket(found)
+
+    async def _console_page(self, http: HttpRequest) -> None:
+        if self._console is not None:
+            await self._console.serve(http)
+        elif self._peers is not None and not http.is_relayed and self._peers.number != FIRST:
+            await relay(http, self._peers.socket(FIRST), await http.body())
+        else:
+            await http.respond(404)
+
     # MCP
 
     async def _mcp(self, http: HttpRequest) -> None:
@@ -141,6 +172,8 @@ class App:
             return await self._post(http, is_modern=is_modern)
         if is_modern:
             return await http.respond(405, headers=((b"allow", b"POST"),))
+        if (owner := self._owner(http, http.headers.get(SESSION))) is not None:
+            return await relay(http, owner)
         if method == "GET":
             return await self._legacy.listen(http)
         if method == "DELETE":
@@ -169,14 +202,16 @@ class App:
     async def _post(self, http: HttpRequest, *, is_modern: bool) -> None:
         has_json, has_events = accepted(http.headers.get("accept", ""))
         if not (has_json and has_events):
-            return await _refuse_message(http, 406, f"send accept: {_JSON}, text/event-stream")
+            return await _refuse_message(http, 406, f"send accept: {_JSON_TYPE}, text/event-stream")
         if not is_json(http.headers.get("content-type", "")):
-            return await _refuse_message(http, 415, f"send content-type: {_JSON}")
+            return await _refuse_message(http, 415, f"send content-type: {_JSON_TYPE}")
         principal = http.principal.name
         status = self._in_flight.take(principal)
         if status:
-            self.refusals.note("in_flight", http.facts.address, f"too many requests in flight ({status})")
-            return await http.respond(status, headers=_RETRY)
+            reason = f"too many requests in flight ({status})"
+            self.refusals.note("in_flight", http.facts.address, reason)
+            error = {"code": BUSY, "message": reason, "data": {"retryAfter": 1}}
+            return await http.respond_json(status, failure(None, error), _RETRY)
         try:
             await self._message(http, is_modern=is_modern)
         finally:
@@ -195,6 +230,8 @@ class App:
         is_modern = is_modern or _has_envelope(message)
         if kind is None or (kind == "response" and is_modern):
             return await _refuse_message(http, 400, "the body must be one JSON-RPC message")
+        if (owner := self._owner(http, *_names(http, message, is_modern=is_modern))) is not None:
+            return await relay(http, owner, body)
         if kind == "request" and self.is_draining:
             return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
         if not is_modern and kind == "request" and message["method"] == "initialize":
@@ -219,7 +256,10 @@ class App:
         """Anyone learns whether; why, only who is admitted, and only of the servers of its view."""
         admitted = await self._admitted(http)
         seen = () if isinstance(admitted, Refusal) else self.gateway.view(admitted).servers
-        is_ready, details = readiness(self.gateway.bus, seen=seen, draining=self.is_draining)
+        is_starting = self._peers is not None and not self._peers.all_started()
+        is_ready, details = readiness(
+            self.gateway.bus, seen=seen, draining=self.is_draining, starting=is_starting
+        )
         shown = {"ready": is_ready} if isinstance(admitted, Refusal) else details
         await http.respond_json(200 if is_ready else 503, shown)
 
@@ -230,9 +270,20 @@ class App:
         gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
         seen = self.gateway.view(admitted).servers
         states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
-        text = self.metrics.text(states, gauges)
+        text = self.metrics.text(states, gauges, self.gateway.queue)
+        if self._peers is not None and not http.is_relayed:
+            text = await self._of_all_workers(http, self._peers, text)
         kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
         return await http.respond(200, text.encode(), (kind,))
+
+    async def _of_all_workers(self, http: HttpRequest, peers: Peers, own: str) -> str:
+        pages = {peers.number: own}
+        for number in peers.others:
+            with suppress(OSError, TimeoutError):  # it is being started again
+                async with asyncio.timeout(_PEER_SECONDS):
+                    async with passed_on(http, peers.socket(number)) as response:
+                        pages[number] = (await response.body()).decode()
+        return merged(pages, peers.count)
 
     async def _metadata(self, http: HttpRequest) -> None:
         refusal = self._access.check(http.facts)
@@ -267,6 +318,17 @@ def _kind_of(message: object) -> str | None:
             return None
         return "request" if has_id else "notification"
     return "response" if has_id and ("result" in fields or "error" in fields) else None
+
+
+def _names(http: HttpRequest, message: Mapping[str, Any], *, is_modern: bool) -> tuple[JSON, ...]:
+    """What a message is about that may be in the memory of one worker."""
+    if not is_modern:
+        return (http.headers.get(SESSION),)
+    params = message.get("params")
+    if not isinstance(params, dict):
+        return ()
+    fields = cast("dict[str, Any]", params)
+    return fields.get("requestState"), fields.get("taskId")
 
 
 def _has_envelope(message: Mapping[str, Any]) -> bool:

@@ -151,7 +151,8 @@ class LegacyFront:
             await woken(stream.began, STREAM_AFTER if primes else self._limits.keepalive_seconds)
             if call.done() and not stream.last:
                 outcome = call.result()
-                return await http.respond_json(200, outcome.message, headers)
+                # Always 200: the SDK of that era ends the whole session at any other status.
+                return await http.respond_json(200, outcome.message, (*headers, *outcome.headers))
             call.add_done_callback(lambda call: _end(streams, stream, call))
             return await streams.read(http, stream, None, headers)
         finally:

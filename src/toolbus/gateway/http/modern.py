@@ -188,7 +188,7 @@ class ResponseStream:
     async def finish(self, outcome: Outcome) -> None:
         """Send the response."""
         if self._writer is None:
-            return await self._http.respond_json(outcome.status, outcome.message)
+            return await self._http.respond_json(outcome.status, outcome.message, outcome.headers)
         assert self._wake is not None
         if not self._has_ended:
             if outcome.message is not None:

@@ -7,9 +7,10 @@ from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from mcp_types import INTERNAL_ERROR
 
 from toolbus.core.records import JSONObject
+from toolbus.gateway.call_queue import Busy
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.http.request import failure, response
+from toolbus.gateway.http.request import Headers, failure, response
 from toolbus.gateway.metrics import error_kind
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.sessions import RequestCancelled
@@ -29,6 +30,8 @@ class Outcome(NamedTuple):
     """The HTTP status, for a modern client that gets the response as JSON."""
     error: str | None = None
     """The kind of the error, if it is one."""
+    headers: Headers = ()
+    """More headers, if it is not in a stream."""
 
 
 CANCELLED = Outcome(None, error="cancelled")
@@ -42,6 +45,9 @@ async def answered(gateway: Gateway, exchange: Exchange, method: str, params: JS
     request_id = exchange.id
     try:
         result = await gateway.answer(exchange, method, params)
+    except Busy as error:
+        retry = (b"retry-after", b"%d" % error.retry_after)
+        return Outcome(failure(request_id, error.json), 429, "busy", (retry,))
     except ProtocolError as error:
         status = ERROR_CODE_HTTP_STATUS.get(error.code, 200)
         return Outcome(failure(request_id, error.json), status, error_kind(error.code))

@@ -104,6 +104,7 @@ class HttpRequest:
         "has_started",
         "headers",
         "is_abandoned",
+        "is_relayed",
         "keeps_alive",
         "principal",
         "query",
@@ -146,6 +147,8 @@ class HttpRequest:
         """Whether all of the response was written."""
         self.is_abandoned = False
         """Whether nobody waits for the response any more."""
+        self.is_relayed = False
+        """Whether another worker passed it on."""
         self._is_chunked = False
 
     def _joined(self, raw: RawHeaders) -> dict[str, str]:
