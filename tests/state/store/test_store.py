@@ -13,6 +13,8 @@ from toolbus.state.store import sql
 from toolbus.state.store.cipher import VARIABLE, Cipher
 from toolbus.state.store.error import StoreError
 from toolbus.state.store.mirror import Mirror
+from toolbus.state.store.postgres import PostgresDatabase
+from toolbus.state.store.sqlite import SqliteDatabase
 from toolbus.state.store.store import Store
 from toolbus.state.store.url import StoreUrl, parse_store_url
 
@@ -90,14 +92,29 @@ async def test_a_value_is_replaced_only_as_long_as_it_is_the_one_that_was_read(
 async def test_a_statement_that_is_repeated_because_its_response_was_lost_has_one_effect(
     url: StoreUrl, cipher: Cipher
 ) -> None:
-    async with Store(url, cipher) as store:
-        values = {"kind": "once", "name": "a", "value": b"", "mark": 7, "seconds": None}
-        for _ in range(2):  # the same statement of the same caller
-            assert (await store._tried(sql.ADD, values)).count == 1  # pyright: ignore[reportPrivateUsage]
-        assert (await store._tried(sql.ADD, {**values, "mark": 8})).count == 0  # pyright: ignore[reportPrivateUsage]
-        for _ in range(2):
-            replacing = {**values, "was": 7, "mark": 9}
-            assert (await store._tried(sql.REPLACE, replacing)).count == 1  # pyright: ignore[reportPrivateUsage]
+    async with Store(url, cipher):
+        pass
+    database = SqliteDatabase(url.target) if url.database == "sqlite" else PostgresDatabase(url.target)
+    values = {"kind": "once", "name": "a", "value": b"", "mark": 7, "seconds": None}
+    for _ in range(2):  # the same statement of the same caller
+        assert (await database.run(sql.ADD, values)).count == 1
+    assert (await database.run(sql.ADD, {**values, "mark": 8})).count == 0
+    for _ in range(2):
+        assert (await database.run(sql.REPLACE, {**values, "was": 7, "mark": 9})).count == 1
+    assert (await database.run(sql.REPLACE, {**values, "was": 7, "mark": 10})).count == 0
+    await database.close()
+
+
+async def test_a_store_is_used_by_several_loops_and_by_threads_without_one(
+    url: StoreUrl, cipher: Cipher
+) -> None:
+    store = Store(url, cipher)
+    await store.put("key", "ann", b"1")
+    assert await asyncio.to_thread(lambda: store.wait(store.get("key", "ann"))) == b"1"
+    assert await asyncio.to_thread(lambda: asyncio.run(store.get("key", "ann"))) == b"1"
+    await store.close()
+    assert await store.get("key", "ann") == b"1"
+    await store.close()
 
 
 async def test_the_database_does_not_show_what_is_stored(url: StoreUrl, cipher: Cipher) -> None:
@@ -206,7 +223,7 @@ async def test_a_database_that_does_not_come_back_is_a_clear_error_without_its_p
         StoreError, match=r"^store postgresql://127.0.0.1:1/db: it has not responded"
     ) as error:
         await store.get("key", "ann")
-    assert "hunter2" not in str(error.value) + repr(store) + repr(store.url)
+    assert "hunter2" not in str(error.value) + repr(store)
     await store.close()
 
 

@@ -1,10 +1,8 @@
-"""A store in a file of SQLite: for the replicas of one machine. One thread has the connection."""
+"""A store in a file of SQLite: for the replicas of one machine. It blocks the thread of its store."""
 
-import asyncio
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -24,25 +22,18 @@ class SqliteDatabase:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
-        self._thread: ThreadPoolExecutor | None = None
         self._connection: sqlite3.Connection | None = None
 
     async def run(self, statement: str, values: Values) -> Done:
-        return await self._in_thread(lambda: self._run(statement, values))
+        return _explained(lambda: self._run(statement, values))
 
     async def create(self, statements: Sequence[str], values: Values) -> None:
-        await self._in_thread(lambda: self._create(statements, values))
+        _explained(lambda: self._create(statements, values))
 
     async def close(self) -> None:
-        if self._thread is not None:
-            thread, self._thread = self._thread, None
-            await asyncio.get_running_loop().run_in_executor(thread, self._close)
-            thread.shutdown(wait=False)
-
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "toolbus store")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, _explained, work)
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
 
     def _run(self, statement: str, values: Values) -> Done:
         cursor = self._connected().execute(_text(statement), values)
@@ -72,11 +63,6 @@ class SqliteDatabase:
             made.execute("PRAGMA synchronous = FULL")
             self._connection = made
         return self._connection
-
-    def _close(self) -> None:
-        if self._connection is not None:
-            connection, self._connection = self._connection, None
-            connection.close()
 
 
 @lru_cache(maxsize=64)

@@ -8,7 +8,8 @@ import asyncio
 import logging
 import secrets
 import time
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Self, TypeAlias, TypeVar
 
 from toolbus.state.store import sql
 from toolbus.state.store.cipher import Cipher, Undecipherable, store_cipher
@@ -16,8 +17,12 @@ from toolbus.state.store.database import Database, Done, NoTables, Unavailable, 
 from toolbus.state.store.error import StoreError
 from toolbus.state.store.postgres import PostgresDatabase
 from toolbus.state.store.sqlite import SqliteDatabase
+from toolbus.state.store.thread import LoopThread
 from toolbus.state.store.url import StoreUrl
 
+T = TypeVar("T")
+UrlOf: TypeAlias = Callable[[], Awaitable[StoreUrl]]
+"""Finds the URL when it is needed; it may contain secrets that have to be looked up."""
 logger = logging.getLogger("toolbus")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
@@ -26,19 +31,22 @@ _CHECK = "check that the database is running and can be reached"
 
 
 class Store:
-    """The store at a URL; it is opened when it is first used, on the loop that uses it."""
+    """The store at a URL, for any loop and any thread; it is opened when it is first used."""
 
     patience = 20.0
     """Seconds for which a database that does not respond is tried again."""
 
-    def __init__(self, url: StoreUrl, cipher: Cipher | None = None, version: int = sql.VERSION) -> None:
+    def __init__(
+        self, url: StoreUrl | UrlOf, cipher: Cipher | None = None, version: int = sql.VERSION
+    ) -> None:
         """`version` is that of the tables which this program knows."""
-        self.url = url
+        self._url = url
         self._cipher = cipher
         self._version = version
+        self._thread = LoopThread()
         self._database: Database | None = None
         self._opening: asyncio.Task[None] | None = None
-        self._ahead = 0.0
+        self._ahead = time.time() - time.monotonic()
         """How far the clock of the database is ahead of ours, which never goes back."""
 
     def __repr__(self) -> str:
@@ -47,7 +55,7 @@ class Store:
     @property
     def place(self) -> str:
         """Where it is, for messages."""
-        return self.url.place
+        return self._url.place if isinstance(self._url, StoreUrl) else "of the config"
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -58,19 +66,16 @@ class Store:
 
     async def open(self) -> None:
         """Connect, and check that it can be used; StoreError if not. A second time it does nothing."""
-        if self._opening is None or (self._opening.done() and _has_failed(self._opening)):
-            self._opening = asyncio.create_task(self._opened(), name="toolbus store")
-        await asyncio.shield(self._opening)
+        await self._thread.run(self._opened())
 
     async def close(self) -> None:
-        """Release the connections."""
-        if self._opening is not None and not self._opening.done():
-            self._opening.cancel()
-            await asyncio.wait([self._opening])
-        self._opening = None
-        if self._database is not None:
-            database, self._database = self._database, None
-            await database.close()
+        """Release the connections; it is opened again if it is used again."""
+        await self._thread.run(self._close())
+        self._thread.stop()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of one of the methods, for a thread that may wait: `store.wait(store.get(...))`."""
+        return self._thread.wait(work)
 
     def now(self) -> float:
         """The time of the database, as seconds since the epoch; the clock of this machine may be wrong."""
@@ -143,7 +148,12 @@ class Store:
         )
 
     async def _run(self, statement: str, **values: Any) -> Done:
-        await self.open()
+        return await self._thread.run(self._run_here(statement, values))
+
+    # On its own thread
+
+    async def _run_here(self, statement: str, values: dict[str, Any]) -> Done:
+        await self._opened()
         return await self._tried(statement, values)
 
     async def _tried(self, statement: str | tuple[str, ...], values: dict[str, Any]) -> Done:
@@ -168,20 +178,36 @@ class Store:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _opened(self) -> None:
-        try:
-            await self._open()
-        except BaseException:
-            if self._database is not None:
-                await self._database.close()
-            raise
+        if self._opening is None or (self._opening.done() and _has_failed(self._opening)):
+            self._opening = asyncio.create_task(self._open(), name="toolbus store")
+        await asyncio.shield(self._opening)
+
+    async def _close(self) -> None:
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        self._opening = None
+        if self._database is not None:
+            database, self._database = self._database, None
+            await database.close()
 
     async def _open(self) -> None:
+        if not isinstance(self._url, StoreUrl):
+            self._url = await self._url()
+        url = self._url
         if self._cipher is None:
-            self._cipher = await store_cipher(self.url)
+            self._cipher = await store_cipher(url)
         if self._database is None:
-            is_file = self.url.database == "sqlite"
-            self._database = (SqliteDatabase if is_file else PostgresDatabase)(self.url.target)
-        proof = self._cipher.encrypted(*_PROOF, b"")
+            self._database = (SqliteDatabase if url.database == "sqlite" else PostgresDatabase)(url.target)
+        try:
+            await self._check(self._cipher)
+        except BaseException:
+            await self._database.close()
+            raise
+
+    async def _check(self, cipher: Cipher) -> None:
+        """Create what is missing, and see that it is ours: the version, and the key."""
+        proof = cipher.encrypted(*_PROOF, b"")
         schema = {"version": self._version, "oldest": sql.OLDEST, "proof": proof}
         try:
             found = await self._tried(sql.SCHEMA, {})
@@ -195,7 +221,7 @@ class Store:
             )
             raise StoreError(self.place, problem, "upgrade toolbus")
         try:
-            self._cipher.decrypted(*_PROOF, bytes(stored_proof))
+            cipher.decrypted(*_PROOF, bytes(stored_proof))
         except Undecipherable:
             raise self._other_key("it") from None
         if version < self._version:
