@@ -4,15 +4,16 @@ import asyncio
 import os
 import ssl
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 
 from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.replica import Replica, replica_socket
 from toolbus.config import BusConfig
 from toolbus.config.serve import AT_START, Tls
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ToolbusError
 from toolbus.core.switchboard import Switchboard
-from toolbus.gateway.access.control import access_of
+from toolbus.gateway.access.control import AccessControl, access_of
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.console.announcement import Announcement, announced
@@ -23,27 +24,31 @@ from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
-from toolbus.gateway.seal import KEY_BYTES, Seal, stored_key
-from toolbus.gateway.spent import Spent, stored_spent
+from toolbus.gateway.replicas.front import ReplicaFront
+from toolbus.gateway.seal import stored_key
+from toolbus.gateway.spent import stored_spent
+from toolbus.state.seal import KEY_BYTES, Seal
+from toolbus.state.spent import Spent, UsedOnce
 
 
 class HttpFront:
     """Listens at the address of a config; what cannot be used raises at once, before anything is started."""
 
-    def __init__(self, config: BusConfig, log: ServeLog) -> None:
+    def __init__(self, config: BusConfig, log: ServeLog, replica: Replica | None = None) -> None:
         assert config.serve is not None, "the caller sets it"
         self._serve = self._followed = serve = config.serve
         self._app: App | None = None
         self._console: Console | None = None
         self._config = config
         self._log = log
-        self._access = access_of(config)
+        self._replica = replica
+        self._access = self._access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         try:
             self._socket = listening_socket(*serve.address)
         except CannotListen as error:
             raise ToolbusError(f"{error}; choose another with --http, or port 0 for any") from error
-        self.seal, self.spent = _carried(config, log)
+        self.seal, self.spent = _carried(config, log, replica)
         """For what clients carry, and the approvals in it that were used."""
         for warning in serve.warnings:
             log.add_line("serve", warning, "yellow")
@@ -55,7 +60,7 @@ class HttpFront:
         """
         assert config.serve is not None, "the caller sets it"
         serve = config.serve.staying_as(self._serve)
-        access = access_of(config.model_copy(update={"serve": serve}))
+        access = self._access_of(config.model_copy(update={"serve": serve}))
         wanted = config.serve
         later = [f"serve.{name}" for name in AT_START if getattr(wanted, name) != getattr(serve, name)]
 
@@ -71,6 +76,9 @@ class HttpFront:
             return f"{' and '.join(later)} from the next start on" if later else ""
 
         return use
+
+    def _access_of(self, config: BusConfig) -> AccessControl:
+        return access_of(config, shared=None if self._replica is None else self._replica.keys)
 
     @property
     def url(self) -> str:
@@ -105,7 +113,10 @@ class HttpFront:
         """Have the console show the keys, if they let clients in."""
         file, serve = self._config.file, self._followed
         if self._console is not None:
-            stored = StoredKeys(file) if serve.auth.keys and file is not None else None
+            stored = None if self._replica is None else self._replica.keys
+            if stored is None and file is not None:
+                stored = StoredKeys(file)
+            stored = stored if serve.auth.keys else None
             self._console.keys = None if stored is None else ConsoleKeys(stored=stored, serve=serve)
             self._console.changed("keys")
 
@@ -137,17 +148,41 @@ class HttpFront:
         )
         app = self._app = App(gateway, self._access, limits, path=serve.path, console=console)
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
-        try:
+        async with AsyncExitStack() as stack:
+            stack.callback(self._socket.close)
+            stack.push_async_callback(server.close)
+            if self._replica is not None:
+                await self._join(stack, app, self._replica)
             await server.start(self._socket, self._tls)
             await stop.wait()
+            if self._replica is not None:
+                await self._leave(app, self._replica)
             if app.metrics.in_flight:
                 calls = counted(app.metrics.in_flight, "request")
                 what = f"stopping: up to {serve.drain:g} s for {calls} in flight; a second signal ends it"
                 self._log.add_line("serve", what)
             await server.drain(serve.drain)
-        finally:
-            await server.close()
-            self._socket.close()
+
+    async def _join(self, stack: AsyncExitStack, app: App, replica: Replica) -> None:
+        """Let the other replicas reach this one, until the stack ends."""
+        listener, url = replica_socket(replica.setting, self._serve)
+        server = HttpServer(ReplicaFront(app, replica.replicas))
+        stack.callback(listener.close)
+        stack.push_async_callback(server.close)
+        await server.start(listener, self._tls)
+        peers = replica.replicas.peers
+        peers.on_return = lambda: replica.replicas.check_sessions(app.gateway.sessions)
+        await peers.start(url)
+        others = counted(len(peers.others), "other replica")
+        self._log.add_line("serve", f"replica {peers.id} at {url}, with {others}, in {replica.store.place}")
+
+    async def _leave(self, app: App, replica: Replica) -> None:
+        """Serve on until a balancer has noticed, and then leave what is new to the other replicas."""
+        app.is_leaving = True
+        if replica.setting.notice:
+            self._log.add_line("serve", f"leaving: not ready any more, for {replica.setting.notice:g} s")
+            await asyncio.sleep(replica.setting.notice)
+        await replica.replicas.leave()
 
 
 def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
@@ -159,7 +194,9 @@ def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
         raise ConfigError(problem, file=config.file, key="serve.tls") from error
 
 
-def _carried(config: BusConfig, log: ServeLog) -> tuple[Seal, Spent]:
+def _carried(config: BusConfig, log: ServeLog, replica: Replica | None) -> tuple[Seal, UsedOnce]:
+    if replica is not None:
+        return replica.replicas.seal, replica.replicas.spent
     if config.file is not None:
         try:
             return Seal(stored_key(config.file)), stored_spent(config.file)

@@ -12,6 +12,7 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.replica import Replica, open_replica
 from toolbus.cli.stop_signals import stop_signals
 from toolbus.config import BusConfig
 from toolbus.config.serve import Serve
@@ -40,18 +41,33 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
     """
     collect_rarely()
     serve = chosen(config)
+    replica = None if over_stdio else await open_replica(config, serve)
+    try:
+        return await _serve(screen, config, chosen, replica, over_stdio=over_stdio, began=began)
+    finally:
+        if replica is not None:
+            await replica.close()
+
+
+async def _serve(
+    screen: Screen,
+    config: BusConfig,
+    chosen: Chosen,
+    replica: Replica | None,
+    *,
+    over_stdio: bool,
+    began: int,
+) -> int:
+    serve = chosen(config)
     log, client = ServeLog(screen), OnlyClient()
     # First, before anything starts: it may be impossible.
-    front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log)
+    front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log, replica)
     interactions = Interactions(forwards=True, client=client if over_stdio else None)
     board = Switchboard()
     if front is not None and front.console_url is not None:
         # Clients of the gateway that support forms are asked themselves; the console is asked for the others.
         interactions = board.interactions(replace(interactions, approver="console"))
-    bus = Toolbus(config, interactions=interactions)
-    bus.on_event(log.on_event, calls=False)
-    if "max_sessions" in serve.model_fields_set:
-        bus.max_sessions = serve.max_sessions
+    bus = _new_bus(config, interactions, serve, log)
     offered = _only_view(serve) if over_stdio else serve
     views = Views(bus, offered)
 
@@ -74,6 +90,7 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
                 spent=spent,
                 on_event=log.on_event,
                 board=board,
+                replicas=None if replica is None else replica.replicas,
             ) as gateway:
                 client.sessions = gateway.sessions
                 seen = stamps_at_start(config, began)
@@ -91,6 +108,14 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
         finally:
             await bus.stop()
     return 0
+
+
+def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, log: ServeLog) -> Toolbus:
+    bus = Toolbus(config, interactions=interactions)
+    bus.on_event(log.on_event, calls=False)
+    if "max_sessions" in serve.model_fields_set:
+        bus.max_sessions = serve.max_sessions
+    return bus
 
 
 def _only_view(serve: Serve) -> Serve:

@@ -1,7 +1,11 @@
 """The HTTP front: paths, who is admitted, and which era a message belongs to."""
 
+import logging
 from collections.abc import Awaitable, Callable, Container, Mapping
 from dataclasses import replace
+from functools import partial
+from hashlib import sha256
+from random import shuffle
 from typing import Any, TypeAlias, cast
 
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
@@ -14,6 +18,7 @@ from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.console.app import PATH as CONSOLE
 from toolbus.gateway.console.app import ConsoleApp
+from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.in_flight import InFlight
@@ -31,6 +36,10 @@ from toolbus.gateway.http.request import (
 )
 from toolbus.gateway.metrics import OTHER, Metrics
 from toolbus.gateway.principal import Principal
+from toolbus.gateway.replicas.relay import MISDIRECTED
+from toolbus.state.store.error import StoreError
+
+logger = logging.getLogger("toolbus")
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
@@ -39,6 +48,8 @@ _JSON = "application/json"
 _EXPIRE_EVERY = 30
 """Ticks between two looks for idle sessions."""
 _RETRY: Headers = ((b"retry-after", b"1"),)
+_TRIES = 4
+"""How often to look where a session or a call is, which may move meanwhile."""
 
 
 class App:
@@ -63,6 +74,8 @@ class App:
         self.metrics = Metrics()
         self.refusals = Refusals(self.metrics)
         self.is_draining = False
+        self.is_leaving = False
+        """Whether a balancer should send nothing more, although it would be answered."""
         self.connections: Callable[[], int] = lambda: 0
         """How many connections are open; set by whoever runs it."""
         self._access: Access = access or AccessControl(Serve())
@@ -93,8 +106,10 @@ class App:
             await page(http)
 
     async def idle(self) -> None:
-        """Wait until no request is in flight."""
+        """Wait until no request is in flight; nor a parked call, which would be lost for its client."""
         await self._in_flight.wait_for_none()
+        if self.gateway.replicas is not None:
+            await self.gateway.wait_for_parked()
 
     def tick(self) -> None:
         """Call it every second."""
@@ -102,6 +117,8 @@ class App:
         self._ticks += 1
         if self._ticks % _EXPIRE_EVERY == 0:
             self.gateway.sessions.end_idle()
+            if self.gateway.replicas is not None:
+                self.gateway.replicas.keep_sessions(self.gateway.sessions)
 
     @property
     def in_flight(self) -> int:
@@ -135,16 +152,28 @@ class App:
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
         http.principal, http.access = admitted, self._access
+        return await self._admitted_mcp(http)
+
+    async def serve_relayed(self, http: HttpRequest, principal: Principal, digest: str) -> None:
+        """Answer a request that another replica admitted and passed on; `digest` is that of its body."""
+        http.principal, http.access, http.relayed = principal, self._access, digest
+        await answer(http, self._admitted_mcp(http))
+
+    async def _admitted_mcp(self, http: HttpRequest) -> None:
+        method = http.facts.method
         version = http.headers.get(MCP_PROTOCOL_VERSION_HEADER)
         is_modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
         if method == "POST":
             return await self._post(http, is_modern=is_modern)
         if is_modern:
             return await http.respond(405, headers=((b"allow", b"POST"),))
+        is_new = method == "GET" and "last-event-id" not in http.headers
+        if is_new and self.is_draining and self.gateway.replicas is not None:
+            return await self._leave_to_others(http, b"", None)
         if method == "GET":
-            return await self._legacy.listen(http)
+            return await self._here_or_elsewhere(http, b"", None, partial(self._legacy.listen, http))
         if method == "DELETE":
-            return await self._legacy.delete(http)
+            return await self._here_or_elsewhere(http, b"", None, partial(self._legacy.delete, http))
         return await http.respond(405, headers=((b"allow", b"GET, POST, DELETE"),))
 
     async def _preflight(self, http: HttpRequest) -> None:
@@ -185,6 +214,8 @@ class App:
 
     async def _message(self, http: HttpRequest, *, is_modern: bool) -> None:
         body = await http.body()
+        if http.relayed is not None and sha256(body).hexdigest() != http.relayed:
+            return await http.respond(400)
         try:
             message = from_json(body, allow_inf_nan=False)
         except ValueError:
@@ -196,14 +227,59 @@ class App:
         if kind is None or (kind == "response" and is_modern):
             return await _refuse_message(http, 400, "the body must be one JSON-RPC message")
         if kind == "request" and self.is_draining:
-            return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
-        if not is_modern and kind == "request" and message["method"] == "initialize":
-            return await self._legacy.initialize(http, message["id"], message.get("params"))
-        if not is_modern:
-            return await self._legacy.serve(http, message)
-        if kind == "notification":
+            return await self._leave_to_others(http, body, message["id"])
+        if kind == "notification" and is_modern:
             return await self._modern.notified(http)
-        return await self._modern.serve(http, message)
+        if is_modern and self.gateway.replicas is None:
+            return await self._modern.serve(http, message)
+        request_id = message["id"] if kind == "request" else None
+        if is_modern:
+            work = partial(self._modern.serve, http, message)
+        elif kind == "request" and message["method"] == "initialize":
+            work = partial(self._legacy.initialize, http, message["id"], message.get("params"))
+        else:
+            work = partial(self._legacy.serve, http, message)
+        return await self._here_or_elsewhere(http, body, request_id, work)
+
+    # Other replicas
+
+    async def _here_or_elsewhere(
+        self,
+        http: HttpRequest,
+        body: bytes,
+        request_id: str | int | None,
+        work: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Answer a request, or have the replica answer it that has its session or its call."""
+        replicas = self.gateway.replicas
+        if replicas is None:
+            return await work()
+        try:
+            for _ in range(_TRIES):
+                try:
+                    return await work()
+                except Elsewhere as elsewhere:
+                    if http.relayed is not None:
+                        return await http.respond(MISDIRECTED)
+                    if await replicas.passed_on(http, body, elsewhere.replica, request_id):
+                        return None
+                    http.avoid = (*http.avoid, elsewhere.replica)
+        except StoreError as error:
+            logger.warning("a request was not answered: %s", error)
+        return await http.respond(503, headers=_RETRY)
+
+    async def _leave_to_others(self, http: HttpRequest, body: bytes, request_id: str | int | None) -> None:
+        """This gateway ends: another replica answers the request, if there is one."""
+        replicas = self.gateway.replicas
+        if replicas is not None and http.relayed is not None:
+            return await http.respond(MISDIRECTED)
+        if replicas is not None:
+            others = replicas.peers.others
+            shuffle(others)
+            for peer in others:
+                if await replicas.passed_on(http, body, peer.id, request_id):
+                    return None
+        return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
 
     # Other pages
 
@@ -219,7 +295,8 @@ class App:
         """Anyone learns whether; why, only who is admitted, and only of the servers of its view."""
         admitted = await self._admitted(http)
         seen = () if isinstance(admitted, Refusal) else self.gateway.view(admitted).servers
-        is_ready, details = readiness(self.gateway.bus, seen=seen, draining=self.is_draining)
+        is_ending = self.is_draining or self.is_leaving
+        is_ready, details = readiness(self.gateway.bus, seen=seen, draining=is_ending)
         shown = {"ready": is_ready} if isinstance(admitted, Refusal) else details
         await http.respond_json(200 if is_ready else 503, shown)
 

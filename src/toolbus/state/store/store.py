@@ -9,6 +9,7 @@ import logging
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
 from typing import Any, Self, TypeAlias, TypeVar
 
 from toolbus.state.store import sql
@@ -76,6 +77,10 @@ class Store:
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of one of the methods, for a thread that may wait: `store.wait(store.get(...))`."""
         return self._thread.wait(work)
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin to run one of the methods, for code that must not wait."""
+        return self._thread.begin(work)
 
     def now(self) -> float:
         """The time of the database, as seconds since the epoch; the clock of this machine may be wrong."""

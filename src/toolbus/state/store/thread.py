@@ -30,12 +30,16 @@ class LoopThread:
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, from a thread that may wait for it."""
-        future = asyncio.run_coroutine_threadsafe(work, self._running())
+        future = self.begin(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Begin to run a coroutine, from anywhere."""
+        return asyncio.run_coroutine_threadsafe(work, self._running())
 
     def stop(self) -> None:
         """End the thread, which runs nothing any more."""
