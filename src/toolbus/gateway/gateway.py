@@ -32,6 +32,7 @@ from toolbus.gateway.replicas.sessions import SessionFacts
 from toolbus.gateway.request import Request
 from toolbus.gateway.results import for_legacy, for_modern, protocol_error
 from toolbus.gateway.rounds import Rounds
+from toolbus.gateway.script_calls import ScriptCalls
 from toolbus.gateway.sessions import Session, Sessions
 from toolbus.gateway.settings import Settings
 from toolbus.gateway.tasks import Tasks
@@ -92,6 +93,7 @@ class Gateway:
         self._kernel = Kernel(
             settings=settings,
             calls=Calls(rounds, self._parked, tasks, board),
+            scripts=ScriptCalls(rounds),
             tasks=tasks,
             listening=self._listening,
             mirroring=Mirroring(),
