@@ -84,7 +84,7 @@ class Lifecycle:
                 return
             self._loop = OwnerLoop()
             try:
-                await self._shared.open(self.config, self._policing.answers)
+                await self._shared.open(self.config, self._policing)
                 await self._begin(self.identity(self.config))
                 if self._catalog.failed is not None:
                     raise self._catalog.failed

@@ -1,10 +1,11 @@
-"""What a bus has in the store of its config, from its start to its end: tokens, and lasting answers."""
+"""What a bus has in the store of its config: tokens, lasting answers, and the seal of suspended scripts."""
 
+from toolbus.bus.policing import Policing
 from toolbus.bus.stores import store_of, tokens_in
 from toolbus.config import BusConfig, GetSecret
-from toolbus.policy.answers import Answers
 from toolbus.policy.shared_answers import KIND, SharedAnswers
 from toolbus.state.store.mirror import Mirror
+from toolbus.state.store.once import SharedOnce, SharedSpent, shared_seal
 from toolbus.state.store.store import Store
 from toolbus.state.tokens.tokens import Tokens
 
@@ -17,7 +18,7 @@ class SharedState:
         self._store: Store | None = None
         self._answers: Mirror | None = None
 
-    async def open(self, config: BusConfig, answers: Answers) -> None:
+    async def open(self, config: BusConfig, policing: Policing) -> None:
         """Use the store of the config, if it has one; StoreError if that cannot be used."""
         store = self._store = store_of(config, self._get_secret)
         if store is None or config.store is None:
@@ -25,7 +26,8 @@ class SharedState:
         await store.open()
         mirror = self._answers = Mirror(store, KIND)
         await mirror.start()
-        answers.share(SharedAnswers(store, config.store.seconds, mirror))
+        policing.answers.share(SharedAnswers(store, config.store.seconds, mirror))
+        policing.shared = SharedOnce(await shared_seal(store), SharedSpent(store))
 
     def tokens(self, config: BusConfig) -> Tokens:
         """The tokens of the config."""

@@ -11,8 +11,9 @@ from toolbus.config.store import StoreSetting
 from toolbus.gateway.access.shared_keys import KIND as KEYS
 from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.http.run import listening_socket
-from toolbus.gateway.replicas.replicas import Replicas, shared_seal
+from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.state.store.mirror import Mirror
+from toolbus.state.store.once import shared_seal
 from toolbus.state.store.store import Store
 
 _WILDCARDS = ("0.0.0.0", "::")

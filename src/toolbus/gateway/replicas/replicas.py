@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import re
 import ssl
 from collections.abc import Coroutine, Iterable
@@ -15,13 +14,12 @@ from toolbus.gateway.replicas.relay import NotThere, Relay
 from toolbus.gateway.replicas.sessions import SharedSessions
 from toolbus.gateway.replicas.tasks import SharedTasks
 from toolbus.gateway.sessions import Session, Sessions
-from toolbus.state.seal import KEY_BYTES, Seal
+from toolbus.state.seal import Seal
 from toolbus.state.store.error import StoreError
 from toolbus.state.store.once import SharedSpent
 from toolbus.state.store.store import Store
 
 logger = logging.getLogger("toolbus")
-_SEAL = ("seal", "key")
 _QUESTION = re.compile(r"toolbus-([0-9a-f]{12})-\d+")
 
 
@@ -115,11 +113,3 @@ class Replicas:
             task.cancel()
         await self.peers.close()
         await self.relay.close()
-
-
-async def shared_seal(store: Store) -> Seal:
-    """The seal of all who use a store; whoever is first makes its key. Its clock is the store's."""
-    await store.add(*_SEAL, os.urandom(KEY_BYTES))
-    key = await store.get(*_SEAL)
-    assert key is not None, "it was added"
-    return Seal(key, store.now)
