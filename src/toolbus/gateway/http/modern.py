@@ -20,6 +20,7 @@ from mcp.shared.inbound import (
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, LOG_LEVEL_META_KEY
 
 from toolbus.core.records import JSONObject, LogLevel
+from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.limits import Limits, Refusals
@@ -84,6 +85,9 @@ class ModernFront:
             answer = answered(self._gateway, exchange, method, params)
             outcome = await (answer if method != LISTEN else self._listen(answer))
             await stream.finish(outcome)
+        except Elsewhere:
+            outcome = ENDED  # here
+            raise
         finally:
             stream.close()
             del self._open[stream]
