@@ -226,6 +226,7 @@ class App:
         if status:
             reason = f"too many requests in flight ({status})"
             self.refusals.note("in_flight", http.facts.address, reason)
+            await asyncio.sleep(self.limits.refusal_seconds)
             error = {"code": BUSY, "message": reason, "data": {"retryAfter": 1}}
             return await http.respond_json(status, failure(None, error), _RETRY)
         try:

@@ -17,7 +17,7 @@ from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.in_flight import InFlight
 from toolbus.gateway.http.limits import Limits
-from toolbus.gateway.http.outcome import CANCELLED, Outcome, answered
+from toolbus.gateway.http.outcome import CANCELLED, TOO_MANY, Outcome, answered
 from toolbus.gateway.http.request import Headers, HttpRequest, accepted, encoded, failure, response
 from toolbus.gateway.http.streams import EventStream, SessionStreams, woken
 from toolbus.gateway.metrics import Metrics, error_kind
@@ -221,6 +221,8 @@ class LegacyFront:
             await woken(stream.began, STREAM_AFTER if primes else self._limits.keepalive_seconds)
             if call.done() and not stream.last:
                 outcome = call.result()
+                if outcome.status == TOO_MANY:
+                    await asyncio.sleep(self._limits.refusal_seconds)
                 # Always 200: the SDK of that era ends the whole session at any other status.
                 return await http.respond_json(200, outcome.message, (*headers, *outcome.headers))
             call.add_done_callback(lambda call: _end(streams, stream, call))

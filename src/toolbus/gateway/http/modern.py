@@ -24,7 +24,7 @@ from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.limits import Limits, Refusals
-from toolbus.gateway.http.outcome import CANCELLED, ENDED, Outcome, answered
+from toolbus.gateway.http.outcome import CANCELLED, ENDED, TOO_MANY, Outcome, answered
 from toolbus.gateway.http.request import HttpRequest, encoded, event, failure
 from toolbus.gateway.http.streams import KEEPALIVE, woken
 from toolbus.gateway.metrics import Metrics
@@ -84,6 +84,8 @@ class ModernFront:
         try:
             answer = answered(self._gateway, exchange, method, params)
             outcome = await (answer if method != LISTEN else self._listen(answer))
+            if outcome.status == TOO_MANY:
+                await asyncio.sleep(self._limits.refusal_seconds)
             await stream.finish(outcome)
         except Elsewhere:
             outcome = ENDED  # here

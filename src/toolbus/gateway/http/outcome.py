@@ -18,6 +18,7 @@ from toolbus.gateway.sessions import RequestCancelled
 
 logger = logging.getLogger("toolbus")
 
+TOO_MANY = 429
 REQUEST_CANCELLED = -32800
 """The error of a legacy request that its client cancelled: its stream ends only with a response."""
 
@@ -48,7 +49,7 @@ async def answered(gateway: Gateway, exchange: Exchange, method: str, params: JS
         result = await gateway.answer(exchange, method, params)
     except Busy as error:
         retry = (b"retry-after", b"%d" % error.retry_after)
-        return Outcome(failure(request_id, error.json), 429, "busy", (retry,))
+        return Outcome(failure(request_id, error.json), TOO_MANY, "busy", (retry,))
     except ProtocolError as error:
         status = ERROR_CODE_HTTP_STATUS.get(error.code, 200)
         return Outcome(failure(request_id, error.json), status, error_kind(error.code))
