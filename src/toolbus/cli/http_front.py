@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
 
+from toolbus.cli.console_runs import console_runs
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config import BusConfig
 from toolbus.config.serve import AT_START, Tls
@@ -95,9 +96,10 @@ class HttpFront:
         self._show_keys()
         app = ConsoleApp(console, self._serve)
         try:
-            with ExitStack() as stack:
-                self._announce(stack, app.entry.secret, self.console_url)
-                return await self._run(gateway, stop, app)
+            async with console_runs(console, self._log):
+                with ExitStack() as stack:
+                    self._announce(stack, app.entry.secret, self.console_url)
+                    return await self._run(gateway, stop, app)
         finally:
             await console.close()
 

@@ -105,7 +105,7 @@ class _Pool:
 
 
 def _start(command: list[str]) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/src", "PYTHONWARNINGS": "ignore"}
     return subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=environment)
 
 
