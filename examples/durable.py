@@ -1,7 +1,7 @@
 """A run that survives its process: run this program twice. It needs no API key.
 
-The first time, the process ends in the middle of a payment. The second time, the same run goes on: the order is
-not placed again, and the model is told that nobody knows whether the payment was made.
+The first time, the process ends in the middle of a payment. The second time, the same run goes on: the order
+is not placed again, and the model is told that nobody knows whether the payment was made.
 """
 
 import asyncio

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.cli import running
 from tests.durable.stage import PATIENCE, is_waiting, settings, until
 from toolbus.agent.durable import Runs
 
@@ -43,16 +43,15 @@ nothing = 7
 '''
 
 
-def toolbus(folder: Path, *words: str) -> tuple[int, str, str]:
+def toolbus(folder: Path, *words: str, **env: str) -> tuple[int, str, str]:
     """The exit code of a command, and what it printed."""
-    command = [sys.executable, "-m", "toolbus", *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    done = running.toolbus(*words, folder=folder, env=env)
     return done.returncode, done.stdout, done.stderr
 
 
-def document(folder: Path, *words: str) -> dict[str, Any]:
+def document(folder: Path, *words: str, **env: str) -> dict[str, Any]:
     """The document of a command that succeeds."""
-    code, out, err = toolbus(folder, *words, "--json")
+    code, out, err = toolbus(folder, *words, "--json", **env)
     assert code == 0, err
     return json.loads(out)
 
@@ -62,7 +61,7 @@ async def test_a_run_is_started_executed_answered_and_watched_by_different_proce
     code, out, err = toolbus(tmp_path, "runs", "start", "Write to Ann.", "--key", "letter")
     assert (code, out) == (0, "letter\n")
     assert "start one: toolbus worker" in err
-    worker = subprocess.Popen(
+    worker = subprocess.Popen(  # noqa: ASYNC220  it starts at once
         [sys.executable, "-m", "toolbus", "worker", "letters:agent"], cwd=tmp_path, stderr=subprocess.PIPE
     )
     try:
@@ -126,11 +125,11 @@ async def _create(store: Path) -> None:
     await runs.close()
 
 
-def test_the_environment_names_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(os.environ, "TOOLBUS_RUNS", str(tmp_path / "there.db"))
-    code, _, _ = toolbus(tmp_path, "runs", "start", "Go.", "--key", "a", "--agent", "other")
+def test_the_environment_names_the_store(tmp_path: Path) -> None:
+    there = {"TOOLBUS_RUNS": str(tmp_path / "there.db")}
+    code, _, _ = toolbus(tmp_path, "runs", "start", "Go.", "--key", "a", "--agent", "other", **there)
     assert code == 0
-    (run,) = document(tmp_path, "runs")["runs"]
+    (run,) = document(tmp_path, "runs", **there)["runs"]
     assert (run["id"], run["agent"], run["status"]) == ("a", "other", "queued")
-    assert document(tmp_path, "runs", "cancel", "a") == {"cancelled": "a"}
-    assert document(tmp_path, "runs", "resume", "a")["done"] == ["continued"]
+    assert document(tmp_path, "runs", "cancel", "a", **there) == {"cancelled": "a"}
+    assert document(tmp_path, "runs", "resume", "a", **there)["done"] == ["continued"]

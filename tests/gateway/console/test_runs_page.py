@@ -10,6 +10,7 @@ from tests.gateway.console.opening import console_over, plain
 from tests.servers.asking import asking
 from toolbus.agent import Agent
 from toolbus.agent.durable import Runs
+from toolbus.gateway.console.widgets import anchor
 from toolbus.testing import ScriptedModel, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +35,8 @@ async def test_a_question_of_a_run_is_answered_on_the_page(tmp_path: Path) -> No
         form = {"run": "k 1", "question": "q1", "answer": "accept"}
         await opened.post("runs/answer", {**form, "question": "q9"})
         assert "does not wait any more" in plain(await opened.page("runs"))
-        done = await opened.post("runs/answer", {**form, "date": "2027-01-31", "seats": "3"})
+        typed = {anchor("field", "date"): "2027-01-31", anchor("field", "seats"): "3"}
+        done = await opened.post("runs/answer", {**form, **typed})
         assert (done.status_code, done.headers["location"]) == (303, "../runs")
         assert await ended(run) == f"{HOSTILE}: 2027-01-31, 3, inside, quiet False"
         page = await opened.page("runs?run=k%201")
