@@ -91,16 +91,17 @@ class Scripts:
 
         if (problem := self._refused(script)) is not None:
             return problem
-        stubs = self.library().stubs(script)
+        stubs, lacking = self.library().stubs(script), dict[str, str]()
         for _ in range(2):
             try:
                 async with Sandbox(self.limits) as box:
                     await box.check(script, joined(stubs.values(), inputs))
                 return None
             except ScriptError as error:
-                more = await self._missing(str(error)) if error.kind == "types" else {}
+                more = await self._missing(str(error), lacking) if error.kind == "types" else {}
                 if not more:
-                    return f"{_HEADS.get(error.kind, 'the script is wrong')}:\n{self._with_hints(str(error))}"
+                    text = self._with_hints(str(error), lacking)
+                    return f"{_HEADS.get(error.kind, 'the script is wrong')}:\n{text}"
                 stubs |= more
         return None
 
@@ -124,7 +125,7 @@ class Scripts:
         if (problem := self._refused(script)) is not None:
             return failed(problem, "", [], self.limits.output)
         given = dict(inputs or {})
-        stubs = self.library().stubs(script)
+        stubs, lacking = self.library().stubs(script), dict[str, str]()
         tools = ViewTools(self._view, self._interactions, on_input, on_progress)
         for attempt in range(2):
             async with Sandbox(self.limits) as box:
@@ -134,9 +135,10 @@ class Scripts:
                         end = await run.drive(await box.start(script, joined(stubs.values(), given), given))
                     return self._result(end, run, box)
                 except ScriptError as error:
-                    more = await self._missing(str(error)) if error.kind == "types" and not attempt else {}
+                    is_first = error.kind == "types" and not attempt
+                    more = await self._missing(str(error), lacking) if is_first else {}
                     if not more:
-                        return self._failed(error, box.printed, run.calls)
+                        return self._failed(error, box.printed, run.calls, lacking)
                     stubs |= more
         raise AssertionError("the second attempt returns")
 
@@ -187,11 +189,13 @@ class Scripts:
             return finished(end.value, box.printed, box.lost, run.calls, self.limits.output)
         return suspended(end.pending(self._view.caller.user), box.printed, run.calls)
 
-    def _failed(self, error: Any, printed: str, calls: list[Entry]) -> ToolResult:
+    def _failed(
+        self, error: Any, printed: str, calls: list[Entry], lacking: Mapping[str, str] | None = None
+    ) -> ToolResult:
         from toolbus.code.outcome import failed
 
         head = _HEADS.get(error.kind, "the script failed")
-        text = self._with_hints(str(error)) if error.kind == "types" else str(error)
+        text = self._with_hints(str(error), lacking or {}) if error.kind == "types" else str(error)
         return failed(f"{head}:\n{text}", printed, calls, self.limits.output)
 
     def _refused(self, script: str) -> str | None:
@@ -201,12 +205,14 @@ class Scripts:
             return f"the script has {len(script):,} characters, and may have {self.limits.script:,}"
         return None
 
-    def _with_hints(self, text: str) -> str:
-        """The messages of the type checker, with the tools that an unknown name may mean."""
+    def _with_hints(self, text: str, lacking: Mapping[str, str]) -> str:
+        """The messages of the type checker, with why a tool is lacking, or what an unknown name may mean."""
         library = self.library()
         by_tool = {tool: name for name, tool in library.names.items()}
-        hints: list[str] = []
+        hints = list(dict.fromkeys(lacking.values()))
         for name in dict.fromkeys(_UNDEFINED.findall(text)):
+            if name in lacking:
+                continue
             close = [by_tool[hit.name] for hit in self._view.search([name], limit=3) if hit.name in by_tool]
             if close:
                 hints.append(f"No tool is named {name}; near it: {', '.join(close)}.")
@@ -214,14 +220,20 @@ class Scripts:
 
     # Tools
 
-    async def _missing(self, text: str) -> dict[str, Stub]:
-        """Stubs of tools that are not in the catalog: of servers that start on demand, or denied."""
+    async def _missing(self, text: str, lacking: dict[str, str]) -> dict[str, Stub]:
+        """Stubs of tools that are not in the catalog: of servers that start on demand, or denied.
+
+        Adds to `lacking` why others cannot be called: their server is down, or they are held.
+        """
         found: dict[str, Stub] = {}
         for name in list(dict.fromkeys(_UNDEFINED.findall(text)))[:_MOST_LOOKUPS]:
             try:
                 found[name] = stub(name, await self._view.find(name))
-            except (ToolNotFound, CallRefused, LoginRequired):
-                continue
+            except ToolNotFound as error:
+                if error.likely:
+                    lacking[name] = str(error)
+            except (CallRefused, LoginRequired) as error:
+                lacking[name] = str(error)
         return found
 
     async def _resumed_stubs(self, tools: Mapping[str, str]) -> dict[str, Stub]:

@@ -30,6 +30,7 @@ from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request
 from toolbus.gateway.results import for_legacy, for_modern, protocol_error
 from toolbus.gateway.rounds import Rounds
+from toolbus.gateway.script_calls import ScriptCalls
 from toolbus.gateway.seal import KEY_BYTES, Seal
 from toolbus.gateway.sessions import Session, Sessions
 from toolbus.gateway.settings import Settings
@@ -83,6 +84,7 @@ class Gateway:
         self._kernel = Kernel(
             settings=settings,
             calls=Calls(rounds, self._parked, tasks, board),
+            scripts=ScriptCalls(rounds),
             tasks=tasks,
             listening=self._listening,
             mirroring=Mirroring(),

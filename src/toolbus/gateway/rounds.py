@@ -32,6 +32,8 @@ class Round:
     """How often the server has asked so far."""
     parked: str | None = None
     """The call that waits."""
+    script: Pending | None = None
+    """The script that waits."""
     declined: str | None = None
     """Why the call is not made."""
 
@@ -51,6 +53,8 @@ class _State:
     approved: tuple[str, str] | None = None
     once: str = ""
     """The name of its approval, which can be used once."""
+    script: str | None = None
+    """A suspended script as JSON."""
     visits: tuple[str, ...] = ()
     """The keys of the URLs that a legacy server wants the user to visit."""
 
@@ -74,6 +78,8 @@ class Rounds:
         if text is None:
             return Round(responses=given)
         state = self._unsealed(request, target, text)
+        if state.script is not None:
+            return Round(responses=given, script=Pending.from_json(state.script))
         declined = [key for key in state.visits if object_in(given, key).get("action") != "accept"]
         if declined and all(key in given for key in declined):
             return Round(declined="the user did not visit the URL that the server requires")
@@ -115,6 +121,8 @@ class Rounds:
 
     def needs_input(self, request: Request, target: Target, pending: Pending) -> JSONObject:
         """The result of a request whose server needs input, or that a person has to approve."""
+        if pending.script is not None:
+            return self._input_required(request, target, pending.requests, script=pending.to_json())
         before = approved_before(pending)
         approved = None if before is None else (before.call, before.by)
         return self._input_required(

@@ -1,6 +1,6 @@
 """Tools: the catalog of the view, and calls."""
 
-from toolbus.bus.exposure import CALL
+from toolbus.bus.exposure import CALL, RUN_CODE
 from toolbus.core.encoding import as_sent
 from toolbus.core.errors import ArgumentsError, CallRejected, ToolbusError, ToolNotFound
 from toolbus.core.records import JSON, JSONObject, ToolSpec
@@ -44,7 +44,7 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
             except (ToolNotFound, ArgumentsError) as error:  # the model can act on it
                 return tool_failure(str(error))
         if target.spec.route != "tools/call":
-            return await _own_tool(request, target.spec, target.arguments)
+            return await _own_tool(kernel, request, target)
         spec, headers = target.spec, request.exchange.headers
         if headers is not None and request.is_modern and not target.is_unlisted:
             kernel.mirroring.check(spec, target.arguments, headers)
@@ -71,9 +71,11 @@ async def _found(kernel: Kernel, request: Request, name: str) -> ToolSpec:
     return await request.client.view.calls.find_visible(name)
 
 
-async def _own_tool(request: Request, spec: ToolSpec, arguments: JSONObject) -> JSONObject:
-    """Call a tool of the bus itself: the resources and prompts of servers as tools."""
-    return as_sent(await request.client.view.run(spec, arguments, keep=False))
+async def _own_tool(kernel: Kernel, request: Request, target: Target) -> JSONObject:
+    """Call a tool of the bus itself: a search, a script, the resources and prompts of servers as tools."""
+    if target.spec.route == RUN_CODE:
+        return await kernel.scripts.run(request, target)
+    return as_sent(await request.client.view.run(target.spec, target.arguments, keep=False))
 
 
 def _started(kernel: Kernel, request: Request, target: Target) -> JSONObject:
