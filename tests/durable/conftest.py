@@ -35,3 +35,9 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "runs.db")
     return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether tests take as long as they have to."""
+    return request.config.getoption("--full")

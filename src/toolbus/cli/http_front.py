@@ -7,6 +7,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 
+from toolbus.cli.console_runs import console_runs
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.cli.replica import Replica, replica_socket
 from toolbus.cli.workers import Worker
@@ -131,9 +132,10 @@ class HttpFront:
         self._show_keys()
         app = ConsoleApp(console, self._serve)
         try:
-            with ExitStack() as stack:
-                self._announce(stack, app.entry.secret, self.console_url)
-                return await self._run(gateway, stop, app)
+            async with console_runs(console, self._log):
+                with ExitStack() as stack:
+                    self._announce(stack, app.entry.secret, self.console_url)
+                    return await self._run(gateway, stop, app)
         finally:
             await console.close()
 
