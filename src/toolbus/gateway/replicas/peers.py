@@ -38,7 +38,7 @@ class Peer:
 class Peers:
     """This replica among the others, from `start` to `close`."""
 
-    def __init__(self, store: Store, *, beat: float = 3.0, lease: float = 15.0) -> None:
+    def __init__(self, store: Store, *, beat: float = 3.0, lease: float = 30.0) -> None:
         """It announces itself every `beat` seconds, and is gone if it did not for `lease` seconds."""
         self._store = store
         self._beat, self._lease = beat, lease
