@@ -63,6 +63,7 @@ class HttpFront:
         access = self._access_of(config.model_copy(update={"serve": serve}))
         wanted = config.serve
         later = [f"serve.{name}" for name in AT_START if getattr(wanted, name) != getattr(serve, name)]
+        later += ["store"] if config.store != self._config.store else []
 
         def use(views: Views) -> str:
             before, self._followed = self._followed, serve
@@ -167,6 +168,7 @@ class HttpFront:
         """Let the other replicas reach this one, until the stack ends."""
         listener, url = replica_socket(replica.setting, self._serve)
         server = HttpServer(ReplicaFront(app, replica.replicas))
+        stack.callback(replica.replicas.keep_sessions_for_others)
         stack.callback(listener.close)
         stack.push_async_callback(server.close)
         await server.start(listener, self._tls)
@@ -182,7 +184,8 @@ class HttpFront:
         if replica.setting.notice:
             self._log.add_line("serve", f"leaving: not ready any more, for {replica.setting.notice:g} s")
             await asyncio.sleep(replica.setting.notice)
-        await replica.replicas.leave()
+        replica.replicas.keep_sessions_for_others()
+        await replica.replicas.peers.leave()
 
 
 def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:

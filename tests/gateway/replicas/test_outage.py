@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -37,7 +38,7 @@ async def test_the_store_is_gone_for_ten_seconds(postgres: Server) -> None:
                 assert text_of(await one.call(url, "write", token=f"modern {url}"))
                 assert text_of(await one.legacy_call(url, "write", token=f"legacy {url}"))
             (key,) = asked["inputRequests"]
-            params = {
+            params: dict[str, Any] = {
                 "name": "confirm",
                 "arguments": {"token": "asked"},
                 "requestState": asked["requestState"],

@@ -19,6 +19,8 @@ from toolbus.state.store.store import Store
 logger = logging.getLogger("toolbus")
 
 KIND = "replica"
+_PURGE_EVERY = 20
+"""Beats after which what has expired is deleted from the store."""
 _KNOWN = ("id", "url", "leaving", "host", "process")
 
 
@@ -110,12 +112,14 @@ class Peers:
 
     async def _keep_announcing(self) -> None:
         loop = asyncio.get_running_loop()
-        last = loop.time()
+        last, beats = loop.time(), 0
         while True:
             await asyncio.sleep(self._beat)
+            beats += 1
             try:
                 await self._announce()
-                await self._store.purge()
+                if beats % _PURGE_EVERY == 0:
+                    await self._store.purge()
             except StoreError as error:
                 logger.warning("this replica is not announced to the others: %s", error)
                 continue
