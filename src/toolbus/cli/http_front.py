@@ -156,13 +156,14 @@ class HttpFront:
                 await self._join(stack, app, self._replica)
             await server.start(self._socket, self._tls)
             await stop.wait()
-            if self._replica is not None:
-                await self._leave(app, self._replica)
+            known = None if self._replica is None else await self._leave(app, self._replica)
             if app.metrics.in_flight:
                 calls = counted(app.metrics.in_flight, "request")
                 what = f"stopping: up to {serve.drain:g} s for {calls} in flight; a second signal ends it"
                 self._log.add_line("serve", what)
             await server.drain(serve.drain)
+            if known is not None:
+                await known
 
     async def _join(self, stack: AsyncExitStack, app: App, replica: Replica) -> None:
         """Let the other replicas reach this one, until the stack ends."""
@@ -178,14 +179,17 @@ class HttpFront:
         others = counted(len(peers.others), "other replica")
         self._log.add_line("serve", f"replica {peers.id} at {url}, with {others}, in {replica.store.place}")
 
-    async def _leave(self, app: App, replica: Replica) -> None:
-        """Serve on until a balancer has noticed, and then leave what is new to the other replicas."""
+    async def _leave(self, app: App, replica: Replica) -> asyncio.Task[None]:
+        """Serve on until a balancer has noticed, and then leave what is new to the other replicas.
+
+        Returns a task that ends when they know it: until then they may pass requests on to this one.
+        """
         app.is_leaving = True
         if replica.setting.notice:
             self._log.add_line("serve", f"leaving: not ready any more, for {replica.setting.notice:g} s")
             await asyncio.sleep(replica.setting.notice)
         replica.replicas.keep_sessions_for_others()
-        await replica.replicas.peers.leave()
+        return asyncio.create_task(replica.replicas.peers.leave())
 
 
 def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:

@@ -19,6 +19,7 @@ from toolbus.state.store.store import Store
 logger = logging.getLogger("toolbus")
 
 KIND = "replica"
+_GRACE = 1.0
 _PURGE_EVERY = 20
 """Beats after which what has expired is deleted from the store."""
 _KNOWN = ("id", "url", "leaving", "host", "process")
@@ -60,11 +61,13 @@ class Peers:
         self._beating = asyncio.create_task(self._keep_announcing(), name="toolbus replica")
 
     async def leave(self) -> None:
-        """Tell the others that this replica takes nothing new."""
+        """Tell the others that this replica takes nothing new; returns when all of them know it."""
         if self._own is not None:
             self._own = replace(self._own, leaving=True)
             with suppress(StoreError):
                 await self._announce()
+            if any(peer.id != self.id for peer in self._known.values()):
+                await asyncio.sleep(self._beat + _GRACE)
 
     async def close(self) -> None:
         """Announce it no longer."""
