@@ -75,6 +75,7 @@ class HttpFront:
         access = self._access_of(config.model_copy(update={"serve": serve}))
         wanted = config.serve
         later = [f"serve.{name}" for name in AT_START if getattr(wanted, name) != getattr(serve, name)]
+        later += ["store"] if config.store != self._config.store else []
 
         def use(views: Views) -> str:
             before, self._followed = self._followed, serve
@@ -187,19 +188,23 @@ class HttpFront:
                 await self._join(stack, app, self._replica)
             await server.start(self._socket, self._tls, is_shared=workers is not None)
             await stop.wait()
-            if self._replica is not None:
-                await self._leave(app, self._replica)
+            known = None
+            if self._replica is not None and not self._replica.replicas.end_together:
+                known = await self._leave(app, self._replica)
             if app.metrics.in_flight:
                 calls = counted(app.metrics.in_flight, "request")
                 what = f"stopping: up to {serve.drain:g} s for {calls} in flight; a second signal ends it"
                 self._log.add_line("serve", what)
             await server.drain(serve.drain)
+            if known is not None:
+                await known
 
     async def _join(self, stack: AsyncExitStack, app: App, replica: Replica) -> None:
         """Let the other replicas reach this one, until the stack ends."""
         worker = 0 if self._workers is None else self._workers.number
         listener, url = replica_socket(replica.setting, self._serve, worker)
         server = HttpServer(ReplicaFront(app, replica.replicas))
+        stack.callback(replica.replicas.keep_sessions_for_others)
         stack.callback(listener.close)
         stack.push_async_callback(server.close)
         await server.start(listener, self._tls)
@@ -211,13 +216,17 @@ class HttpFront:
             where = f"replica {peers.id} at {url}, with {others}, in {replica.store.place}"
             self._log.add_line("serve", where)
 
-    async def _leave(self, app: App, replica: Replica) -> None:
-        """Serve on until a balancer has noticed, and then leave what is new to the other replicas."""
+    async def _leave(self, app: App, replica: Replica) -> asyncio.Task[None]:
+        """Serve on until a balancer has noticed, and then leave what is new to the other replicas.
+
+        Returns a task that ends when they know it: until then they may pass requests on to this one.
+        """
         app.is_leaving = True
         if replica.setting.notice:
             self._log.add_line("serve", f"leaving: not ready any more, for {replica.setting.notice:g} s")
             await asyncio.sleep(replica.setting.notice)
-        await replica.replicas.leave()
+        replica.replicas.keep_sessions_for_others()
+        return asyncio.create_task(replica.replicas.peers.leave())
 
 
 def bound_socket(serve: Serve) -> socket.socket:

@@ -78,12 +78,12 @@ class Replica:
 class Cluster:
     """The replicas, what they share, and the journal of their server."""
 
-    def __init__(self, folder: Path, store: str, **settings: Any) -> None:
+    def __init__(self, folder: Path, store: str, notice: float, **settings: Any) -> None:
         self.folder = folder
         self.journal = folder / "journal"
         self.journal.touch()
         server = {"command": sys.executable, "args": [str(SERVER), str(self.journal)], "prefix": ""}
-        setting = {"url": store, "notice": 0.0, **settings.pop("store", {})}
+        setting = {"url": store, "notice": notice}
         config = {"servers": {"journal": server}, "store": setting, **settings}
         self.config = folder / "toolbus.yaml"
         self.config.write_text(json.dumps(config))
@@ -134,11 +134,13 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(replicas: int, store: str = "", **settings: Any) -> AsyncGenerator[Cluster]:
-    """So many replicas on one store, by default a file."""
+async def cluster(
+    replicas: int, store: str = "", *, notice: float = 0.0, **settings: Any
+) -> AsyncGenerator[Cluster]:
+    """So many replicas on one store, by default a file; `settings` are those of the config."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        made = Cluster(folder, store or f"sqlite:///{folder / 'store.db'}", **settings)
+        made = Cluster(folder, store or f"sqlite:///{folder / 'store.db'}", notice, **settings)
         stack.push_async_callback(made.close)
         for _ in range(replicas):
             await made.start()
@@ -201,10 +203,8 @@ class Client:
             if response.headers.get("content-type", "").startswith("text/event-stream"):
                 return (await Events(response).rest())[-1]
             await response.aread()
-            found: JSON = response.json() if response.content else {}
-            return (
-                found if response.status_code == 200 or "error" in found else {"status": response.status_code}
-            )
+            is_json = response.headers.get("content-type", "").startswith("application/json")
+            return response.json() if is_json else {"status": response.status_code}
 
 
 @asynccontextmanager

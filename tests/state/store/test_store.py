@@ -3,6 +3,8 @@
 import asyncio
 import base64
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import psycopg
@@ -254,3 +256,29 @@ async def test_the_key_comes_from_the_environment(
     monkeypatch.setenv(VARIABLE, "too short")
     with pytest.raises(StoreError, match="its key is not 32 bytes in base64; set TOOLBUS_STORE_KEY"):
         await Store(url).open()
+
+
+async def test_two_stores_of_one_process_see_what_other_processes_write(
+    url: StoreUrl, cipher: Cipher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLite's locks belong to the process: closing a second descriptor of the file would release them."""
+    monkeypatch.setenv(VARIABLE, base64.b64encode(b"k" * 32).decode())
+    program = """
+import asyncio, sys
+from toolbus.state.store.store import Store
+from toolbus.state.store.url import parse_store_url
+
+async def main(name):
+    async with Store(parse_store_url(sys.argv[1])) as store:
+        await store.put("key", name, b"")
+
+asyncio.run(main(sys.argv[2]))
+"""
+    given = url.target if url.database == "postgresql" else url.place
+    async with Store(url, cipher) as first, Store(url, cipher) as second:
+        for name in ("a", "c"):
+            command = [sys.executable, "-c", program, given, name]
+            await asyncio.to_thread(subprocess.run, command, check=True)
+            await first.put("key", chr(ord(name) + 1), b"")
+        assert list(await first.items("key")) == ["a", "b", "c", "d"]
+        assert list(await second.items("key")) == ["a", "b", "c", "d"]

@@ -257,7 +257,8 @@ def access_of(
     if serve.auth.keys:
         if config.file is None and shared is None:
             raise ConfigError("keys belong to a config file; save the config to one", key="serve.auth.keys")
-        keys = Keys(shared or StoredKeys(config.file or ""), serve.default_view)
+        stored = shared or StoredKeys(config.file or "")
+        keys = Keys(stored, serve.default_view, now=stored.now)
     if serve.auth.oauth is not None:
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
         tokens = Tokens(serve.auth.oauth, issuer, serve.default_view)

@@ -6,8 +6,7 @@ is revoked anywhere is refused everywhere within seconds.
 
 import json
 import secrets
-import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -32,13 +31,12 @@ STALE_SECONDS = 300.0
 class SharedKeys:
     """The keys in a store; methods raise StoreError if it cannot be used."""
 
-    def __init__(
-        self, store: Store, mirror: Mirror | None = None, now: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, store: Store, mirror: Mirror | None = None) -> None:
         """With a `mirror` of the keys, reading them does not wait."""
         self._store = store
         self._mirror = mirror
-        self._now = now
+        self.now = store.now
+        """The time that decides whether a key has expired: the same for all replicas."""
 
     @property
     def version(self) -> object:
@@ -66,7 +64,7 @@ class SharedKeys:
             digest=digest_of_key(key),
             views=tuple(views),
             user=user,
-            created=self._now(),
+            created=self.now(),
             expires=expires,
         )
         value = json.dumps(asdict(made)).encode()

@@ -81,7 +81,7 @@ class StoredKeys:
 
     def __init__(self, config_file: str | Path, now: Callable[[], float] = time.time) -> None:
         self._config = str(located(Path(config_file)))
-        self._now = now
+        self.now = now
         name = sha256(os.fsencode(self._config)).hexdigest()
         self._name = f"gateway/{name}.keys.json"
         self._used_name = f"gateway/{name}.used.json"
@@ -124,7 +124,7 @@ class StoredKeys:
             digest=digest_of_key(key),
             views=tuple(views),
             user=user,
-            created=self._now(),
+            created=self.now(),
             expires=expires,
         )
         with self._locked():

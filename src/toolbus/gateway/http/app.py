@@ -1,5 +1,6 @@
 """The HTTP front: paths, who is admitted, and which era a message belongs to."""
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import replace

@@ -4,6 +4,7 @@ A lost connection does not cancel a request: its client can read the rest of the
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -23,7 +24,9 @@ from toolbus.gateway.http.streams import EventStream, SessionStreams, woken
 from toolbus.gateway.metrics import Metrics, error_kind
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.sessions import Session
+from toolbus.state.store.error import StoreError
 
+logger = logging.getLogger("toolbus")
 SESSION = "mcp-session-id"
 PRIMED_SINCE: Final = "2025-11-25"
 """The version whose clients understand the empty event that opens a stream."""
@@ -158,8 +161,18 @@ class LegacyFront:
         """End a session."""
         session = await self._session(http)
         if session is not None:
+            if self._replicas is not None:
+                await self._replicas.sessions.remove(session)
             self._gateway.sessions.close(session.id)
             await http.respond(200)
+
+    async def _share(self, session: Session) -> None:
+        """Let other replicas know what a request has changed."""
+        assert self._replicas is not None, "asked only then"
+        try:
+            await self._replicas.sessions.changed(session)
+        except StoreError as error:
+            logger.warning("a change of a session is only known here: %s", error)
 
     def _open_streams(self, session: Session) -> None:
         primes = is_version_at_least(session.version, PRIMED_SINCE)
@@ -261,7 +274,7 @@ class LegacyFront:
         try:
             outcome = await answered(self._gateway, exchange, method, params)
             if self._replicas is not None and method in _CHANGING:
-                await self._replicas.sessions.changed(session)
+                await self._share(session)
             return outcome
         finally:
             self._metrics.ended(method, time.perf_counter() - started, outcome.error)

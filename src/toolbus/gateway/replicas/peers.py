@@ -20,6 +20,9 @@ from toolbus.state.store.store import Store
 logger = logging.getLogger("toolbus")
 
 KIND = "replica"
+_GRACE = 1.0
+_PURGE_EVERY = 20
+"""Beats after which what has expired is deleted from the store."""
 _KNOWN = ("id", "url", "leaving", "host", "process", "gateway", "worker")
 
 
@@ -43,7 +46,7 @@ class Peers:
     """This replica among the others, from `start` to `close`."""
 
     def __init__(
-        self, store: Store, workers: Workers | None = None, *, beat: float = 3.0, lease: float = 15.0
+        self, store: Store, workers: Workers | None = None, *, beat: float = 3.0, lease: float = 30.0
     ) -> None:
         """It announces itself every `beat` seconds, and is gone if it did not for `lease` seconds.
 
@@ -74,11 +77,13 @@ class Peers:
         self._beating = asyncio.create_task(self._keep_announcing(), name="toolbus replica")
 
     async def leave(self) -> None:
-        """Tell the others that this replica takes nothing new."""
+        """Tell the others that this replica takes nothing new; returns when all of them know it."""
         if self._own is not None:
             self._own = replace(self._own, leaving=True)
             with suppress(StoreError):
                 await self._announce()
+            if any(peer.id != self.id for peer in self._known.values()):
+                await asyncio.sleep(self._beat + _GRACE)
 
     async def close(self) -> None:
         """Announce it no longer."""
@@ -140,12 +145,14 @@ class Peers:
 
     async def _keep_announcing(self) -> None:
         loop = asyncio.get_running_loop()
-        last = loop.time()
+        last, beats = loop.time(), 0
         while True:
             await asyncio.sleep(self._beat)
+            beats += 1
             try:
                 await self._announce()
-                await self._store.purge()
+                if beats % _PURGE_EVERY == 0:
+                    await self._store.purge()
             except StoreError as error:
                 logger.warning("this replica is not announced to the others: %s", error)
                 continue

@@ -4,6 +4,7 @@ A request that was not sent can be answered elsewhere. One that was sent and has
 carried out: its client is told so, and it is never sent again.
 """
 
+import asyncio
 import ssl
 import urllib.parse
 from dataclasses import asdict
@@ -26,6 +27,8 @@ _PURPOSE = "relay"
 _SECONDS = 60.0
 """For how long a request may be on its way."""
 _CONNECT_SECONDS = 3.0
+_SILENCE = 60.0
+"""Seconds without a sign of life after which a replica has gone: on a stream there is one more often."""
 _MOST_BYTES = 256 * 1024 * 1024
 # What belongs to one connection.
 _NOT_PASSED = {
@@ -141,7 +144,11 @@ class Relay:
         connection = await pool.connection()
         received = connection.request("\r\n".join(lines).encode("latin-1") + body)
         try:
-            return await received
+            async with asyncio.timeout(_SILENCE):
+                return await received
+        except TimeoutError:
+            connection.abort()
+            raise HttpFailure("it did not respond", sent=True) from None
         except BaseException:
             connection.abort()
             raise
@@ -163,10 +170,15 @@ async def _copy(
 ) -> None:
     """Copy an event stream; one that breaks off ends with an error, because nothing more will come."""
     await http.start_stream([one for one in headers if one[0] not in _OF_STREAMS])
+    chunks = response.chunks()
     try:
-        async for chunk in response.chunks():
+        while True:
+            async with asyncio.timeout(_SILENCE):
+                chunk = await anext(chunks, None)
+            if chunk is None:
+                break
             await http.write(chunk)
-    except HttpFailure:
+    except (HttpFailure, TimeoutError):
         if request_id is not None:
             await http.write(event(encoded(_unknown(request_id))))
     await http.end_stream()

@@ -128,10 +128,9 @@ class Replicas:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def leave(self) -> None:
-        """Leave the sessions to the other replicas."""
+    def keep_sessions_for_others(self) -> None:
+        """From now on, sessions that end here go on elsewhere."""
         self.sessions.is_leaving = True
-        await self.peers.leave()
 
     async def close(self) -> None:
         """Leave the others."""

@@ -105,6 +105,11 @@ class SharedSessions:
                 self._routes.pop(name, None)
                 return taken
 
+    async def remove(self, session: Session) -> None:
+        """The client has ended a session, for all replicas."""
+        self.forget(session)
+        await self._store.remove(KIND, _name(session.id))
+
     def restored(self, session: Session, facts: SessionFacts) -> None:
         """A session that was taken over is open here."""
         if facts.before:
@@ -117,7 +122,7 @@ class SharedSessions:
         return replica if replica and self._peers.known(replica) is not None else ""
 
     async def keep(self, sessions: Collection[Session]) -> None:
-        """Let the store know which sessions are used, now and then; ends those that another replica took."""
+        """Let the store know which sessions are used, now and then."""
         loop = asyncio.get_running_loop()
         for session in sessions:
             if loop.time() - self._kept.get(session.id, 0.0) > self._seconds / 4:
@@ -135,7 +140,7 @@ class SharedSessions:
         return taken
 
     def forget(self, session: Session) -> None:
-        """A session is another replica's: its end here does not end it there."""
+        """The end of a session here does not end it elsewhere."""
         self._kept.pop(session.id, None)
 
     def _watch(self, session: Session) -> None:

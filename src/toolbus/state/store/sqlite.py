@@ -3,6 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -54,8 +55,10 @@ class SqliteDatabase:
         if self._connection is None:
             folder = PrivateFolder(self._path.parent)
             folder.make_folders(self._path.name)
-            # Before SQLite does it: its own files get the mode of this one.
-            os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
+            # Before SQLite does it: its own files get the mode of this one. Only a new file may be opened
+            # here: closing it releases all locks of this process on it, also those of SQLite.
+            with suppress(FileExistsError):
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
             folder.check_secret(self._path.name)
             made = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
             made.execute("PRAGMA journal_mode = WAL")
