@@ -108,17 +108,17 @@ class _Child:
             os.write(self.orders, what)
 
 
-def start_workers(count: int, sock: socket.socket, drain: float, log: Callable[[str], None]) -> Worker | int:
+def start_workers(count: int, sock: socket.socket, ending: float, log: Callable[[str], None]) -> Worker | int:
     """Fork that many workers: returns in each of them; in this process the exit code, when all have ended.
 
-    They share `sock`. Calls in flight have `drain` seconds to end when it is to stop; `log` takes lines about
-    workers.
+    They share `sock`. They have `ending` seconds for calls in flight and to leave other replicas when they are
+    to stop; `log` takes lines about workers.
     """
     folder = Path(tempfile.mkdtemp(prefix="toolbus-"))
     inherited = Inherited(
         gateway=token_hex(6), socket=sock, store=folder / "store.db", store_key=os.urandom(KEY_BYTES)
     )
-    parent = _Parent(count, inherited, drain, log)
+    parent = _Parent(count, inherited, ending, log)
     worker = None
     try:
         worker = parent.run()
@@ -129,10 +129,10 @@ def start_workers(count: int, sock: socket.socket, drain: float, log: Callable[[
 
 
 class _Parent:
-    def __init__(self, count: int, inherited: Inherited, drain: float, log: Callable[[str], None]) -> None:
+    def __init__(self, count: int, inherited: Inherited, ending: float, log: Callable[[str], None]) -> None:
         self._count = count
         self._inherited = inherited
-        self._drain = drain
+        self._ending = ending
         self._log = log
         self._children: dict[int, _Child] = {}
         """By the pipe of their reports."""
@@ -253,7 +253,7 @@ class _Parent:
     def _stop(self, order: bytes) -> None:
         self._signals = max(self._signals, 1)
         self._inherited.socket.close()  # else clients could connect, and nobody would serve them
-        self._kill_at = time.monotonic() + _MARGIN + (self._drain if order == _STOP else 0.0)
+        self._kill_at = time.monotonic() + _MARGIN + (self._ending if order == _STOP else 0.0)
         for child in self._all:
             child.order(order)
 

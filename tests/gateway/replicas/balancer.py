@@ -19,6 +19,8 @@ defaults
     timeout connect 2s
     timeout client 300s
     timeout server 300s
+    # Longer than the interval: a replica that is busy is not one that has gone.
+    timeout check 10s
     # A connection that was refused has carried nothing: another replica may get the request.
     option redispatch
     retries 3
@@ -28,7 +30,7 @@ frontend clients
 backend replicas
     balance roundrobin
     option httpchk GET /readyz
-    default-server inter 200ms fall 1 rise 1
+    default-server inter 300ms fall 2 rise 1
 {servers}
 """
 

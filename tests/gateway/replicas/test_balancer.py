@@ -106,9 +106,8 @@ async def prove(made: Cluster, clients: int, rounds: int, calls: int) -> None:
             kills.append((began, ended))
             await load.until_more(calls)
             fresh = await made.start(first.port)
-            second, third = await restart(made, second), third
             await fresh.ready()
-            first, second, third = second, third, fresh
+            first, second, third = await restart(made, second), third, fresh
         await load.until_more(calls)
         load.stopped.set()
         async with asyncio.timeout(300):
@@ -136,11 +135,11 @@ def postgres() -> Generator[Server]:
 
 
 async def test_one_is_killed_and_one_is_restarted_under_load() -> None:
-    async with cluster(3, notice=2.0) as made:
+    async with cluster(3, notice=3.0) as made:
         await prove(made, clients=3, rounds=1, calls=60)
 
 
 @pytest.mark.full
 async def test_each_is_killed_and_restarted_in_turn_under_much_load(postgres: Server) -> None:
-    async with cluster(3, postgres.database(), notice=2.0) as made:
+    async with cluster(3, postgres.database(), notice=3.0) as made:
         await prove(made, clients=16, rounds=4, calls=500)
