@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gateway.driving import JSON
 from tests.gateway.front import BOTH, META, PREFIX, front
 from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.state.seal import KEY_BYTES, Seal
@@ -26,12 +27,12 @@ async def test_a_modern_call_does_not_touch_the_store(tmp_path: Path) -> None:
         assert (called.status_code, called.json()["result"]["structuredContent"]) == (200, {"result": 3})
         assert (await served.modern("tools/list")).status_code == 200
         # A session does: so the store is really gone.
-        params = {
+        params: JSON = {
             "protocolVersion": "2025-11-25",
             "capabilities": {},
             "clientInfo": META[f"{PREFIX}clientInfo"],
         }
-        message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        message: JSON = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
         assert (await served.http.post(served.url, json=message, headers=BOTH)).status_code == 503
     await replicas.close()
     await store.close()
