@@ -111,8 +111,8 @@ class _Child:
 def start_workers(count: int, sock: socket.socket, ending: float, log: Callable[[str], None]) -> Worker | int:
     """Fork that many workers: returns in each of them; in this process the exit code, when all have ended.
 
-    They share `sock`. When they are to stop, they have `ending` seconds for calls in flight and to leave other
-    replicas; `log` takes lines about workers.
+    They share `sock`. When they are to stop, they have `ending` seconds for calls in flight and to leave the
+    other replicas; `log` takes lines about workers.
     """
     folder = Path(tempfile.mkdtemp(prefix="toolbus-"))
     inherited = Inherited(
