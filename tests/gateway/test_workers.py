@@ -1,6 +1,7 @@
 """`toolbus serve --workers`: processes that share a socket serve as one, and each may die."""
 
 import asyncio
+import base64
 import json
 import os
 import re
@@ -74,10 +75,13 @@ class LegacySession:
     served: Served
     headers: dict[str, str]
 
-    @property
-    def owner(self) -> int:
-        """The number of the worker that has it."""
-        return int(self.headers["mcp-session-id"].partition(".")[0].removeprefix("w"))
+    async def owner(self) -> int:
+        """The process of the worker that has it."""
+        pid, workers = int(_text(await self.call(1, "pid"))), self.served.workers
+        while pid not in workers:
+            assert pid, "its worker has ended"
+            pid = _parent(pid)
+        return pid
 
     async def post(self, message: JSON) -> httpx2.Response:
         return await self.served.send(message, self.headers)
@@ -90,7 +94,12 @@ class LegacySession:
 
 @contextmanager
 def serving(
-    folder: Path, *words: str, server: JSON | None = None, serve: JSON | None = None
+    folder: Path,
+    *words: str,
+    server: JSON | None = None,
+    serve: JSON | None = None,
+    store: JSON | None = None,
+    **variables: str,
 ) -> Generator[Served]:
     """A gateway in front of the server, with workers."""
     entry = {
@@ -101,12 +110,13 @@ def serving(
         **(server or {}),
     }
     config, log = folder / "toolbus.json", folder / "log"
-    config.write_text(json.dumps({"servers": {"worker": entry}, "serve": serve or {}}))
+    given = {"servers": {"worker": entry}, "serve": serve or {}, **({"store": store} if store else {})}
+    config.write_text(json.dumps(given))
     command = [TOOLBUS, "serve", "--http", ":0", "--config", str(config), "--workers", str(WORKERS), *words]
     with log.open("wb") as output:
         process = subprocess.Popen(
             command,
-            env=environment(folder, TOOLBUS_TRUST="1"),
+            env=environment(folder, TOOLBUS_TRUST="1", **variables),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -152,6 +162,14 @@ def _message(response: httpx2.Response, number: int) -> JSON:
 
 def _children(pid: int) -> list[int]:
     return [int(one) for one in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _up(metrics: str) -> int:
+    return len(re.findall(r"worker_up\{.*\} 1\n", metrics))
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _is_alive(pid: int) -> bool:
@@ -230,16 +248,6 @@ async def test_a_waiting_call_is_found_from_every_worker(shared: Served) -> None
         assert _text((await shared.call("ask", {**ELICITS, **answer})).json()) == "red"
 
 
-async def test_a_state_with_the_number_of_another_worker_gives_nothing(shared: Served) -> None:
-    asked = (await shared.call("ask", ELICITS)).json()["result"]
-    sealed = asked["requestState"].partition(".")[2]
-    for wrong in ("w0", "w1", "w2"):
-        if f"{wrong}.{sealed}" != asked["requestState"]:
-            answer: JSON = {"inputResponses": {}, "requestState": f"{wrong}.{sealed}"}
-            refused = await shared.call("ask", {**ELICITS, **answer})
-            assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32602)
-
-
 async def test_the_metrics_are_those_of_all_workers(shared: Served) -> None:
     assert (await shared.call("pid")).status_code == 200
     page = (await shared.page("/metrics")).text
@@ -256,36 +264,72 @@ async def test_there_is_no_console_unless_it_is_wanted(shared: Served) -> None:
     assert {(await shared.page("/console")).status_code for _ in range(6)} == {404}
 
 
-async def test_the_console_is_the_first_worker_s(tmp_path: Path) -> None:
+async def test_the_console_is_reached_through_every_worker(tmp_path: Path) -> None:
+    """Its first worker has it, and lets a browser in that comes through the others."""
     with serving(tmp_path, serve={"console": True}) as served:
-        statuses = {(await served.page("/console/")).status_code for _ in range(10)}
-    assert len(statuses) == 1
-    assert 404 not in statuses
+        assert {(await served.page("/console/servers")).status_code for _ in range(10)} == {401}
+        for _ in range(6):
+            command = [TOOLBUS, "console", "--print", "--config", str(tmp_path / "toolbus.json")]
+            entry = await asyncio.to_thread(
+                subprocess.run, command, env=environment(tmp_path), capture_output=True, check=True
+            )
+            async with httpx2.AsyncClient(timeout=WITHIN) as http:
+                entered = await http.get(entry.stdout.decode().strip())
+            assert entered.status_code == 303, entered.text
+            cookie = {"cookie": entered.headers["set-cookie"].partition(";")[0]}
+            for _ in range(4):
+                async with httpx2.AsyncClient(timeout=WITHIN) as http:
+                    page = await http.get(served.url.replace("/mcp", "/console/servers"), headers=cookie)
+                    head = await http.head(served.url.replace("/mcp", "/console/servers"), headers=cookie)
+                assert page.status_code == head.status_code == 200
+                assert "worker" in page.text
 
 
 # Ends
 
 
-async def test_a_worker_that_dies_is_started_again(tmp_path: Path) -> None:
-    """Its sessions are gone, which their clients learn; those of others are not affected."""
+async def test_a_worker_that_dies_is_started_again_and_its_sessions_go_on(tmp_path: Path) -> None:
     with serving(tmp_path) as served:
         before = served.workers
-        sessions = {(one := await opened(served)).owner: one for _ in range(20)}
-        owner, other = tuple(sessions)[:2]
-        os.kill(before[owner], signal.SIGKILL)
-        line = f"worker {owner} was ended by SIGKILL; it is started again"
+        sessions = {await (one := await opened(served)).owner(): one for _ in range(20)}
+        dead, other = tuple(sessions)[:2]
+        os.kill(dead, signal.SIGKILL)
+        line = f"worker {before.index(dead)} was ended by SIGKILL; it is started again"
         await until(lambda: line in served.log.read_text())
+        owner = await sessions[dead].owner()
+        assert owner != dead
+        assert {await sessions[dead].owner() for _ in range(10)} == {owner}
+        assert await sessions[other].owner() == other
+        await until(lambda: len(served.workers) == WORKERS)
+        [fresh] = set(served.workers) - set(before)
         async with asyncio.timeout(WITHIN):
-            while (found := await sessions[owner].post({"id": 1, "method": "ping"})).status_code != 404:
-                assert found.status_code in (502, 503), found.text
-        assert _text(await sessions[other].call(1, "pid"))
-        after = served.workers
-        assert len(after) == WORKERS
-        assert set(before) - set(after) == {before[owner]}
-        async with asyncio.timeout(WITHIN):
-            while (session := await opened(served)).owner != owner:
+            while await (await opened(served)).owner() != fresh:
                 pass
-        assert _text(await session.call(1, "pid"))
+        assert _up((await served.page("/metrics")).text) == WORKERS
+
+
+async def test_what_workers_share_goes_with_them(tmp_path: Path) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    with serving(tmp_path, TMPDIR=str(folder)) as served:
+        [store] = folder.glob("toolbus-*/store.db")
+        assert store.parent.stat().st_mode & 0o77 == 0
+        served.process.send_signal(signal.SIGTERM)
+        assert await asyncio.to_thread(served.process.wait, WITHIN) == 0
+    assert not list(folder.glob("toolbus-*"))
+
+
+async def test_workers_of_a_gateway_with_a_store_are_replicas_in_it(tmp_path: Path) -> None:
+    """Their sessions outlive all of them."""
+    store = {"url": f"sqlite:///{tmp_path}/store.db", "notice": 0}
+    key = base64.b64encode(os.urandom(32)).decode()
+    with serving(tmp_path, store=store, TOOLBUS_STORE_KEY=key) as served:
+        session = await opened(served)
+        assert len({await session.owner() for _ in range(10)}) == 1
+        assert _up((await served.page("/metrics")).text) == WORKERS
+    with serving(tmp_path, store=store, TOOLBUS_STORE_KEY=key) as served:
+        session.served = served
+        assert len({await session.owner() for _ in range(10)}) == 1
 
 
 async def test_calls_in_flight_end_when_it_stops(tmp_path: Path) -> None:

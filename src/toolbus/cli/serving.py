@@ -13,6 +13,7 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.replica import opened_replica
 from toolbus.cli.stop_signals import Stop, stop_signals
 from toolbus.cli.workers import Worker
 from toolbus.config import BusConfig
@@ -24,10 +25,10 @@ from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.only_client import OnlyClient
-from toolbus.gateway.peers import FIRST
 from toolbus.gateway.principal import LOCAL
 from toolbus.gateway.settings import Settings as Limits
 from toolbus.gateway.stdio import serve_stdio
+from toolbus.gateway.workers import FIRST
 
 Chosen: TypeAlias = Callable[[BusConfig], Serve]
 """The `serve` of a config, changed by the options of the command; raises `Usage` if it cannot be."""
@@ -51,14 +52,25 @@ async def serve(
     """
     collect_rarely()
     serve = chosen(config)
-    log, client = ServeLog(screen, None if worker is None else worker.peers.number), OnlyClient()
-    # First, before anything starts: it may be impossible.
-    front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log, worker)
-    board = Switchboard()
-    bus = Toolbus(config, interactions=_interactions(front, client, board))
-    bus.on_event(log.on_event, calls=False)
-    if "max_sessions" in serve.model_fields_set:
-        bus.max_sessions = serve.max_sessions
+    log = ServeLog(screen, None if worker is None else worker.number)
+    if over_stdio:
+        return await _serve(config, chosen, log, None, began)
+    async with opened_replica(config, serve, worker) as replica:
+        # First, before anything starts: it may be impossible.
+        front = HttpFront(config.model_copy(update={"serve": serve}), log, replica, worker)
+        return await _serve(config, chosen, log, front, began, worker)
+
+
+async def _serve(
+    config: BusConfig,
+    chosen: Chosen,
+    log: ServeLog,
+    front: HttpFront | None,
+    began: int,
+    worker: Worker | None = None,
+) -> int:
+    serve, client, board, over_stdio = chosen(config), OnlyClient(), Switchboard(), front is None
+    bus = _new_bus(config, _interactions(front, client, board), serve, log)
     offered = _only_view(serve) if over_stdio else serve
     views = Views(bus, offered)
 
@@ -80,6 +92,7 @@ async def serve(
                 spent=spent,
                 on_event=log.on_event,
                 board=board,
+                replicas=None if front is None else front.replicas,
             ) as gateway:
                 client.sessions = gateway.sessions
                 following = _follow_config(bus, config, stamps_at_start(config, began), log, prepared)
@@ -106,9 +119,16 @@ def _interactions(front: HttpFront | None, client: OnlyClient, board: Switchboar
 
 
 def _limits(serve: Serve, front: HttpFront | None) -> Limits:
-    calls, prefix = (None, "") if front is None else (front.call_limits, front.prefix)
-    idle = serve.session_idle
-    return Limits(max_sessions=serve.max_sessions, session_idle=idle, calls=calls, prefix=prefix)
+    calls = None if front is None else front.call_limits
+    return Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle, calls=calls)
+
+
+def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, log: ServeLog) -> Toolbus:
+    bus = Toolbus(config, interactions=interactions)
+    bus.on_event(log.on_event, calls=False)
+    if "max_sessions" in serve.model_fields_set:
+        bus.max_sessions = serve.max_sessions
+    return bus
 
 
 def _only_view(serve: Serve) -> Serve:
@@ -144,7 +164,7 @@ async def _announce(
     await gateway.started()
     if worker is not None:
         await worker.ready()
-        if worker.peers.number != FIRST:
+        if worker.number != FIRST:
             return
     url, console = (None, None) if front is None else (front.url, front.console_url)
     log.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url, console)

@@ -1,7 +1,8 @@
 """The workers of `toolbus serve --workers N`, and the process that starts them and starts them again.
 
 Workers are forks of this process, made when everything is imported and before anything is started: they share
-that memory, the config and the listening socket. A pipe leads to each worker, whose end tells it that this
+that memory, the config and the listening socket, and if the config has no store, one that this process makes
+for them: each is a replica. A pipe leads to each worker, whose end tells it that this
 process is gone, and one leads back, whose end tells this process that the worker is gone.
 """
 
@@ -17,11 +18,13 @@ import tempfile
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from toolbus.gateway.peers import Peers
+from toolbus.gateway.workers import Workers
+from toolbus.state.seal import KEY_BYTES
 
 if TYPE_CHECKING:
     from toolbus.cli.stop_signals import Stop
@@ -34,19 +37,32 @@ _MARGIN = 30.0
 """Seconds that a worker may take to end, beyond those for calls in flight; then it is killed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inherited:
+    """What all workers have of their parent."""
+
+    gateway: str
+    """A name for all of them."""
+    socket: socket.socket
+    """Where they listen."""
+    store: Path
+    """A file for what they have to find out about each other; it goes with the parent."""
+    store_key: bytes = field(repr=False)
+
+
 class Worker:
     """This process, as one of several workers."""
 
-    def __init__(
-        self, number: int, count: int, folder: Path, sock: socket.socket, orders: int, reports: int
-    ) -> None:
+    def __init__(self, number: int, count: int, inherited: Inherited, orders: int, reports: int) -> None:
         """`orders` come from the parent, `reports` go there; both are pipes."""
-        self.socket = sock
-        """Where all workers listen."""
+        self.number = number
+        self.inherited = inherited
         self._orders = orders
         self._reports = reports
         self._all_ready = asyncio.Event()
-        self.peers = Peers(number=number, count=count, folder=folder, all_started=self._all_ready.is_set)
+        self.workers = Workers(
+            gateway=inherited.gateway, number=number, count=count, all_started=self._all_ready.is_set
+        )
 
     @contextmanager
     def following(self, stop: "Stop") -> Generator[None]:
@@ -92,14 +108,17 @@ class _Child:
             os.write(self.orders, what)
 
 
-def start_workers(count: int, sock: socket.socket, drain: float, log: Callable[[str], None]) -> Worker | int:
+def start_workers(count: int, sock: socket.socket, ending: float, log: Callable[[str], None]) -> Worker | int:
     """Fork that many workers: returns in each of them; in this process the exit code, when all have ended.
 
-    They share `sock`. Calls in flight have `drain` seconds to end when it is to stop; `log` takes lines about
-    workers.
+    They share `sock`. When they are to stop, they have `ending` seconds for calls in flight and to leave the
+    other replicas; `log` takes lines about workers.
     """
-    folder = Path(tempfile.mkdtemp(prefix="toolbus-"))  # short: the path of a socket has 100 characters
-    parent = _Parent(count, folder, sock, drain, log)
+    folder = Path(tempfile.mkdtemp(prefix="toolbus-"))
+    inherited = Inherited(
+        gateway=token_hex(6), socket=sock, store=folder / "store.db", store_key=os.urandom(KEY_BYTES)
+    )
+    parent = _Parent(count, inherited, ending, log)
     worker = None
     try:
         worker = parent.run()
@@ -110,13 +129,10 @@ def start_workers(count: int, sock: socket.socket, drain: float, log: Callable[[
 
 
 class _Parent:
-    def __init__(
-        self, count: int, folder: Path, sock: socket.socket, drain: float, log: Callable[[str], None]
-    ) -> None:
+    def __init__(self, count: int, inherited: Inherited, ending: float, log: Callable[[str], None]) -> None:
         self._count = count
-        self._socket = sock
-        self._folder = folder
-        self._drain = drain
+        self._inherited = inherited
+        self._ending = ending
         self._log = log
         self._children: dict[int, _Child] = {}
         """By the pipe of their reports."""
@@ -164,7 +180,7 @@ class _Parent:
             for descriptor in (orders, reports, *self._children, *(one.orders for one in self._all)):
                 os.close(descriptor)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            return Worker(number, self._count, self._folder, self._socket, taken, given)
+            return Worker(number, self._count, self._inherited, taken, given)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(taken)
         os.close(given)
@@ -236,8 +252,8 @@ class _Parent:
 
     def _stop(self, order: bytes) -> None:
         self._signals = max(self._signals, 1)
-        self._socket.close()  # else clients could connect, and nobody would serve them
-        self._kill_at = time.monotonic() + _MARGIN + (self._drain if order == _STOP else 0.0)
+        self._inherited.socket.close()  # else clients could connect, and nobody would serve them
+        self._kill_at = time.monotonic() + _MARGIN + (self._ending if order == _STOP else 0.0)
         for child in self._all:
             child.order(order)
 

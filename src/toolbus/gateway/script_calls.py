@@ -35,7 +35,7 @@ class ScriptCalls:
         return as_sent(await self._run_legacy(request, target))
 
     async def _run_modern(self, request: Request, target: Target) -> JSONObject:
-        given = self._rounds.opened(request, target)
+        given = await self._rounds.opened(request, target)
         if given.script is not None:
             result = await _resumed(request, given.script, given.responses or {})
         else:

@@ -11,8 +11,6 @@ class Settings:
 
     name: str = "toolbus"
     """What it calls itself to clients."""
-    prefix: str = ""
-    """What the ids of sessions and calls that this process keeps begin with."""
     max_sessions: int = 10_000
     """Sessions of legacy clients; one more ends the one that was idle the longest."""
     session_idle: float = 3600.0

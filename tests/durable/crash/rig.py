@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,11 +11,16 @@ from collections import Counter
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tests.durable.crash import PHASES, STEPS, tool_of
-from tests.durable.crash.worker import settings
+from tests.durable.crash.worker import main, settings
 from toolbus.agent.durable import RunInfo, Runs
+
+if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 STARTING = 60.0
@@ -65,7 +71,8 @@ async def crash(
             opened = Runs(settings(store))
             for run in range(runs):
                 await opened.start(str(run), key=f"run-{run}")
-            pool = stack.enter_context(_Pool.open(store, folder, workers, remote))
+            pool = _Pool(workers, store, folder, remote)
+            stack.callback(pool.close)
             while True:
                 pool.replace_dead()
                 ended = [one for one in await opened.recent(ended=True, limit=runs) if not one.is_open]
@@ -77,41 +84,44 @@ async def crash(
 
 
 class _Pool:
-    """The workers; one that was killed is replaced, as a supervisor does."""
+    """The workers; one that was killed is replaced, as a supervisor does.
 
-    def __init__(self, command: list[str], workers: int) -> None:
-        self._command = command
-        self._workers = [_start(command) for _ in range(workers)]
+    They are forked from a process that has imported all they need, which takes longer than all their work.
+    """
 
-    @classmethod
-    @contextmanager
-    def open(cls, store: str, folder: Path, workers: int, remote: bool) -> "Generator[_Pool]":
-        command = ["tests.durable.crash.worker", store, str(folder), *(["--remote"] if remote else [])]
-        pool = cls(command, workers)
-        try:
-            yield pool
-        finally:
-            for worker in pool._workers:
-                worker.terminate()
-            for worker in pool._workers:
-                worker.wait(STARTING)
+    def __init__(self, workers: int, store: str, folder: Path, remote: bool) -> None:
+        self._context = get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.durable.crash.worker"])
+        self._arguments = (store, str(folder)), {"remote": remote}
+        self._workers = [self._start() for _ in range(workers)]
+
+    def _start(self) -> "ForkServerProcess":
+        arguments, options = self._arguments
+        worker = self._context.Process(target=main, args=arguments, kwargs=options)
+        worker.start()
+        return worker
 
     def replace_dead(self) -> None:
         """Start a worker for each one that has ended."""
         for at, worker in enumerate(self._workers):
-            if (code := worker.poll()) is not None:
-                assert code == -9, f"a worker ended with {code}"
-                self._workers[at] = _start(self._command)
+            if worker.exitcode is not None:
+                assert worker.exitcode == -signal.SIGKILL, f"a worker ended with {worker.exitcode}"
+                self._workers[at] = self._start()
 
-
-def _start(command: list[str]) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    return subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=environment)
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._workers:
+            worker.terminate()
+        for worker in self._workers:
+            worker.join(STARTING)
 
 
 @contextmanager
 def _process(*command: str) -> Generator[None]:
-    process = _start(list(command))
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/src", "PYTHONWARNINGS": "ignore"}
+    process = subprocess.Popen(
+        [sys.executable, "-m", *command], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL
+    )
     try:
         yield
     finally:

@@ -1,11 +1,10 @@
-"""A worker of the kill test: `python -m tests.durable.crash.worker STORE FOLDER [--remote]`."""
+"""A worker of the kill test."""
 
 import asyncio
 import json
 import logging
 import os
 import signal
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -81,9 +80,10 @@ async def work(store: str, folder: Path) -> None:
         working.cancel()
 
 
-if __name__ == "__main__":
-    logging.basicConfig(filename=Path(sys.argv[2]) / f"worker-{os.getpid()}.log", level=logging.INFO)
-    if "--remote" in sys.argv:
+def main(store: str, folder: str, *, remote: bool) -> None:
+    """Be a worker of the kill test, in a process of its own."""
+    logging.basicConfig(filename=Path(folder) / f"worker-{os.getpid()}.log", level=logging.INFO)
+    if remote:
         # As on another machine: nobody sees that its process has ended, and its lease decides.
         lease.host = lambda: ""
-    asyncio.run(work(sys.argv[1], Path(sys.argv[2])))
+    asyncio.run(work(store, Path(folder)))

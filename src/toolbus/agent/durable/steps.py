@@ -9,6 +9,7 @@ from dbos import DBOS
 
 from toolbus.agent.durable.codec import event_json
 from toolbus.agent.durable.events import DurableEvent
+from toolbus.agent.durable.store import RecordedError
 
 EVENTS = "events"
 """The stream of a run's events."""
@@ -52,32 +53,81 @@ class Gate:
         return True
 
 
+class Aborted(BaseException):
+    """An execution cannot go on: its run is another worker's now, or the store refuses a record.
+
+    Not an `Exception`: what a tool raises becomes a result for the model, and this must not.
+    """
+
+
 class Steps:
     """The steps of one execution; only one at a time, because DBOS numbers them in the order they begin."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
+        self.problem: Exception | None = None
+        """Why the execution cannot go on."""
 
     async def run(self, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
-        """Do a piece of work and record the JSON that it returns, or return what was recorded."""
+        """Do a piece of work and record the JSON that it returns, or return what was recorded.
+
+        Raises what the work raises, which is recorded, too.
+        """
+        raised: list[Exception] = []
 
         async def step() -> Any:
-            return await work()
+            try:
+                return await work()
+            except Exception as error:
+                raised.append(error)
+                raise
 
-        async with self._gate.step():
-            return await DBOS.run_step_async({"name": name}, step)
+        async with self._step():
+            try:
+                return await DBOS.run_step_async({"name": name}, step)
+            except Exception as error:
+                if error in raised or isinstance(error, RecordedError):
+                    raise _Own(error) from error
+                raise
 
     async def emit(self, events: Sequence[DurableEvent]) -> None:
         """Add events to the run's stream, once."""
         if events:
-            async with self._gate.step():
+            async with self._step():
                 await DBOS.write_stream_async(EVENTS, [event_json(event) for event in events])
 
     async def show(self, question: Any) -> None:
         """Show what the run waits for; None for nothing."""
-        async with self._gate.step():
+        async with self._step():
             await DBOS.set_event_async(QUESTION, question)
 
     async def receive(self, topic: str) -> Any:
-        """Wait for a message, possibly for days."""
-        return await DBOS.recv_async(topic, timeout_seconds=_YEARS)
+        """Wait for a message, possibly for days; a worker that closes does not wait for it."""
+        try:
+            return await DBOS.recv_async(topic, timeout_seconds=_YEARS)
+        except Exception as error:
+            raise self._aborted(error) from error
+
+    @asynccontextmanager
+    async def _step(self) -> AsyncGenerator[None]:
+        if self.problem is not None:
+            raise self._aborted(self.problem)
+        async with self._gate.step():
+            try:
+                yield
+            except _Own as own:
+                raise own.error from None
+            except Exception as error:
+                raise self._aborted(error) from error
+
+    def _aborted(self, problem: Exception) -> Aborted:
+        self.problem = problem
+        return Aborted(str(problem))
+
+
+class _Own(Exception):
+    """What the work of a step raised."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+        super().__init__(str(error))

@@ -2,26 +2,22 @@
 
 import json
 import logging
-import sqlite3
 import time
 from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, WorkflowStatus
-from sqlalchemy import event
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DBAPIError
 
+from toolbus.agent.durable.engines import APPLICATION, new_engine
 from toolbus.agent.durable.seam import Serializer, requeue
 from toolbus.agent.durable.settings import Durable, RunStoreError
 from toolbus.core.errors import ToolbusError
 
-APPLICATION = "toolbus"
 WORKFLOW = "toolbus.run"
 """The name of all runs in the tables of DBOS."""
 _ATTEMPTS = 5
-_BUSY = 30_000
-"""Milliseconds that SQLite waits for another writer."""
 
 
 class RecordedError(ToolbusError):
@@ -62,7 +58,7 @@ class RunStore:
         quiet_dbos()
         self.url = url
         self.place = sa.make_url(url).render_as_string(hide_password=True).removeprefix("sqlite:///")
-        self.engine = _engine(url)
+        self.engine = new_engine(url)
         self._client: DBOSClient | None = None
 
     def open(self) -> None:
@@ -117,6 +113,10 @@ class RunStore:
         for run in self._pending(worker):
             requeue(self.client, run.workflow_id, worker, run.queue_name or "")
         return not self._pending(worker)
+
+    def give_back(self, run: str, worker: str) -> None:
+        """Give a run of a worker back to its queue."""
+        requeue(self.client, run, worker, "")  # it has one
 
     def _pending(self, worker: str) -> list[WorkflowStatus]:
         return self.client.list_workflows(
@@ -180,32 +180,3 @@ CREATE TABLE IF NOT EXISTS toolbus_workers (
     version TEXT NOT NULL
 )
 """
-
-
-def _engine(url: str) -> sa.Engine:
-    if not url.startswith("sqlite"):
-        connecting = {"connect_timeout": 10, "application_name": APPLICATION}
-        return sa.create_engine(
-            url, pool_pre_ping=True, pool_size=20, max_overflow=20, connect_args=connecting
-        )
-    engine = sa.create_engine(url)
-
-    @event.listens_for(engine, "connect")
-    def prepare(connection: sqlite3.Connection, _: object) -> None:  # pyright: ignore[reportUnusedFunction]
-        connection.isolation_level = "IMMEDIATE"  # as DBOS does: a transaction that reads first may write
-        connection.execute(f"PRAGMA busy_timeout={_BUSY}")
-        connection.execute("PRAGMA foreign_keys=ON")
-        connection.execute("PRAGMA journal_mode=WAL")
-
-    @event.listens_for(engine, "handle_error")
-    def wait_for_space(context: Any) -> None:  # pyright: ignore[reportUnusedFunction]
-        # DBOS waits until a locked database is free, but would fail the run for a full disk: with a call
-        # made, and no record of its result. So it waits for space as well.
-        problem = str(context.original_exception)
-        if any(full in problem for full in ("disk is full", "disk I/O error")):
-            locked = sqlite3.OperationalError(f"database is locked: {problem}")
-            raise OperationalError(
-                context.statement, context.parameters, locked
-            ) from context.original_exception
-
-    return engine

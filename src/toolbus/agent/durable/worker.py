@@ -15,6 +15,7 @@ from dbos import error as dbos_errors
 from sqlalchemy.exc import DBAPIError
 
 from toolbus.agent.durable import seam
+from toolbus.agent.durable.engines import APPLICATION
 from toolbus.agent.durable.execution import Execution, Performer
 from toolbus.agent.durable.held import HeldTools
 from toolbus.agent.durable.journal import RunDiverged
@@ -22,7 +23,7 @@ from toolbus.agent.durable.lease import Leases, Watch, WorkerRow, host, started
 from toolbus.agent.durable.notes import RunNotes
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, RunStoreError
 from toolbus.agent.durable.steps import Gate, Steps
-from toolbus.agent.durable.store import APPLICATION, WORKFLOW, JSONSerializer, RunStore
+from toolbus.agent.durable.store import WORKFLOW, JSONSerializer, RunStore
 
 logger = logging.getLogger("toolbus")
 _ORPHANS = 12
@@ -44,6 +45,8 @@ class Worker:
         self._watch = Watch(settings.beat)
         self._performers: dict[str, Performer] = {}
         self._active: dict[asyncio.Task[Any], str] = {}
+        self._returned: set[str] = set()
+        """Runs that this worker has to give back."""
         self._beats = 0
         self._is_reachable = True
         self._launched: asyncio.Task[None] | None = None
@@ -134,16 +137,26 @@ class Worker:
         assert run is not None, "a workflow calls this"
         assert task is not None, "a workflow is a task"
         self._active[task] = run
-        held = HeldTools(run, RunNotes(self.store, run))
+        held, steps = HeldTools(run, RunNotes(self.store, run)), Steps(self._gate)
         try:
-            return await Execution(self._performers[request["agent"]], run, Steps(self._gate), held).perform(
-                request
-            )
-        except dbos_errors.DBOSUnexpectedStepError as error:
-            _, _, expected, recorded = error.inputs
-            raise RunDiverged(recorded, expected) from error
+            return await Execution(self._performers[request["agent"]], run, steps, held).perform(request)
+        except BaseException:  # some libraries put what they raise into groups
+            if steps.problem is None:
+                raise
         finally:
             del self._active[task]
+        self._abort(run, steps.problem)
+        raise steps.problem
+
+    def _abort(self, run: str, problem: Exception) -> None:
+        """Leave a run to whoever takes it next, if it cannot go on here; DBOS knows what to do otherwise."""
+        if isinstance(problem, dbos_errors.DBOSUnexpectedStepError):
+            _, _, expected, recorded = problem.inputs
+            raise RunDiverged(recorded, expected) from problem
+        if isinstance(problem, DBAPIError):
+            logger.warning("run %s is interrupted: %s", run, self.store.error(problem))
+            self._returned.add(run)
+            raise asyncio.CancelledError  # not an error of the run, which DBOS would record
 
     # Signs of life
 
@@ -174,6 +187,9 @@ class Worker:
             self._new_row()
             seam.use_executor(self.id)
             return runs
+        for run in list(self._returned):
+            self.store.give_back(run, self.id)
+            self._returned.discard(run)
         rows = [row for row in self._leases.all() if row.worker != self.id]
         for row in self._watch.dead(rows):
             if row.dead or self._leases.declare_dead(row):

@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
 
 from toolbus.bus.toolbus import Toolbus
+from toolbus.cli.console_runs import console_runs
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config.serve import Serve
 from toolbus.core.switchboard import Switchboard
@@ -43,7 +44,8 @@ async def open_console(
             except OSError as error:
                 reason = error.strerror or type(error).__name__
                 log.add_line("up", f"'toolbus console' will not find this bus: {reason}", "yellow")
-            yield url
+            async with console_runs(console, log):
+                yield url
     finally:
         app.drain()
         await server.close()

@@ -54,8 +54,8 @@ def run(settings: Settings, options: ServeOptions) -> int:
     import_late()  # before the forks, which then share it
     check_shared_state(config)
     sock = bound_socket(serve_settings)
-    count, drain = serve_settings.workers, serve_settings.drain
-    worker = start_workers(count, sock, drain, ServeLog(screen).add_serve_line)
+    ending = serve_settings.drain + (0 if config.store is None else config.store.notice)
+    worker = start_workers(serve_settings.workers, sock, ending, ServeLog(screen).add_serve_line)
     if isinstance(worker, int):
         return worker
     serving = serve(screen, config, chosen, over_stdio=False, began=began, worker=worker)

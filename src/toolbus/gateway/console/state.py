@@ -11,11 +11,13 @@ from toolbus.config.serve import Serve
 from toolbus.core.errors import ToolbusError
 from toolbus.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.switchboard import Switchboard
+from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.console.calls import CallLog
 from toolbus.gateway.console.costs import Costs
 from toolbus.gateway.console.held import HeldParts
 from toolbus.gateway.console.presence import Presence
+from toolbus.gateway.console.runs import ConsoleRuns
 from toolbus.gateway.console.sign_ins import SignIns
 from toolbus.gateway.console.trail_check import TrailCheck
 from toolbus.gateway.console.trials import Trials
@@ -32,7 +34,7 @@ APPROVED_WITHIN = 2.0
 class ConsoleKeys:
     """The keys of a gateway, and the views that they may give."""
 
-    stored: StoredKeys
+    stored: StoredKeys | SharedKeys
     serve: Serve
 
 
@@ -46,6 +48,8 @@ class Console:
         self.held = HeldParts(bus)
         self.keys: ConsoleKeys | None = None
         """None if keys do not let clients in."""
+        self.runs: ConsoleRuns | None = None
+        """The durable runs of agents, if there is a store of them."""
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
         self.calls = CallLog()
         self.trail_check = TrailCheck(lambda: self.changed("audit"))

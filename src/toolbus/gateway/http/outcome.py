@@ -8,6 +8,7 @@ from mcp_types import INTERNAL_ERROR
 
 from toolbus.core.records import JSONObject
 from toolbus.gateway.call_queue import Busy
+from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.request import Headers, failure, response
@@ -17,6 +18,7 @@ from toolbus.gateway.sessions import RequestCancelled
 
 logger = logging.getLogger("toolbus")
 
+TOO_MANY = 429
 REQUEST_CANCELLED = -32800
 """The error of a legacy request that its client cancelled: its stream ends only with a response."""
 
@@ -47,13 +49,15 @@ async def answered(gateway: Gateway, exchange: Exchange, method: str, params: JS
         result = await gateway.answer(exchange, method, params)
     except Busy as error:
         retry = (b"retry-after", b"%d" % error.retry_after)
-        return Outcome(failure(request_id, error.json), 429, "busy", (retry,))
+        return Outcome(failure(request_id, error.json), TOO_MANY, "busy", (retry,))
     except ProtocolError as error:
         status = ERROR_CODE_HTTP_STATUS.get(error.code, 200)
         return Outcome(failure(request_id, error.json), status, error_kind(error.code))
     except RequestCancelled:
         cancelled = {"code": REQUEST_CANCELLED, "message": "Request cancelled"}
         return Outcome(failure(request_id, cancelled), error="cancelled")
+    except Elsewhere:
+        raise
     except Exception:  # the edge of a task: a client gets an answer to each request
         logger.exception("could not answer %s", method if method.isprintable() else "a request")
         return Outcome(

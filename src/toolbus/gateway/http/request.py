@@ -96,6 +96,7 @@ class HttpRequest:
         "_version",
         "_waiter",
         "access",
+        "avoid",
         "connection",
         "cors",
         "expects_continue",
@@ -104,10 +105,10 @@ class HttpRequest:
         "has_started",
         "headers",
         "is_abandoned",
-        "is_relayed",
         "keeps_alive",
         "principal",
         "query",
+        "relayed",
         "repeated",
     )
 
@@ -136,6 +137,10 @@ class HttpRequest:
         self.principal: Principal = LOCAL
         """Who sent it; set once it is admitted."""
         self.cors: Headers = ()
+        self.relayed: str | None = None
+        """If another replica passed it on: the digest of its body."""
+        self.avoid: tuple[str, ...] = ()
+        """The replicas that do not have what it is about, although they should."""
         self.expects_continue = False
         """Whether the client waits for our word before it sends the body."""
         self._chunks: list[bytes] = []
@@ -147,8 +152,6 @@ class HttpRequest:
         """Whether all of the response was written."""
         self.is_abandoned = False
         """Whether nobody waits for the response any more."""
-        self.is_relayed = False
-        """Whether another worker passed it on."""
         self._is_chunked = False
 
     def _joined(self, raw: RawHeaders) -> dict[str, str]:

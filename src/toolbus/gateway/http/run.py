@@ -3,13 +3,12 @@
 import asyncio
 import errno
 import logging
-import os
 import signal
 import socket
 import ssl
 import threading
 from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from email.utils import formatdate
 from typing import Protocol
 
@@ -19,7 +18,6 @@ from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.protocol import Connection, Hub
-from toolbus.gateway.http.relay import RelayedConnection
 from toolbus.gateway.http.request import HttpRequest
 
 logger = logging.getLogger("toolbus")
@@ -107,30 +105,23 @@ class HttpServer:
         self._app = app
         self._hub = Hub(app.serve, app.limits, app.refusals, tuple(trusted_proxies))
         self._server: asyncio.Server | None = None
-        self._relayed: asyncio.Server | None = None
         self._ticking: asyncio.Task[None] | None = None
         app.connections = lambda: len(self._hub.connections)
 
     async def start(
-        self, sock: socket.socket, tls: ssl.SSLContext | None = None, relayed: str | None = None
+        self, sock: socket.socket, tls: ssl.SSLContext | None = None, *, is_shared: bool = False
     ) -> None:
-        """Accept connections; with `relayed`, also those of other workers at that path, who share the socket.
+        """Accept connections; `is_shared` says that other processes do that at the same socket.
 
-        A worker accepts one connection at a time: else one of them would take all that wait.
+        Then it accepts one at a time: else one of them would take all that wait.
         """
         self._set_date()
-        loop = asyncio.get_running_loop()
-        at_once = _BACKLOG if relayed is None else 1
-        self._server = await loop.create_server(
+        at_once = 1 if is_shared else _BACKLOG
+        self._server = await asyncio.get_running_loop().create_server(
             lambda: Connection(self._hub), sock=sock, ssl=tls, backlog=at_once
         )
-        if relayed is not None:
+        if is_shared:
             sock.listen(_BACKLOG)
-            with suppress(FileNotFoundError):
-                os.unlink(relayed)  # of a worker that died
-            self._relayed = await loop.create_unix_server(
-                lambda: RelayedConnection(self._hub), relayed, backlog=_BACKLOG
-            )
         self._ticking = asyncio.create_task(self._tick())
 
     async def drain(self, seconds: float) -> None:
@@ -148,9 +139,8 @@ class HttpServer:
 
     async def close(self) -> None:
         """Close all connections; what is still running is cancelled."""
-        for listening in (self._server, self._relayed):
-            if listening is not None:
-                listening.close()
+        if self._server is not None:
+            self._server.close()
         if self._ticking is not None:
             self._ticking.cancel()
         connections, tasks = self._hub.connections, self._hub.tasks

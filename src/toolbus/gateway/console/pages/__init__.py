@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from toolbus.gateway.console.page import Page
-from toolbus.gateway.console.pages import audit, calls, catalog, held, keys, questions, servers, tool
+from toolbus.gateway.console.pages import audit, calls, catalog, held, keys, questions, runs, servers, tool
 
 PAGES: tuple[Page, ...] = (
     servers.PAGE,
@@ -11,6 +11,7 @@ PAGES: tuple[Page, ...] = (
     tool.PAGE,
     calls.PAGE,
     questions.PAGE,
+    runs.PAGE,
     held.PAGE,
     audit.PAGE,
     keys.PAGE,

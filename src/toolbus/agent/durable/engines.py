@@ -1,0 +1,61 @@
+"""Connections to the two kinds of stores; whatever can pass by itself is an error that DBOS waits for."""
+
+import sqlite3
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+from sqlalchemy import event
+from sqlalchemy.exc import OperationalError
+
+APPLICATION = "toolbus"
+_CONNECTIONS = 20
+_BUSY = 30_000
+"""Milliseconds that SQLite waits for another writer."""
+
+
+def new_engine(url: str) -> sa.Engine:
+    """An engine for a SQLite file or a Postgres server; connects to nothing yet."""
+    return _sqlite(url) if url.startswith("sqlite") else _postgres(url)
+
+
+def _postgres(url: str) -> sa.Engine:
+    engine = sa.create_engine(
+        url,
+        pool_pre_ping=True,
+        pool_size=_CONNECTIONS,
+        max_overflow=_CONNECTIONS,
+        connect_args={"connect_timeout": 10, "application_name": APPLICATION},
+    )
+
+    @event.listens_for(engine, "handle_error")
+    def wait_for_server(context: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        # DBOS waits for a server that is down, but knows only some of the messages that say so. An error
+        # without a code is not from the server, but from the way to it.
+        error = context.original_exception
+        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+            context.is_disconnect = True
+
+    return engine
+
+
+def _sqlite(url: str) -> sa.Engine:
+    engine = sa.create_engine(url)
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        connection.isolation_level = "IMMEDIATE"  # as DBOS does: a transaction that reads first may write
+        connection.execute(f"PRAGMA busy_timeout={_BUSY}")
+        connection.execute("PRAGMA foreign_keys=ON")
+        connection.execute("PRAGMA journal_mode=WAL")
+
+    @event.listens_for(engine, "handle_error")
+    def wait_for_space(context: Any) -> None:  # pyright: ignore[reportUnusedFunction]
+        # DBOS waits until a locked database is free, but would fail the run for a full disk: with a call
+        # made, and no record of its result. So it waits for space as well.
+        problem = str(context.original_exception)
+        if any(full in problem for full in ("disk is full", "disk I/O error")):
+            locked = sqlite3.OperationalError(f"database is locked: {problem}")
+            raise OperationalError(context.statement, context.parameters, locked) from None
+
+    return engine

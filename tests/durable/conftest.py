@@ -1,0 +1,43 @@
+"""A real Postgres for the tests of durable runs, and a database of its own for each test."""
+
+from collections.abc import Generator
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from tests.durable.postgres import Server, postgres
+from tests.processes import keeping
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+    """One server for all tests of this process."""
+    with postgres(tmp_path_factory.mktemp("postgres")) as server:
+        with keeping():
+            pass
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_server: Server) -> str:
+    """A new database."""
+    name = f"test_{uuid4().hex[:12]}"
+    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return postgres_server.url_of(name)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A store of each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "runs.db")
+    return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def full(request: pytest.FixtureRequest) -> bool:
+    """Whether tests take as long as they have to."""
+    return request.config.getoption("--full")

@@ -1,0 +1,78 @@
+"""Workers that are killed, or only seem dead, in processes of their own; `make crash` does it in full."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.durable.crash.rig import ROOT, STARTING, crash
+from tests.durable.stage import PATIENCE, settings, until
+from toolbus.agent.durable import RunInfo, Runs
+
+pytestmark = pytest.mark.anyio
+DEADLINE = 300.0
+
+
+async def test_a_killed_worker_repeats_no_unsafe_write_and_loses_nothing(store: str, tmp_path: Path) -> None:
+    workers = 1 if "://" not in store else 2
+    report = await crash(store, tmp_path, runs=5, workers=workers, deadline=DEADLINE, remote=workers > 1)
+    assert report.faults == []
+    assert (report.runs, report.kills) == (5, 5)
+    assert report.unknown >= 4, "a call was in flight at four of the five points"
+
+
+async def test_a_worker_that_only_seemed_dead_is_fenced_off(postgres_url: str, tmp_path: Path) -> None:
+    opened = Runs(settings(tmp_path, store=postgres_url))
+    run = await opened.start("Go.", key="k")
+    first = tmp_path / "first"
+    with _worker(postgres_url, first) as paused:
+        await _reached(first)
+        os.kill(paused.pid, signal.SIGSTOP)
+        second = tmp_path / "second"
+        with _worker(postgres_url, second):
+            info = await until(opened, run, lambda info: info.attempts == 2)
+            await _reached(second)  # the run goes on there, and its next call waits
+            os.kill(paused.pid, signal.SIGCONT)
+            (first / "go").touch()  # the call that was in flight ends, and must not be recorded
+            own = await _joined_again(opened, paused.pid, info)
+            (second / "go").touch()
+            ended = await asyncio.wait_for(opened.wait(run), PATIENCE)
+    await opened.close()
+    assert ended.output == "outcome unknown, then held by second"
+    assert own not in (info.worker, None)
+
+
+async def _reached(folder: Path) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while not (folder / "reached").exists():  # noqa: ASYNC110  another process writes it
+            await asyncio.sleep(0.05)
+
+
+async def _joined_again(runs: Runs, pid: int, info: RunInfo) -> str:
+    """The new id of a worker that was declared dead."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            for row in await runs.workers():
+                if row.pid == pid and not row.dead:
+                    return row.worker
+            await asyncio.sleep(0.05)
+
+
+@contextmanager
+def _worker(store: str, folder: Path) -> "Generator[subprocess.Popen[bytes]]":
+    folder.mkdir()
+    command = [sys.executable, "-m", "tests.durable.paused_worker", store, str(folder)]
+    with (folder / "log").open("wb") as log:
+        worker = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=log)
+        try:
+            yield worker
+        finally:
+            worker.send_signal(signal.SIGCONT)
+            worker.terminate()
+            worker.wait(STARTING)

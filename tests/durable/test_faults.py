@@ -1,0 +1,182 @@
+"""A store that cannot be reached, a full disk, a clock that is set back, another version: nothing is lost."""
+
+import asyncio
+import logging
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from tests.durable.postgres import Server
+from tests.durable.stage import PATIENCE, Ledger, ended, settings
+from tests.servers.asking import TASK_STORE, asking
+from toolbus.agent import Agent
+from toolbus.agent.durable import Runs, RunStoreError, repeatable, runs
+from toolbus.agent.durable.settings import JOURNAL_VERSION
+from toolbus.agent.durable.worker import Worker
+from toolbus.testing import ScriptedModel, ToolCall
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_run_waits_for_a_store_that_cannot_be_reached(
+    postgres_server: Server, postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, full: bool
+) -> None:
+    ledger = Ledger()
+    calls = [ToolCall("ledger_hold", {"line": "a"}), ToolCall("ledger_write", {"line": "b"})]
+    model = ScriptedModel([calls, lambda results: " ".join(results)])
+    servers = {"ledger": {"server": ledger.server()}}
+    own = settings(tmp_path, store=postgres_url)
+    async with Agent(model, mcp_servers=servers, durable=own) as agent:
+        run = agent.start("Go.", key="k")
+        async with asyncio.timeout(PATIENCE):
+            await ledger.reached.wait()
+        await asyncio.to_thread(postgres_server.stop)
+        try:
+            ledger.may_end.set()  # the call ends, and its result cannot be recorded yet
+            elsewhere = Runs(own)
+            with pytest.raises(RunStoreError):
+                await elsewhere.get("k")
+            await elsewhere.close()
+            await asyncio.sleep(10 if full else 2)
+        finally:
+            await asyncio.to_thread(postgres_server.start)
+        assert await ended(run) == "held a wrote b"
+        assert (await agent.runs.get("k")).attempts == 1
+    assert ledger.lines == ["a", "b"]
+    warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
+    assert any("runs wait until it is back" in message for message in warnings)
+
+
+async def test_a_run_waits_for_space_on_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "toolbus.dbos")
+    ledger = Ledger()
+    calls = [ToolCall("ledger_hold", {"line": "a"}), ToolCall("ledger_write", {"line": "b" * 100_000})]
+    model = ScriptedModel([calls, "Done."])
+    servers = {"ledger": {"server": ledger.server()}}
+    async with Agent(model, mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        run = agent.start("Go.", key="k")
+        async with asyncio.timeout(PATIENCE):
+            await ledger.reached.wait()
+        assert Worker.here is not None
+        limit = _Limit(Worker.here.store.engine)
+        limit.set(1)
+        ledger.may_end.set()
+        async with asyncio.timeout(PATIENCE):
+            while "disk is full" not in caplog.text:  # noqa: ASYNC110  a thread logs it
+                await asyncio.sleep(0.05)
+        assert (await agent.runs.get("k")).status == "running"
+        limit.set(1_000_000)
+        assert await ended(run) == "Done."
+        assert (await agent.runs.get("k")).attempts == 1
+    assert [line[0] for line in ledger.lines] == ["a", "b"]
+
+
+class _Limit:
+    """Lets SQLite refuse to grow its file, as on a full disk."""
+
+    def __init__(self, engine: Any) -> None:
+        self._pages = 1_000_000
+        event.listen(engine, "checkout", self._apply)
+
+    def set(self, pages: int) -> None:
+        self._pages = pages
+
+    def _apply(self, connection: Any, *_: object) -> None:
+        connection.execute(f"PRAGMA max_page_count={self._pages}")
+
+
+async def test_a_clock_that_is_set_back_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, real = Ledger(), time.time
+    model = ScriptedModel([ToolCall("ledger_hold", {"line": "a"}), "Done."])
+    servers = {"ledger": {"server": ledger.server()}}
+    async with Agent(model, mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        run = agent.start("Go.", key="k")
+        async with asyncio.timeout(PATIENCE):
+            await ledger.reached.wait()
+        monkeypatch.setattr(time, "time", lambda: real() - 86_400)
+        ledger.may_end.set()
+        assert await ended(run) == "Done."
+        assert [(row.dead, row.beats > 0) for row in await agent.runs.workers()] == [(0, True)]
+        assert (await agent.runs.get("k")).attempts == 1
+
+
+async def test_a_run_of_another_version_is_left_to_its_own_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newer = Runs(settings(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "JOURNAL_VERSION", "toolbus-journal-2")
+        await newer.start("Go.", key="newer")
+    async with Agent(ScriptedModel(["Done."]), durable=settings(tmp_path)) as agent:
+        assert await ended(agent.start("Go.", key="own")) == "Done."
+        info = await agent.runs.get("newer")
+        assert (info.status, info.version, info.is_foreign) == ("queued", "toolbus-journal-2", True)
+        own = await agent.runs.get("own")
+        assert (own.version, own.is_foreign) == (JOURNAL_VERSION, False)
+    await newer.close()
+
+
+async def test_a_function_is_called_again_only_if_it_is_marked(tmp_path: Path) -> None:
+    made: list[str] = []
+    reached = asyncio.Event()
+
+    async def stuck(name: str) -> str:
+        """Never ends."""
+        made.append(name)
+        reached.set()
+        await asyncio.Event().wait()
+        return ""
+
+    @repeatable
+    async def safe(name: str) -> str:
+        """Never ends at first."""
+        return await stuck(name) if not is_second else f"{name} again"
+
+    is_second = False
+    calls = [ToolCall("safe", {"name": "a"}), ToolCall("stuck", {"name": "b"})]
+    own = settings(tmp_path, drain=0.01)  # calls in flight are given up: their outcome is unknown then
+    async with Agent(ScriptedModel([calls]), tools=[safe, stuck], durable=own) as agent:
+        agent.start("Go.", key="k")
+        async with asyncio.timeout(PATIENCE):
+            await reached.wait()
+    is_second = True
+    reached.clear()
+    async with Agent(ScriptedModel([]), tools=[safe, stuck], durable=own) as agent:
+        agent.join("k")
+        async with asyncio.timeout(PATIENCE):
+            await reached.wait()
+    model = ScriptedModel([lambda results: "\n".join(results)])
+    async with Agent(model, tools=[safe, stuck], durable=own) as agent:
+        output = await ended(agent.join("k"))
+        steps = await agent.runs.steps("k")
+    assert output.splitlines()[0] == "a again"
+    assert output.splitlines()[1].startswith("outcome unknown: the process that called 'stuck' ended")
+    assert made == ["a", "b"]
+    assert [(step.about, step.outcome) for step in steps if step.name == "call"] == [
+        ("safe", "done"),
+        ("stuck", "unknown"),
+    ]
+
+
+async def test_a_task_of_a_server_is_followed_by_the_next_worker(tmp_path: Path) -> None:
+    inn = asking()
+    model = ScriptedModel([ToolCall("inn_dig", {"depth": 10_000})])
+    own = settings(tmp_path, drain=0.01)
+    async with Agent(model, mcp_servers={"inn": {"server": inn}}, durable=own) as agent:
+        agent.start("Go.", key="k")
+        async with asyncio.timeout(PATIENCE):
+            while "waits" not in [step.outcome for step in await agent.runs.steps("k")]:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+    task = list(TASK_STORE.values())[-1]
+    tasks = len(TASK_STORE)
+    assert not task.cancelled, "it goes on without us"
+    task.depth = 0
+    model = ScriptedModel([lambda results: results[-1]])
+    async with Agent(model, mcp_servers={"inn": {"server": inn}}, durable=own) as agent:
+        assert await ended(agent.join("k")) == "dug 0 as a task"
+    assert len(TASK_STORE) == tasks, "it is not begun again"

@@ -1,0 +1,34 @@
+"""What toolbus relies on in DBOS beyond its documented interface."""
+
+import inspect
+
+from dbos import DBOSClient
+from dbos._dbos import DBOS
+from dbos._sys_db import SystemDatabase
+from dbos._utils import GlobalParams
+
+from toolbus.agent.durable import seam
+
+
+def test_a_run_of_a_dead_worker_can_be_given_back_to_its_queue() -> None:
+    parameters = list(inspect.signature(SystemDatabase.reenqueue_for_recovery).parameters)
+    assert parameters == ["self", "workflow_id", "executor_ids", "recovery_queue_name"]
+    assert "_sys_db" in inspect.getsource(DBOSClient.__init__)
+
+
+def test_every_record_checks_who_owns_the_run() -> None:
+    assert "_check_owner_txn" in inspect.getsource(SystemDatabase._record_operation_result_txn)
+    assert "owner_xid=None" in inspect.getsource(SystemDatabase.reenqueue_for_recovery)
+
+
+def test_the_queues_and_the_id_of_a_worker_are_read_at_each_turn() -> None:
+    from dbos import _queue
+
+    assert "dbos._listening_queues" in inspect.getsource(_queue.queue_thread)
+    assert "GlobalParams.executor_id" in inspect.getsource(_queue.queue_worker_thread)
+    assert isinstance(GlobalParams.executor_id, str)
+
+
+def test_there_is_one_instance_in_a_process() -> None:
+    assert not seam.is_used()
+    assert "_listening_queues" in inspect.getsource(DBOS.__init__)
