@@ -25,7 +25,7 @@ def postgres_url(postgres_server: Server) -> str:
     """A new database."""
     name = f"test_{uuid4().hex[:12]}"
     with psycopg.connect(postgres_server.url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name}".encode())
     return postgres_server.url_of(name)
 
 
@@ -40,4 +40,4 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether tests take as long as they have to."""
-    return request.config.getoption("--full")
+    return bool(request.config.getoption("--full"))

@@ -125,12 +125,11 @@ def _adapted(
 
 
 def _refuse_misplaced(own: list[inspect.Parameter], values: dict[str, Any], command: str) -> None:
-    """Raise `Usage` for an option of a group that is given before one of its commands."""
-    from toolbus.cli.errors import Usage
-
+    """Raise an error of the parser for an option of a group that is given before one of its commands."""
     for parameter in own:
         if values[parameter.name] != parameter.default:
-            raise Usage(f"--{parameter.name.replace('_', '-')} comes after {command!r}, if that takes it")
+            option = f"--{parameter.name.replace('_', '-')}"
+            raise typer.BadParameter(f"{option} comes after {command!r}, if that takes it")
 
 
 def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
