@@ -1,6 +1,7 @@
 """A real Postgres for the tests of durable runs, and a database of its own for each test."""
 
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,9 +15,9 @@ from tests.processes import keeping
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     """One server for all tests of this process."""
-    with postgres(tmp_path_factory.mktemp("postgres")) as server:
+    with ExitStack() as stack:
         with keeping():
-            pass
+            server = stack.enter_context(postgres(tmp_path_factory.mktemp("postgres")))
         yield server
 
 
