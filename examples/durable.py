@@ -7,6 +7,7 @@ is not placed again, and the model is told that nobody knows whether the payment
 import asyncio
 import os
 from pathlib import Path
+from typing import Any
 
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
@@ -38,7 +39,11 @@ def list_payments() -> str:
 def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
     """A model that orders, pays and, if it has to, looks what was paid."""
     done = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
-    calls = [("order", {"item": "tea"}), ("pay", {"amount": 20}), ("list_payments", {})]
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("order", {"item": "tea"}),
+        ("pay", {"amount": 20}),
+        ("list_payments", {}),
+    ]
     if len(done) < len(calls):
         name, arguments = calls[len(done)]
         return ModelResponse([ToolCallPart(name, arguments, tool_call_id=f"call_{len(done)}")])

@@ -58,6 +58,8 @@ def named(requirements: list[str]) -> set[str]:
 def extra_of(file: Path) -> str | None:
     """The extra that whoever uses this file has installed."""
     part, *rest = file.relative_to(SOURCE).parts
+    if (part, *rest[:1]) == ("agent", "durable"):
+        return "durable"
     if part in ("agent", "testing.py"):
         return "agent"
     if (part, *rest[-1:]) in (("config", "lookup.py"), ("state", "keyring.py")):

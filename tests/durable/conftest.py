@@ -1,6 +1,7 @@
 """A real Postgres for the tests of durable runs, and a database of its own for each test."""
 
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
 from uuid import uuid4
 
@@ -14,9 +15,9 @@ from tests.processes import keeping
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
     """One server for all tests of this process."""
-    with postgres(tmp_path_factory.mktemp("postgres")) as server:
+    with ExitStack() as stack:
         with keeping():
-            pass
+            server = stack.enter_context(postgres(tmp_path_factory.mktemp("postgres")))
         yield server
 
 
@@ -25,7 +26,7 @@ def postgres_url(postgres_server: Server) -> str:
     """A new database."""
     name = f"test_{uuid4().hex[:12]}"
     with psycopg.connect(postgres_server.url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
+        connection.execute(f"CREATE DATABASE {name}".encode())
     return postgres_server.url_of(name)
 
 
@@ -40,4 +41,4 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def full(request: pytest.FixtureRequest) -> bool:
     """Whether tests take as long as they have to."""
-    return request.config.getoption("--full")
+    return bool(request.config.getoption("--full"))

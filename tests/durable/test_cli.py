@@ -12,6 +12,8 @@ import pytest
 
 from tests.cli import running
 from tests.durable.stage import PATIENCE, is_waiting, settings, until
+from tests.wire import Provider
+from tests.wire import ToolCall as WireCall
 from toolbus.agent.durable import Runs
 
 pytestmark = pytest.mark.anyio
@@ -91,6 +93,28 @@ async def test_a_run_is_started_executed_answered_and_watched_by_different_proce
     assert document(tmp_path, "runs") == {"runs": [], "workers": 0}
     (ended,) = document(tmp_path, "runs", "--all")["runs"]
     assert ended["status"] == "done"
+
+
+async def test_without_a_program_a_worker_has_the_servers_of_the_config(tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    running.write_config(folder, {"notes": {"command": sys.executable, "args": ["-m", "toolbus.demo.notes"]}})
+    script = [[WireCall("notes_add", {"text": "tea"})], "Kept."]
+    with Provider(script) as provider:
+        env = running.environment(tmp_path, **provider.environment, TOOLBUS_RUNS=str(folder / "runs.db"))
+        command = [running.TOOLBUS, "worker", "--model", "openai-chat:gpt-5.1", "--approve", "never"]
+        worker = subprocess.Popen(command, cwd=folder, env=env)  # noqa: ASYNC220  it starts at once
+        try:
+            opened = Runs(settings(folder))
+            await opened.start("Remember tea.", key="k")
+            ended = await asyncio.wait_for(opened.wait("k"), PATIENCE)
+            steps = await opened.steps("k")
+            await opened.close()
+        finally:
+            worker.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(worker.wait, PATIENCE) == 0
+    assert (ended.status, ended.output) == ("done", "Kept.")
+    assert [step.about for step in steps if step.name == "call"] == ["notes/add"]
 
 
 @pytest.mark.parametrize(

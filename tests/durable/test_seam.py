@@ -1,5 +1,7 @@
 """What toolbus relies on in DBOS beyond its documented interface."""
 
+# pyright: reportPrivateUsage=false
+
 import inspect
 
 from dbos import DBOSClient

@@ -1,7 +1,7 @@
 """The agent: a model, tools, and a conversation."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -219,9 +219,12 @@ class Agent:
         """The settings of durable runs; None if the agent has none."""
         return None if self._durable is None else self._durable.settings
 
-    async def work(self) -> None:
-        """Execute durable runs of all processes until cancelled; `start` does so, too."""
-        await self._checked_durable().work()
+    async def work(self, on_ready: Callable[[], None] | None = None) -> None:
+        """Execute durable runs of all processes until cancelled; `start` does so, too.
+
+        `on_ready` is called once runs are taken.
+        """
+        await self._checked_durable().work(on_ready)
 
     def _checked_durable(self) -> "AgentRuns":
         if self._durable is None:

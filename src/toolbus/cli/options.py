@@ -129,7 +129,7 @@ def _refuse_misplaced(own: list[inspect.Parameter], values: dict[str, Any], comm
     for parameter in own:
         if values[parameter.name] != parameter.default:
             option = f"--{parameter.name.replace('_', '-')}"
-            raise typer.TyperException(f"{option} comes after {command!r}, if that takes it")
+            raise typer.BadParameter(f"{option} comes after {command!r}, if that takes it")
 
 
 def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:

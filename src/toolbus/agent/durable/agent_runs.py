@@ -1,7 +1,7 @@
 """The durable runs of one agent: `agent.start` and `agent.runs`."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -41,9 +41,11 @@ class AgentRuns:
         """A run that is in the store; this process may execute it."""
         return DurableRun(run, self.runs, self._joined())
 
-    async def work(self) -> None:
+    async def work(self, on_ready: Callable[[], None] | None = None) -> None:
         """Be a worker until cancelled."""
         await self._joined()
+        if on_ready is not None:
+            on_ready()
         await asyncio.Event().wait()
 
     async def _joined(self) -> Worker:
@@ -59,7 +61,10 @@ class AgentRuns:
     async def close(self) -> None:
         """Leave: calls in flight end first, then others continue the runs."""
         if self._joining is not None:
-            worker = await asyncio.shield(self._joining)
+            await asyncio.shield(self._joining)
             self._joining = None
-            await worker.leave(self.settings.agent)
+            assert Worker.here is not None, "it joined"
+            await Worker.here.leave(
+                self.settings.agent
+            )  # not the one that it joined: that may have begun anew
         await self.runs.close()

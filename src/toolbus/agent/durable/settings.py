@@ -1,7 +1,7 @@
 """Where durable runs are kept, and how the workers of one store share them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from toolbus.core.errors import ToolbusError
@@ -15,7 +15,7 @@ _POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://")
 class Durable:
     """The settings of durable runs; `Agent(durable="runs.db")` is short for `Durable(store="runs.db")`."""
 
-    store: str
+    store: str = field(repr=False)  # a URL may hold a password
     """The path of a SQLite file, or a `postgresql://` URL."""
     agent: str = "agent"
     """The name of the agent: only workers with an agent of this name continue its runs."""

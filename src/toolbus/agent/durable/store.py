@@ -57,7 +57,8 @@ class RunStore:
     def __init__(self, url: str) -> None:
         quiet_dbos()
         self.url = url
-        self.place = sa.make_url(url).render_as_string(hide_password=True).removeprefix("sqlite:///")
+        shown = sa.make_url(url).render_as_string(hide_password=True)
+        self.place = shown.removeprefix("sqlite:///").replace("+psycopg", "", 1)
         self.engine = new_engine(url)
         self._client: DBOSClient | None = None
 

@@ -43,7 +43,7 @@ class Worker:
         self._gate = Gate()
         self._leases = Leases(self.store.engine)
         self._watch = Watch(settings.beat)
-        self._performers: dict[str, Performer] = {}
+        self._performers: dict[str, tuple[Durable, Performer]] = {}
         self._active: dict[asyncio.Task[Any], str] = {}
         self._returned: set[str] = set()
         """Runs that this worker has to give back."""
@@ -65,10 +65,10 @@ class Worker:
         elif here._loop is not asyncio.get_running_loop():
             problem = "another event loop of this process has its durable runs"
             raise RunStoreError(here.store.place, problem, "use one event loop, or close the other agent")
-        if here._performers.get(settings.agent, performer) is not performer:
+        if here._performers.get(settings.agent, (settings, performer))[1] is not performer:
             problem = f"this process already has a durable agent named {settings.agent!r}"
             raise RunStoreError(here.store.place, problem, 'name one: Durable(store=..., agent="other")')
-        here._performers[settings.agent] = performer
+        here._performers[settings.agent] = settings, performer
         assert here._launched is not None, "it was just created"
         try:
             await asyncio.shield(here._launched)
@@ -139,7 +139,8 @@ class Worker:
         self._active[task] = run
         held, steps = HeldTools(run, RunNotes(self.store, run)), Steps(self._gate)
         try:
-            return await Execution(self._performers[request["agent"]], run, steps, held).perform(request)
+            _, performer = self._performers[request["agent"]]
+            return await Execution(performer, run, steps, held).perform(request)
         except BaseException:  # some libraries put what they raise into groups
             if steps.problem is None:
                 raise
@@ -201,19 +202,19 @@ class Worker:
         return self.store.lost(runs, self.id)
 
     def _reclaim(self, worker: str) -> None:
-        logger.warning("worker %s is dead; its runs continue", worker)
+        logger.info("worker %s is dead; its runs continue", worker)
         if self.store.requeue(worker):
             self._leases.leave(worker)
 
     # The end
 
     async def leave(self, agent: str) -> None:
-        """Take no runs of an agent any more; the last one closes the worker."""
-        if len(self._performers) > 1:
-            self._performers.pop(agent, None)
-            return
-        if Worker.here is self:
-            await self._close()
+        """Take no runs of an agent any more."""
+        others = [one for name, one in self._performers.items() if name != agent]
+        await self._close()
+        # DBOS does not stop to take runs of one queue only, so the other agents begin anew.
+        for settings, performer in others:
+            await Worker.join(settings, performer)
 
     async def _close(self) -> None:
         if not await self._gate.close(self._settings.drain):

@@ -43,10 +43,10 @@ async def run(settings: Settings, target: str | None, options: WorkerOptions) ->
             else:
                 agent = _agent_of_program(target)
             await stack.enter_async_context(agent)
-            working = asyncio.create_task(agent.work())
-            stopped = asyncio.create_task(stop.event.wait())
             name = "" if agent.durable is None else agent.durable.agent
-            screen.note(f"takes runs of {name!r} from {agent.runs.store.place}; Ctrl-C ends it")
+            ready = f"takes runs of {name!r} from {agent.runs.store.place}; Ctrl-C ends it"
+            working = asyncio.create_task(agent.work(lambda: screen.note(ready)))
+            stopped = asyncio.create_task(stop.event.wait())
             await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 working.result()  # raises why it ended
