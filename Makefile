@@ -15,22 +15,22 @@ quietly = printed=$$($(1) 2>&1) || { printf '%s\n' "$$printed" >&2; exit 1; }
 
 # Without the plugin of langsmith, a second of imports in every process.
 PYTEST := python -m pytest -p no:langsmith_plugin
-# Most tests wait for servers, so three run at a time on two cores.
-PYTEST_3 := $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder
+# Most tests wait for servers, so four run at a time on two cores.
+PARALLEL := $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder
 
 # make test ARGS="-k naming": only those tests; the servers of others are set up when ARGS names their tests.
 ifdef ARGS
 test: .venv/.ready $(if $(filter tests/interop% tests/conformance% tests/auth% tests/gateway%,$(ARGS)),.interop/.ready)
-	$(PYTEST_3) $(ARGS)
+	$(PARALLEL) $(ARGS)
 else
 # First the adapters whose framework cannot share an environment with the others, if they changed.
 test: .venv/.ready .interop/.ready
-	python -m tests.adapters.proven test; changed=$$?; $(PYTEST_3) && exit $$changed
+	python -m tests.adapters.proven test; changed=$$?; $(PARALLEL) && exit $$changed
 endif
 
 # Everything in full, changed or not; then records what passed in tests/adapters/proven.json.
 test-all: .venv/.ready .interop/.ready
-	$(PYTEST_3) --full
+	$(PARALLEL) --full
 	python -m tests.adapters.proven all --full
 
 # make test-adapter NAME=langchain

@@ -1,15 +1,16 @@
 """A bus with the ledger, and what a test needs of it."""
 
-import sys
 from pathlib import Path
 from typing import Any
+
+from tests import warm
 
 LEDGER = Path(__file__).with_name("ledger.py")
 
 
 def config(folder: Path, **settings: Any) -> dict[str, Any]:
     """A config with the ledger, which writes to `ledger.txt`."""
-    server = {"command": sys.executable, "args": [str(LEDGER), str(folder / "ledger.txt")]}
+    server = {"command": warm.python(), "args": [str(LEDGER), str(folder / "ledger.txt")]}
     return {"servers": {"ledger": server}, **settings}
 
 

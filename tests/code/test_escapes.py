@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
 from toolbus import Toolbus
+from toolbus.code.sandbox import Sandbox
 
 pytestmark = pytest.mark.anyio
 SECRET = "a-secret-of-the-host"
@@ -78,6 +80,29 @@ async def test_a_cancelled_script_leaves_no_process() -> None:
             while not workers():  # noqa: ASYNC110  # nothing reports that a process has started
                 await asyncio.sleep(0.01)
         running.cancel()
+        await asyncio.wait([running], timeout=60)
+    assert running.cancelled()
+    assert workers() == []
+
+
+async def test_a_script_that_is_cancelled_while_its_process_starts_leaves_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    starting, goes_on, opened = threading.Event(), threading.Event(), Sandbox._open  # pyright: ignore[reportPrivateUsage]
+
+    def slowly(box: Sandbox, stubs: str) -> None:
+        starting.set()
+        assert goes_on.wait(60)
+        opened(box, stubs)
+
+    monkeypatch.setattr(Sandbox, "_open", slowly)
+    async with Toolbus({"servers": {}, "code": {"time": 600}}) as bus:
+        running = asyncio.create_task(bus.scripts.run("while True:\n    pass"))
+        assert await asyncio.to_thread(starting.wait, 60)
+        running.cancel()
+        for _ in range(10):
+            await asyncio.sleep(0)  # it is cancelled, and has no process to end yet
+        goes_on.set()
         await asyncio.wait([running], timeout=60)
     assert running.cancelled()
     assert workers() == []

@@ -141,3 +141,12 @@ async def test_inputs_are_variables_of_the_script(tmp_path: Path) -> None:
     async with Toolbus(config(tmp_path)) as bus:
         result = await bus.scripts.run("[args[0], count + 1]", {"args": ["a"], "count": 1})
     assert result.value == ["a", 2]
+
+
+async def test_a_tool_of_a_server_that_is_down_is_lacking_with_the_reason(tmp_path: Path) -> None:
+    servers = {**config(tmp_path)["servers"], "weather": {"command": "no-such-program"}}
+    async with Toolbus({"servers": servers}) as bus:
+        await bus.wait_ready(timeout=60)
+        result = await bus.scripts.run('await weather_now(place="Rome")')
+    assert result.is_error
+    assert "no-such-program" in result.text

@@ -13,9 +13,9 @@ from toolbus.gateway.access.views import Views
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.principal import LOCAL, Principal
-from toolbus.gateway.seal import Seal
 from toolbus.gateway.sessions import Session
 from toolbus.gateway.settings import Settings
+from toolbus.state.seal import Seal
 
 WITHIN = 60.0
 VERSION = "2026-07-28"

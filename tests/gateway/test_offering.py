@@ -34,7 +34,7 @@ async def test_discovery_shows_what_the_gateway_can_do() -> None:
         "prompts": {"listChanged": True},
         "completions": {},
         "logging": {},
-        "extensions": {"io.modelcontextprotocol/tasks": {}},
+        "extensions": {"io.modelcontextprotocol/tasks": {}, "io.modelcontextprotocol/skills": {}},
     }
     assert found["_meta"][INFO]["name"] == "toolbus"
     assert found["resultType"] == "complete"

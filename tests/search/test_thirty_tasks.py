@@ -1,6 +1,7 @@
 """A scripted model with 527 real tools: it searches in the words of its task, and calls what it found."""
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.search.bench_servers import Called, arguments_for, config, tasks
 from tests.shape.corpus import absent
 from toolbus import Toolbus
 from toolbus.adapters import anthropic, openai
+from toolbus.code.names import argument_names, identifier
 from toolbus.records import JSON, ToolSpec
 from toolbus.shape.budget import estimated_tokens
 
@@ -88,7 +90,28 @@ class Responses:
         return json.loads(json.dumps(output))["output"]
 
 
-@pytest.mark.parametrize("kind", [TwoTools, Anthropic, Responses])
+class Scripts(TwoTools):
+    """A model that is shown `search_tools` and `run_code`, and calls what it found in a script."""
+
+    def __init__(self, bus: Toolbus) -> None:
+        super().__init__(bus, expose="code")
+        self.names = {identifier(name): name for name in bus.catalog.names}
+
+    async def find(self, query: str) -> list[str]:
+        text = str(await self.reply("search_tools", {"queries": [query]}))
+        more = re.findall(r"^# Search for these names to see them: (.*)$", text, re.MULTILINE)
+        found = re.findall(r"^async def (\w+)", text, re.MULTILINE) + ", ".join(more).split(", ")
+        return [self.names[name] for name in found if name]
+
+    async def call(self, spec: ToolSpec) -> str:
+        given: Mapping[str, JSON] = arguments_for(spec.input_schema)
+        names = argument_names(spec.input_schema.get("properties") or {})
+        passed = ", ".join(f"{name}={given[own]!r}" for name, own in names.items() if own in given)
+        script = f"await {identifier(spec.name)}({passed})"
+        return str(await self.reply("run_code", {"script": script}))
+
+
+@pytest.mark.parametrize("kind", [TwoTools, Anthropic, Responses, Scripts])
 async def test_a_scripted_model_calls_the_right_tool_in_thirty_tasks(kind: Any) -> None:
     called: Called = []
     second = 0
@@ -110,7 +133,7 @@ async def test_a_scripted_model_calls_the_right_tool_in_thirty_tasks(kind: Any) 
     assert second <= SECOND_QUERIES
 
 
-@pytest.mark.parametrize("kind", [TwoTools, Anthropic, Responses])
+@pytest.mark.parametrize("kind", [TwoTools, Anthropic, Responses, Scripts])
 async def test_the_first_request_costs_a_twentieth_of_all_tools(kind: Any) -> None:
     async with Toolbus(config([], expose="search")) as bus:
         await bus.wait_ready()

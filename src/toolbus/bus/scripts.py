@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -17,6 +17,7 @@ from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Caller, OnInput, Resumed
 from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
 from toolbus.search.hit import Hit
+from toolbus.state.store.once import SharedOnce
 
 if TYPE_CHECKING:
     from toolbus.code.run import Run
@@ -61,8 +62,14 @@ class ScriptView(Protocol):
 class Scripts:
     """The scripts of one view."""
 
-    def __init__(self, view: ScriptView, interactions: Interactions) -> None:
-        """`interactions` are the handlers that can ask a person during a call."""
+    def __init__(
+        self, view: ScriptView, interactions: Interactions, shared: Callable[[], SharedOnce | None]
+    ) -> None:
+        """`interactions` are the handlers that can ask a person during a call.
+
+        `shared` returns what seals suspended scripts, if other processes are to resume them.
+        """
+        self._shared = shared
         self._view = view
         self._interactions = interactions
         self._library: Library | None = None
@@ -91,16 +98,17 @@ class Scripts:
 
         if (problem := self._refused(script)) is not None:
             return problem
-        stubs = self.library().stubs(script)
+        stubs, lacking = self.library().stubs(script), dict[str, str]()
         for _ in range(2):
             try:
                 async with Sandbox(self.limits) as box:
                     await box.check(script, joined(stubs.values(), inputs))
                 return None
             except ScriptError as error:
-                more = await self._missing(str(error)) if error.kind == "types" else {}
+                more = await self._missing(str(error), lacking) if error.kind == "types" else {}
                 if not more:
-                    return f"{_HEADS.get(error.kind, 'the script is wrong')}:\n{self._with_hints(str(error))}"
+                    text = self._with_hints(str(error), lacking)
+                    return f"{_HEADS.get(error.kind, 'the script is wrong')}:\n{text}"
                 stubs |= more
         return None
 
@@ -124,7 +132,7 @@ class Scripts:
         if (problem := self._refused(script)) is not None:
             return failed(problem, "", [], self.limits.output)
         given = dict(inputs or {})
-        stubs = self.library().stubs(script)
+        stubs, lacking = self.library().stubs(script), dict[str, str]()
         tools = ViewTools(self._view, self._interactions, on_input, on_progress)
         for attempt in range(2):
             async with Sandbox(self.limits) as box:
@@ -134,9 +142,10 @@ class Scripts:
                         end = await run.drive(await box.start(script, joined(stubs.values(), given), given))
                     return self._result(end, run, box)
                 except ScriptError as error:
-                    more = await self._missing(str(error)) if error.kind == "types" and not attempt else {}
+                    is_first = error.kind == "types" and not attempt
+                    more = await self._missing(str(error), lacking) if is_first else {}
                     if not more:
-                        return self._failed(error, box.printed, run.calls)
+                        return self._failed(error, box.printed, run.calls, lacking)
                     stubs |= more
         raise AssertionError("the second attempt returns")
 
@@ -161,11 +170,11 @@ class Scripts:
         from toolbus.code.sandbox import Sandbox, ScriptError
         from toolbus.code.suspended import opened
 
-        saved = opened(pending.script or "", self._view.caller.user)
+        saved = opened(pending.script or "", self._view.caller.user, self._shared())
         Resumed.of(saved.waiting, answers)  # ValueError if an answer is missing or invalid
         stubs = await self._resumed_stubs(saved.tools)
         tools = ViewTools(self._view, self._interactions, on_input, on_progress)
-        saved.take()
+        await saved.take(self._shared())
         async with Sandbox(self.limits) as box:
             box.printed = saved.printed
             run = Run(box, saved.script, stubs, tools, Limit(self.limits.calls))
@@ -185,13 +194,15 @@ class Scripts:
 
         if isinstance(end, Finished):
             return finished(end.value, box.printed, box.lost, run.calls, self.limits.output)
-        return suspended(end.pending(self._view.caller.user), box.printed, run.calls)
+        return suspended(end.pending(self._view.caller.user, self._shared()), box.printed, run.calls)
 
-    def _failed(self, error: Any, printed: str, calls: list[Entry]) -> ToolResult:
+    def _failed(
+        self, error: Any, printed: str, calls: list[Entry], lacking: Mapping[str, str] | None = None
+    ) -> ToolResult:
         from toolbus.code.outcome import failed
 
         head = _HEADS.get(error.kind, "the script failed")
-        text = self._with_hints(str(error)) if error.kind == "types" else str(error)
+        text = self._with_hints(str(error), lacking or {}) if error.kind == "types" else str(error)
         return failed(f"{head}:\n{text}", printed, calls, self.limits.output)
 
     def _refused(self, script: str) -> str | None:
@@ -201,12 +212,14 @@ class Scripts:
             return f"the script has {len(script):,} characters, and may have {self.limits.script:,}"
         return None
 
-    def _with_hints(self, text: str) -> str:
-        """The messages of the type checker, with the tools that an unknown name may mean."""
+    def _with_hints(self, text: str, lacking: Mapping[str, str]) -> str:
+        """The messages of the type checker, with why a tool is lacking, or what an unknown name may mean."""
         library = self.library()
         by_tool = {tool: name for name, tool in library.names.items()}
-        hints: list[str] = []
+        hints = list(dict.fromkeys(lacking.values()))
         for name in dict.fromkeys(_UNDEFINED.findall(text)):
+            if name in lacking:
+                continue
             close = [by_tool[hit.name] for hit in self._view.search([name], limit=3) if hit.name in by_tool]
             if close:
                 hints.append(f"No tool is named {name}; near it: {', '.join(close)}.")
@@ -214,14 +227,20 @@ class Scripts:
 
     # Tools
 
-    async def _missing(self, text: str) -> dict[str, Stub]:
-        """Stubs of tools that are not in the catalog: of servers that start on demand, or denied."""
+    async def _missing(self, text: str, lacking: dict[str, str]) -> dict[str, Stub]:
+        """Stubs of tools that are not in the catalog: of servers that start on demand, or denied.
+
+        Adds to `lacking` why others cannot be called: their server is down, or they are held.
+        """
         found: dict[str, Stub] = {}
         for name in list(dict.fromkeys(_UNDEFINED.findall(text)))[:_MOST_LOOKUPS]:
             try:
                 found[name] = stub(name, await self._view.find(name))
-            except (ToolNotFound, CallRefused, LoginRequired):
-                continue
+            except ToolNotFound as error:
+                if error.likely:
+                    lacking[name] = str(error)
+            except (CallRefused, LoginRequired) as error:
+                lacking[name] = str(error)
         return found
 
     async def _resumed_stubs(self, tools: Mapping[str, str]) -> dict[str, Stub]:

@@ -18,6 +18,7 @@ from toolbus.bus.sign_in import sign_in
 from toolbus.bus.view import View
 from toolbus.call import Hook
 from toolbus.config import BusConfig, GetSecret, bus_config, load_server
+from toolbus.config.expose import check_mode
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError
 from toolbus.core.events import Emit
@@ -63,7 +64,9 @@ class Toolbus(View):
             interactions=interactions,
             encoder=encoder,
         )
-        self._bus = BusEngine(bus_config(config), extensions)
+        read = bus_config(config)
+        check_mode(read.expose)
+        self._bus = BusEngine(read, extensions)
         super().__init__(self._bus, Scope())
         if on_event is not None:
             self.on_event(on_event)

@@ -5,9 +5,10 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 
 from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.replica import Replica, replica_socket
 from toolbus.cli.workers import Worker
 from toolbus.config import BusConfig
 from toolbus.config.serve import AT_START, Serve
@@ -15,7 +16,7 @@ from toolbus.config.serve_auth import Tls
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ToolbusError
 from toolbus.core.switchboard import Switchboard
-from toolbus.gateway.access.control import access_of
+from toolbus.gateway.access.control import AccessControl, access_of
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.call_queue import CallLimits
@@ -28,14 +29,23 @@ from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
 from toolbus.gateway.peers import FIRST
-from toolbus.gateway.seal import KEY_BYTES, Seal, stored_key
-from toolbus.gateway.spent import Spent, stored_spent
+from toolbus.gateway.replicas.front import ReplicaFront
+from toolbus.gateway.seal import stored_key
+from toolbus.gateway.spent import stored_spent
+from toolbus.state.seal import KEY_BYTES, Seal
+from toolbus.state.spent import Spent, UsedOnce
 
 
 class HttpFront:
     """Listens at the address of a config; what cannot be used raises at once, before anything is started."""
 
-    def __init__(self, config: BusConfig, log: ServeLog, worker: Worker | None = None) -> None:
+    def __init__(
+        self,
+        config: BusConfig,
+        log: ServeLog,
+        replica: Replica | None = None,
+        worker: Worker | None = None,
+    ) -> None:
         """A `worker` listens at the socket that it shares with others."""
         assert config.serve is not None, "the caller sets it"
         self._serve = self._followed = serve = config.serve
@@ -43,11 +53,12 @@ class HttpFront:
         self._console: Console | None = None
         self._config = config
         self._log = log
-        self._access = access_of(config)
+        self._replica = replica
+        self._access = self._access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         self._peers = None if worker is None else worker.peers
         self._socket = bound_socket(serve) if worker is None else worker.socket
-        self.seal, self.spent = _carried(config, log)
+        self.seal, self.spent = _carried(config, log, replica)
         """For what clients carry, and the approvals in it that were used."""
         for warning in serve.warnings:
             log.add_line("serve", warning, "yellow")
@@ -59,9 +70,10 @@ class HttpFront:
         """
         assert config.serve is not None, "the caller sets it"
         serve = config.serve.staying_as(self._serve)
-        access = access_of(config.model_copy(update={"serve": serve}))
+        access = self._access_of(config.model_copy(update={"serve": serve}))
         wanted = config.serve
         later = [f"serve.{name}" for name in AT_START if getattr(wanted, name) != getattr(serve, name)]
+        later += ["store"] if config.store != self._config.store else []
 
         def use(views: Views) -> str:
             before, self._followed = self._followed, serve
@@ -75,6 +87,9 @@ class HttpFront:
             return f"{' and '.join(later)} from the next start on" if later else ""
 
         return use
+
+    def _access_of(self, config: BusConfig) -> AccessControl:
+        return access_of(config, shared=None if self._replica is None else self._replica.keys)
 
     @property
     def url(self) -> str:
@@ -95,7 +110,8 @@ class HttpFront:
     @property
     def prefix(self) -> str:
         """What the ids of sessions and calls in this process begin with."""
-        return "" if self._peers is None else self._peers.prefix
+        # With a store, each worker is a replica, and found by that.
+        return "" if self._peers is None or self._replica is not None else self._peers.prefix
 
     @property
     def call_limits(self) -> CallLimits:
@@ -126,7 +142,10 @@ class HttpFront:
         """Have the console show the keys, if they let clients in."""
         file, serve = self._config.file, self._followed
         if self._console is not None:
-            stored = StoredKeys(file) if serve.auth.keys and file is not None else None
+            stored = None if self._replica is None else self._replica.keys
+            if stored is None and file is not None:
+                stored = StoredKeys(file)
+            stored = stored if serve.auth.keys else None
             self._console.keys = None if stored is None else ConsoleKeys(stored=stored, serve=serve)
             self._console.changed("keys")
 
@@ -160,17 +179,43 @@ class HttpFront:
         app = App(gateway, self._access, limits, path=serve.path, console=console, peers=peers)
         self._app = app
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
-        try:
+        async with AsyncExitStack() as stack:
+            stack.callback(self._socket.close)
+            stack.push_async_callback(server.close)
+            if self._replica is not None:
+                await self._join(stack, app, self._replica)
             await server.start(self._socket, self._tls, None if peers is None else peers.socket(peers.number))
             await stop.wait()
+            if self._replica is not None:
+                await self._leave(app, self._replica)
             if app.metrics.in_flight:
                 calls = counted(app.metrics.in_flight, "request")
                 what = f"stopping: up to {serve.drain:g} s for {calls} in flight; a second signal ends it"
                 self._log.add_line("serve", what)
             await server.drain(serve.drain)
-        finally:
-            await server.close()
-            self._socket.close()
+
+    async def _join(self, stack: AsyncExitStack, app: App, replica: Replica) -> None:
+        """Let the other replicas reach this one, until the stack ends."""
+        listener, url = replica_socket(replica.setting, self._serve, self._peers)
+        server = HttpServer(ReplicaFront(app, replica.replicas))
+        stack.callback(replica.replicas.keep_sessions_for_others)
+        stack.callback(listener.close)
+        stack.push_async_callback(server.close)
+        await server.start(listener, self._tls)
+        peers = replica.replicas.peers
+        peers.on_return = lambda: replica.replicas.check_sessions(app.gateway.sessions)
+        await peers.start(url)
+        others = counted(len(peers.others), "other replica")
+        self._log.add_line("serve", f"replica {peers.id} at {url}, with {others}, in {replica.store.place}")
+
+    async def _leave(self, app: App, replica: Replica) -> None:
+        """Serve on until a balancer has noticed, and then leave what is new to the other replicas."""
+        app.is_leaving = True
+        if replica.setting.notice:
+            self._log.add_line("serve", f"leaving: not ready any more, for {replica.setting.notice:g} s")
+            await asyncio.sleep(replica.setting.notice)
+        replica.replicas.keep_sessions_for_others()
+        await replica.replicas.peers.leave()
 
 
 def bound_socket(serve: Serve) -> socket.socket:
@@ -201,7 +246,9 @@ def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
         raise ConfigError(problem, file=config.file, key="serve.tls") from error
 
 
-def _carried(config: BusConfig, log: ServeLog) -> tuple[Seal, Spent]:
+def _carried(config: BusConfig, log: ServeLog, replica: Replica | None) -> tuple[Seal, UsedOnce]:
+    if replica is not None:
+        return replica.replicas.seal, replica.replicas.spent
     if config.file is not None:
         try:
             return Seal(stored_key(config.file)), stored_spent(config.file)

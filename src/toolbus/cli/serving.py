@@ -13,6 +13,7 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.replica import Replica, open_replica
 from toolbus.cli.stop_signals import Stop, stop_signals
 from toolbus.cli.workers import Worker
 from toolbus.config import BusConfig
@@ -51,14 +52,31 @@ async def serve(
     """
     collect_rarely()
     serve = chosen(config)
+    replica = None if over_stdio else await open_replica(config, serve)
+    try:
+        return await _serve(screen, config, chosen, replica, worker, over_stdio=over_stdio, began=began)
+    finally:
+        if replica is not None:
+            await replica.close()
+
+
+async def _serve(
+    screen: Screen,
+    config: BusConfig,
+    chosen: Chosen,
+    replica: Replica | None,
+    worker: Worker | None,
+    *,
+    over_stdio: bool,
+    began: int,
+) -> int:
+    serve = chosen(config)
     log, client = ServeLog(screen, None if worker is None else worker.peers.number), OnlyClient()
+    own = config.model_copy(update={"serve": serve})
     # First, before anything starts: it may be impossible.
-    front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log, worker)
+    front = None if over_stdio else HttpFront(own, log, replica, worker)
     board = Switchboard()
-    bus = Toolbus(config, interactions=_interactions(front, client, board))
-    bus.on_event(log.on_event, calls=False)
-    if "max_sessions" in serve.model_fields_set:
-        bus.max_sessions = serve.max_sessions
+    bus = _new_bus(config, _interactions(front, client, board), serve, log)
     offered = _only_view(serve) if over_stdio else serve
     views = Views(bus, offered)
 
@@ -80,6 +98,7 @@ async def serve(
                 spent=spent,
                 on_event=log.on_event,
                 board=board,
+                replicas=None if replica is None else replica.replicas,
             ) as gateway:
                 client.sessions = gateway.sessions
                 following = _follow_config(bus, config, stamps_at_start(config, began), log, prepared)
@@ -109,6 +128,14 @@ def _limits(serve: Serve, front: HttpFront | None) -> Limits:
     calls, prefix = (None, "") if front is None else (front.call_limits, front.prefix)
     idle = serve.session_idle
     return Limits(max_sessions=serve.max_sessions, session_idle=idle, calls=calls, prefix=prefix)
+
+
+def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, log: ServeLog) -> Toolbus:
+    bus = Toolbus(config, interactions=interactions)
+    bus.on_event(log.on_event, calls=False)
+    if "max_sessions" in serve.model_fields_set:
+        bus.max_sessions = serve.max_sessions
+    return bus
 
 
 def _only_view(serve: Serve) -> Serve:

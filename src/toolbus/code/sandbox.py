@@ -97,6 +97,7 @@ class Sandbox:
         self._session: Any = None
         self._snapshot: Any = None
         self._pid: int | None = None
+        self._is_over = False
         self._printed: list[str] = []
         self._room = limits.output * _PRINTED
         self.lost = 0
@@ -165,9 +166,9 @@ class Sandbox:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            if not running.done() and self._pid is not None:
-                with suppress(ProcessLookupError):  # the thread ends when its worker does
-                    os.kill(self._pid, signal.SIGTERM if os.name == "nt" else signal.SIGKILL)
+            if not running.done():
+                self._is_over = True  # before the process is looked for: it may be just starting
+                self._kill()  # the thread ends when its worker does
             with suppress(BaseException):
                 await asyncio.wait([running], timeout=10)
                 running.exception()
@@ -193,6 +194,14 @@ class Sandbox:
         )
         self._session = self._stack.enter_context(session)
         self._pid = self._session.worker_pid
+        if self._is_over:
+            self._kill()
+
+    def _kill(self) -> None:
+        """End the process, if there is one."""
+        if self._pid is not None:
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGTERM if os.name == "nt" else signal.SIGKILL)
 
     def _begin(
         self, script: str, stubs: str, inputs: dict[str, JSON] | None, *, stop: str | None = None

@@ -1,8 +1,10 @@
 """How a model gets to its tools: all definitions in every request, or a search for them."""
 
+from importlib.util import find_spec
 from typing import Literal, TypeAlias, get_args
 
 from toolbus.config.location import Location
+from toolbus.core.errors import ExtraMissing
 from toolbus.core.records import JSON
 
 ExposeMode: TypeAlias = Literal["all", "search", "code", "auto"]
@@ -13,9 +15,11 @@ EXPOSE_BUDGET = 10_000
 
 
 def check_mode(mode: object) -> None:
-    """ValueError if there is no such mode; for values that come from code."""
+    """ValueError if there is no such mode, `ExtraMissing` if it needs packages that are not installed."""
     if mode is not None and mode not in get_args(ExposeMode):
         raise ValueError(f"expose must be one of {', '.join(get_args(ExposeMode))}, not {mode!r}")
+    if mode == "code" and find_spec("pydantic_monty") is None:
+        raise ExtraMissing("expose: code", "code", "pydantic-monty is not installed")
 
 
 def expose_budget(value: JSON, location: Location) -> int:

@@ -66,7 +66,7 @@ class Calls:
         """The server's result for the client; or what it asks, if it is a modern client."""
         if not request.is_modern:
             return self._shown(request, target, await self._run_legacy(request, target))
-        given = self._rounds.opened(request, target)
+        given = await self._rounds.opened(request, target)
         if given.declined is not None:
             raise CallRefused(f"{request.method} of {target.name!r}", given.declined)
         if given.parked is not None:
@@ -99,7 +99,7 @@ class Calls:
         is_legacy = request.client.offering.now.eras.get(target.server) != "modern"
         if is_legacy and capabilities:
             if target.is_task_only and knows_tasks(capabilities):
-                return self._start_task(request, target)
+                return await self._start_task(request, target)
             if _can_be_asked(capabilities):
                 return await self._run_parked(request, target, given)
         reports = Reports(request.exchange)
@@ -170,7 +170,7 @@ class Calls:
 
     async def _go_on(self, request: Request, target: Target, given: Round) -> JSONObject:
         """Answer a call that waits, and wait for its result or for its next questions."""
-        call = self._parked.get(given.parked or "", request.exchange.principal.name)
+        call = await self._parked.find(given.parked or "", request.exchange.principal.name)
         if call is None:
             raise ProtocolError(INVALID_PARAMS, "Invalid requestState: the call has ended")
         call.answer(given.responses or {})
@@ -201,12 +201,14 @@ class Calls:
             return None
         return WatchedClient(client, self._board, request.client.view.caller, target.name)
 
-    def _start_task(self, request: Request, target: Target) -> JSONObject:
-        call = self.start_call(request, target, request.exchange.capabilities)
+    async def _start_task(self, request: Request, target: Target) -> JSONObject:
+        call = await self.start_call(request, target, request.exchange.capabilities)
         return self._tasks.started(request, call)
 
-    def start_call(self, request: Request, target: Target, capabilities: JSONObject) -> ParkedCall:
-        """Begin a call that the client follows as a task."""
+    async def start_call(
+        self, request: Request, target: Target, capabilities: JSONObject, ttl: float | None = None
+    ) -> ParkedCall:
+        """Begin a call that the client follows as a task, for `ttl` milliseconds."""
         reports = Reports(request.exchange)
         reports.exchange = None
         about = f"{request.method} of {target.name!r}"
@@ -214,6 +216,7 @@ class Calls:
         call.is_task = True
         if not self._parked.keep(call):
             raise CallRefused(about, "too many calls are in progress")
+        await self._tasks.prepare(call, ttl)
         call.start(self._driven(request, target, call, reports, task=call))
         return call
 

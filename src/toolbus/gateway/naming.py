@@ -1,7 +1,7 @@
 """The names of prompts and the URIs of resources as clients see them, and back.
 
 Prompts are named as tools are. A URI stays as it is unless two servers have it: then it becomes
-`alias+URI`, or `ui://alias/rest` for `ui://rest`, because clients know that scheme.
+`alias+URI`, or `ui://alias/rest` for `ui://rest`, because clients know that scheme; so they do `skill://`.
 """
 
 import re
@@ -14,7 +14,7 @@ from toolbus.core.records import Origin, Prompt, ToolSpec
 from toolbus.shape import named
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
-_UI = "ui://"
+_KNOWN_SCHEMES = ("ui://", "skill://")
 
 
 class Located(NamedTuple):
@@ -41,14 +41,21 @@ class Uris:
         templates: Iterable[Located],
         servers: Sequence[str],
         everywhere: Iterable[Located] = (),
+        together: Iterable[Sequence[str]] = (),
     ) -> None:
-        """`servers` in the order of the config; a URI that is also `everywhere` else is not unique."""
+        """`servers` in the order of the config; a URI that is also `everywhere` else is not unique.
+
+        URIs that belong `together`, those of a skill, keep their relation: if one is not unique, none is.
+        """
         resources, templates = list(resources), list(templates)
         self._servers = servers
         owners: defaultdict[str, set[str]] = defaultdict(set)
         for one in (*resources, *templates, *everywhere):
             owners[one.uri].add(one.server)
         self._shared = {uri for uri, who in owners.items() if len(who) > 1}
+        for group in together:
+            if not self._shared.isdisjoint(group):
+                self._shared.update(group)
         self._listed = {self.public(one.server, one.uri): one for one in resources}
         self._templates = [(self.public(one.server, one.uri), one) for one in templates]
         self._schemes: defaultdict[str, list[str]] = defaultdict(list)
@@ -90,14 +97,18 @@ class Uris:
         for alias in sorted(self._servers, key=len, reverse=True):
             if public.startswith(f"{alias}+"):
                 return Located(alias, public.removeprefix(f"{alias}+"))
-            own = f"{_UI}{alias}/"
-            if public.startswith(own) and f"{_UI}{public.removeprefix(own)}" in self._shared:
-                return Located(alias, f"{_UI}{public.removeprefix(own)}")
+            for scheme in _KNOWN_SCHEMES:
+                own = f"{scheme}{alias}/"
+                if public.startswith(own) and f"{scheme}{public.removeprefix(own)}" in self._shared:
+                    return Located(alias, f"{scheme}{public.removeprefix(own)}")
         return None
 
 
 def _qualified(server: str, uri: str) -> str:
-    return f"{_UI}{server}/{uri.removeprefix(_UI)}" if uri.startswith(_UI) else f"{server}+{uri}"
+    for scheme in _KNOWN_SCHEMES:
+        if uri.startswith(scheme):
+            return f"{scheme}{server}/{uri.removeprefix(scheme)}"
+    return f"{server}+{uri}"
 
 
 def _scheme(uri: str) -> str:

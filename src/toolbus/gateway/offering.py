@@ -5,6 +5,7 @@ Everything is computed when it is first needed, and again when something has cha
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import cast
 
 from toolbus.bus.view import View
 from toolbus.core.catalog import Catalog
@@ -19,6 +20,7 @@ from toolbus.core.records import (
     ResourceTemplate,
     ToolSpec,
 )
+from toolbus.core.skills import Skill, entry_of
 from toolbus.gateway.naming import Located, Uris, prompt_names
 from toolbus.gateway.protocol import is_object
 from toolbus.gateway.results import with_ui_uri
@@ -65,12 +67,21 @@ class Snapshot:
         return dict(zip(prompt_names(prompts, self._bus.config), prompts, strict=True))
 
     @cached_property
+    def skills(self) -> dict[str, JSONObject]:
+        """The entries of the skills of all servers, by the URIs that clients see."""
+        entries = (_skill(one, self.uris) for one in self._view.skills())
+        return {str(entry["uri"]): entry for entry in entries}
+
+    @cached_property
     def uris(self) -> Uris:
-        """The URIs of the resources."""
+        """The URIs of the resources, and of the files of skills."""
 
         def all_of(view: View) -> tuple[list[Located], list[Located]]:
             return (
-                [Located(one.server, one.uri) for one in view.resources()],
+                [
+                    *(Located(one.server, one.uri) for one in view.resources()),
+                    *(Located(one.server, uri) for one in view.skills() for uri in _files(one)),
+                ],
                 [Located(one.server, one.uri_template) for one in view.templates()],
             )
 
@@ -78,7 +89,8 @@ class Snapshot:
         # A name must not depend on what a view hides.
         other_resources, other_templates = all_of(self._bus)
         servers = list(self._view.config.servers)
-        return Uris(resources, templates, servers, [*other_resources, *other_templates])
+        together = map(_files, self._bus.skills())
+        return Uris(resources, templates, servers, [*other_resources, *other_templates], together)
 
     @cached_property
     def eras(self) -> dict[str, Era | None]:
@@ -174,6 +186,18 @@ def _template(one: ResourceTemplate, uris: Uris) -> JSONObject:
             **one.extras,
         }
     )
+
+
+def _skill(one: Skill, uris: Uris) -> JSONObject:
+    entry = entry_of(one)
+    files = cast("list[JSONObject] | str", entry["resources"])
+    if not isinstance(files, str):
+        entry["resources"] = [{**file, "uri": uris.public(one.server, str(file["uri"]))} for file in files]
+    return {**entry, "uri": uris.public(one.server, one.uri)}
+
+
+def _files(one: Skill) -> list[str]:
+    return [one.uri, *(file.uri for file in one.files or () if file.uri != one.uri)]
 
 
 def _prompt(name: str, one: Prompt) -> JSONObject:

@@ -13,8 +13,8 @@ from toolbus.gateway.peers import prefix_of
 from toolbus.gateway.protocol import ELICITATION, INVALID_PARAMS, is_object, list_in, object_in
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request, Target
-from toolbus.gateway.seal import Seal
-from toolbus.gateway.spent import Spent
+from toolbus.state.seal import Seal
+from toolbus.state.spent import UsedOnce
 
 _PURPOSE = "requestState"
 APPROVER = "gateway"
@@ -33,6 +33,8 @@ class Round:
     """How often the server has asked so far."""
     parked: str | None = None
     """The call that waits."""
+    script: Pending | None = None
+    """The script that waits."""
     declined: str | None = None
     """Why the call is not made."""
 
@@ -52,6 +54,8 @@ class _State:
     approved: tuple[str, str] | None = None
     once: str = ""
     """The name of its approval, which can be used once."""
+    script: str | None = None
+    """A suspended script as JSON."""
     visits: tuple[str, ...] = ()
     """The keys of the URLs that a legacy server wants the user to visit."""
 
@@ -59,13 +63,13 @@ class _State:
 class Rounds:
     """Seals and opens the state of requests."""
 
-    def __init__(self, seal: Seal, seconds: float, spent: Spent) -> None:
+    def __init__(self, seal: Seal, seconds: float, spent: UsedOnce) -> None:
         """A client can go on for so many seconds."""
         self._seal = seal
         self._seconds = seconds
         self._spent = spent
 
-    def opened(self, request: Request, target: Target) -> Round:
+    async def opened(self, request: Request, target: Target) -> Round:
         """The round that a request of a modern client is; `ProtocolError` if its state is not valid."""
         params = request.params
         if "requestState" not in params and "inputResponses" not in params:
@@ -75,12 +79,14 @@ class Rounds:
         if text is None:
             return Round(responses=given)
         state = self._unsealed(request, target, text)
+        if state.script is not None:
+            return Round(responses=given, script=Pending.from_json(state.script))
         declined = [key for key in state.visits if object_in(given, key).get("action") != "accept"]
         if declined and all(key in given for key in declined):
             return Round(declined="the user did not visit the URL that the server requires")
         approval = _approval(state, given)
         if approval is not None:
-            self._use_once(request, target, state)
+            await self._use_once(request, target, state)
         is_relayed = state.parked is None and state.call is None and not state.visits
         return Round(
             responses={**state.answered, **given} if is_relayed else given,
@@ -102,12 +108,12 @@ class Rounds:
             values["approved"] = tuple(payload["approved"])
         return _State(**values)
 
-    def _use_once(self, request: Request, target: Target, state: _State) -> None:
+    async def _use_once(self, request: Request, target: Target, state: _State) -> None:
         """An approval is for one call: a state that is sent again does not make another one."""
         try:
-            is_new = bool(state.once) and self._spent.take(state.once)
+            is_new = bool(state.once) and await self._spent.use(state.once)
         except OSError as error:
-            reason = error.strerror or type(error).__name__
+            reason = error.strerror or str(error) or type(error).__name__
             what = f"{request.method} of {target.name!r}"
             raise CallRefused(what, f"the use of its approval could not be recorded: {reason}") from error
         if not is_new:
@@ -117,6 +123,8 @@ class Rounds:
 
     def needs_input(self, request: Request, target: Target, pending: Pending) -> JSONObject:
         """The result of a request whose server needs input, or that a person has to approve."""
+        if pending.script is not None:
+            return self._input_required(request, target, pending.requests, script=pending.to_json())
         before = approved_before(pending)
         approved = None if before is None else (before.call, before.by)
         return self._input_required(

@@ -1,15 +1,20 @@
 """The words of a text, as they are compared: identifiers taken apart, in lower case, without endings."""
 
 import re
+from itertools import chain
 
+# What is most frequent is first; at one place in a text only one of the first three can begin.
 _PART = re.compile(
-    r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+"
+    r"[A-Z]?[a-z]+|[A-Z]+(?=[A-Z][a-z])|[A-Z]+|\d+"
     r"|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+|[^\W\d_a-zA-Z]+"
 )
+_RUN = re.compile(r"[^\W_]+")
+_SPACED = {code: " " for code in range(128) if not chr(code).isalnum()}
 _NO_LETTER = re.compile(r"[\W_]+")
 _NO_SPACES = "\u3040"
 """From here on, scripts whose words are not separated; their texts are compared by pairs of characters."""
 _MOST_KNOWN = 65_536
+_LONGEST_KNOWN = 40
 _COMMON_TEXT = """
 a an and are as at be by can do for from has have how i if in into is it its me my of on or our please should
 so such that the their them then there these this to up use used user using via was we what when where which
@@ -25,7 +30,9 @@ def parts(text: str) -> list[str]:
 
 def words(text: str) -> list[str]:
     """The words to compare, without the most common ones."""
-    return [word for part in _PART.findall(text) for word in _COMPARED[part]]
+    # The same runs, faster than by the pattern.
+    runs = text.translate(_SPACED).split() if text.isascii() else _RUN.findall(text)
+    return list(chain.from_iterable(map(_COMPARED.__getitem__, runs)))
 
 
 def key(text: str) -> str:
@@ -34,12 +41,14 @@ def key(text: str) -> str:
 
 
 class _Compared(dict[str, tuple[str, ...]]):
-    """What each word is compared as; a bounded cache, because most words occur in many texts."""
+    """What each run of letters is compared as; a bounded cache, because most occur in many texts."""
 
-    def __missing__(self, part: str) -> tuple[str, ...]:
-        if len(self) >= _MOST_KNOWN:
-            self.clear()
-        self[part] = found = _compared(part)
+    def __missing__(self, run: str) -> tuple[str, ...]:
+        found = tuple(word for part in _PART.findall(run) for word in _compared(part))
+        if len(run) <= _LONGEST_KNOWN:
+            if len(self) >= _MOST_KNOWN:
+                self.clear()
+            self[run] = found
         return found
 
 

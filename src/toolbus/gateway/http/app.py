@@ -1,13 +1,17 @@
 """The HTTP front: paths, who is admitted, and which era a message belongs to."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Container, Mapping
+import logging
+from collections.abc import Awaitable, Callable, Container
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from functools import partial
+from hashlib import sha256
+from random import shuffle
+from typing import TypeAlias
 
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, PROTOCOL_VERSION_META_KEY
+from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
@@ -17,11 +21,13 @@ from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.console.app import PATH as CONSOLE
 from toolbus.gateway.console.app import ConsoleApp
+from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.in_flight import InFlight
 from toolbus.gateway.http.legacy import SESSION, LegacyFront
 from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.message import has_envelope, kind_of, owned_names
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.relay import passed_on, relay
 from toolbus.gateway.http.request import (
@@ -37,7 +43,11 @@ from toolbus.gateway.metrics import OTHER, Metrics
 from toolbus.gateway.peers import FIRST, Peers
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.protocol import BUSY
+from toolbus.gateway.replicas.relay import MISDIRECTED
 from toolbus.gateway.worker_metrics import merged
+from toolbus.state.store.error import StoreError
+
+logger = logging.getLogger("toolbus")
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
@@ -48,6 +58,8 @@ _EXPIRE_EVERY = 30
 _PEER_SECONDS = 5.0
 """How long another worker may take for its metrics."""
 _RETRY: Headers = ((b"retry-after", b"1"),)
+_TRIES = 4
+"""How often to look where a session or a call is, which may move meanwhile."""
 
 
 class App:
@@ -77,6 +89,8 @@ class App:
         self.metrics = Metrics()
         self.refusals = Refusals(self.metrics)
         self.is_draining = False
+        self.is_leaving = False
+        """Whether a balancer should send nothing more, although it would be answered."""
         self.connections: Callable[[], int] = lambda: 0
         """How many connections are open; set by whoever runs it."""
         self._access: Access = access or AccessControl(Serve())
@@ -107,8 +121,10 @@ class App:
             await page(http)
 
     async def idle(self) -> None:
-        """Wait until no request is in flight."""
+        """Wait until no request is in flight; nor a parked call, which would be lost for its client."""
         await self._in_flight.wait_for_none()
+        if self.gateway.replicas is not None:
+            await self.gateway.wait_for_parked()
 
     def tick(self) -> None:
         """Call it every second."""
@@ -116,6 +132,8 @@ class App:
         self._ticks += 1
         if self._ticks % _EXPIRE_EVERY == 0:
             self.gateway.sessions.end_idle()
+            if self.gateway.replicas is not None:
+                self.gateway.replicas.keep_sessions(self.gateway.sessions)
 
     @property
     def in_flight(self) -> int:
@@ -166,6 +184,15 @@ class App:
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
         http.principal, http.access = admitted, self._access
+        return await self._admitted_mcp(http)
+
+    async def serve_relayed(self, http: HttpRequest, principal: Principal, digest: str) -> None:
+        """Answer a request that another replica admitted and passed on; `digest` is that of its body."""
+        http.principal, http.access, http.relayed = principal, self._access, digest
+        await answer(http, self._admitted_mcp(http))
+
+    async def _admitted_mcp(self, http: HttpRequest) -> None:
+        method = http.facts.method
         version = http.headers.get(MCP_PROTOCOL_VERSION_HEADER)
         is_modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
         if method == "POST":
@@ -174,10 +201,13 @@ class App:
             return await http.respond(405, headers=((b"allow", b"POST"),))
         if (owner := self._owner(http, http.headers.get(SESSION))) is not None:
             return await relay(http, owner)
+        is_new = method == "GET" and "last-event-id" not in http.headers
+        if is_new and self.is_draining and self.gateway.replicas is not None:
+            return await self._leave_to_others(http, b"", None)
         if method == "GET":
-            return await self._legacy.listen(http)
+            return await self._here_or_elsewhere(http, b"", None, partial(self._legacy.listen, http))
         if method == "DELETE":
-            return await self._legacy.delete(http)
+            return await self._here_or_elsewhere(http, b"", None, partial(self._legacy.delete, http))
         return await http.respond(405, headers=((b"allow", b"GET, POST, DELETE"),))
 
     async def _preflight(self, http: HttpRequest) -> None:
@@ -221,27 +251,74 @@ class App:
 
     async def _message(self, http: HttpRequest, *, is_modern: bool) -> None:
         body = await http.body()
+        if http.relayed is not None and sha256(body).hexdigest() != http.relayed:
+            return await http.respond(400)
         try:
             message = from_json(body, allow_inf_nan=False)
         except ValueError:
             return await http.respond_json(
                 400, failure(None, {"code": PARSE_ERROR, "message": "Parse error"})
             )
-        kind = _kind_of(message)
-        is_modern = is_modern or _has_envelope(message)
+        kind = kind_of(message)
+        is_modern = is_modern or has_envelope(message)
         if kind is None or (kind == "response" and is_modern):
             return await _refuse_message(http, 400, "the body must be one JSON-RPC message")
-        if (owner := self._owner(http, *_names(http, message, is_modern=is_modern))) is not None:
+        if (owner := self._owner(http, *owned_names(http, message, is_modern=is_modern))) is not None:
             return await relay(http, owner, body)
         if kind == "request" and self.is_draining:
-            return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
-        if not is_modern and kind == "request" and message["method"] == "initialize":
-            return await self._legacy.initialize(http, message["id"], message.get("params"))
-        if not is_modern:
-            return await self._legacy.serve(http, message)
-        if kind == "notification":
+            return await self._leave_to_others(http, body, message["id"])
+        if kind == "notification" and is_modern:
             return await self._modern.notified(http)
-        return await self._modern.serve(http, message)
+        if is_modern and self.gateway.replicas is None:
+            return await self._modern.serve(http, message)
+        request_id = message["id"] if kind == "request" else None
+        if is_modern:
+            work = partial(self._modern.serve, http, message)
+        elif kind == "request" and message["method"] == "initialize":
+            work = partial(self._legacy.initialize, http, message["id"], message.get("params"))
+        else:
+            work = partial(self._legacy.serve, http, message)
+        return await self._here_or_elsewhere(http, body, request_id, work)
+
+    # Other replicas
+
+    async def _here_or_elsewhere(
+        self,
+        http: HttpRequest,
+        body: bytes,
+        request_id: str | int | None,
+        work: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Answer a request, or have the replica answer it that has its session or its call."""
+        replicas = self.gateway.replicas
+        if replicas is None:
+            return await work()
+        try:
+            for _ in range(_TRIES):
+                try:
+                    return await work()
+                except Elsewhere as elsewhere:
+                    if http.relayed is not None:
+                        return await http.respond(MISDIRECTED)
+                    if await replicas.passed_on(http, body, elsewhere.replica, request_id):
+                        return None
+                    http.avoid = (*http.avoid, elsewhere.replica)
+        except StoreError as error:
+            logger.warning("a request was not answered: %s", error)
+        return await http.respond(503, headers=_RETRY)
+
+    async def _leave_to_others(self, http: HttpRequest, body: bytes, request_id: str | int | None) -> None:
+        """This gateway ends: another replica answers the request, if there is one."""
+        replicas = self.gateway.replicas
+        if replicas is not None and http.relayed is not None:
+            return await http.respond(MISDIRECTED)
+        if replicas is not None:
+            others = replicas.peers.others
+            shuffle(others)
+            for peer in others:
+                if await replicas.passed_on(http, body, peer.id, request_id):
+                    return None
+        return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
 
     # Other pages
 
@@ -257,10 +334,9 @@ class App:
         """Anyone learns whether; why, only who is admitted, and only of the servers of its view."""
         admitted = await self._admitted(http)
         seen = () if isinstance(admitted, Refusal) else self.gateway.view(admitted).servers
+        is_ending = self.is_draining or self.is_leaving
         is_starting = self._peers is not None and not self._peers.all_started()
-        is_ready, details = readiness(
-            self.gateway.bus, seen=seen, draining=self.is_draining, starting=is_starting
-        )
+        is_ready, details = readiness(self.gateway.bus, seen=seen, draining=is_ending, starting=is_starting)
         shown = {"ready": is_ready} if isinstance(admitted, Refusal) else details
         await http.respond_json(200 if is_ready else 503, shown)
 
@@ -300,44 +376,3 @@ class App:
 
 async def _refuse_message(http: HttpRequest, status: int, reason: str) -> None:
     await http.respond_json(status, failure(None, {"code": INVALID_REQUEST, "message": reason}))
-
-
-def _kind_of(message: object) -> str | None:
-    """What a JSON-RPC message is; None if it is not one."""
-    if not isinstance(message, dict):
-        return None
-    fields = cast("dict[str, Any]", message)
-    if fields.get("jsonrpc") != "2.0":
-        return None
-    has_id = "id" in fields
-    if has_id and type(fields["id"]) not in (str, int):
-        return None
-    method = fields.get("method")
-    if isinstance(method, str):
-        params = fields.get("params")
-        if params is not None and not isinstance(params, dict):
-            return None
-        return "request" if has_id else "notification"
-    return "response" if has_id and ("result" in fields or "error" in fields) else None
-
-
-def _names(http: HttpRequest, message: Mapping[str, Any], *, is_modern: bool) -> tuple[JSON, ...]:
-    """What a message is about that may be in the memory of one worker."""
-    if not is_modern:
-        return (http.headers.get(SESSION),)
-    params = message.get("params")
-    if not isinstance(params, dict):
-        return ()
-    fields = cast("dict[str, Any]", params)
-    return fields.get("requestState"), fields.get("taskId")
-
-
-def _has_envelope(message: Mapping[str, Any]) -> bool:
-    """Whether a message says which modern version it is of."""
-    if not isinstance(message, dict):
-        return False
-    params = message.get("params")
-    if not isinstance(params, dict):
-        return False
-    meta = cast("dict[str, Any]", params).get("_meta")
-    return isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta

@@ -20,6 +20,7 @@ from mcp.shared.inbound import (
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, LOG_LEVEL_META_KEY
 
 from toolbus.core.records import JSONObject, LogLevel
+from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.limits import Limits, Refusals
@@ -86,6 +87,9 @@ class ModernFront:
             if outcome.status == TOO_MANY:
                 await asyncio.sleep(self._limits.refusal_seconds)
             await stream.finish(outcome)
+        except Elsewhere:
+            outcome = ENDED  # here
+            raise
         finally:
             stream.close()
             del self._open[stream]

@@ -8,6 +8,7 @@ from mcp_types import INTERNAL_ERROR
 
 from toolbus.core.records import JSONObject
 from toolbus.gateway.call_queue import Busy
+from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.request import Headers, failure, response
@@ -55,6 +56,8 @@ async def answered(gateway: Gateway, exchange: Exchange, method: str, params: JS
     except RequestCancelled:
         cancelled = {"code": REQUEST_CANCELLED, "message": "Request cancelled"}
         return Outcome(failure(request_id, cancelled), error="cancelled")
+    except Elsewhere:
+        raise
     except Exception:  # the edge of a task: a client gets an answer to each request
         logger.exception("could not answer %s", method if method.isprintable() else "a request")
         return Outcome(

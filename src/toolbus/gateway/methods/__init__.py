@@ -1,7 +1,7 @@
 """The methods that clients can call, by era."""
 
 from toolbus.gateway.kernel import Method
-from toolbus.gateway.methods import discovery, prompts, resources, tasks, tools
+from toolbus.gateway.methods import discovery, prompts, resources, skills, tasks, tools
 
 _BOTH: dict[str, Method] = {
     "tools/list": tools.list_tools,
@@ -20,6 +20,8 @@ MODERN: dict[str, Method] = {
     "server/discover": discovery.discover,
     "subscriptions/listen": resources.listen,
     "tasks/update": tasks.update,
+    "skills/list": skills.list_skills,
+    "skills/get": skills.get,
 }
 LEGACY: dict[str, Method] = {
     **_BOTH,

@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 from toolbus.core.errors import ToolbusError
 from toolbus.core.records import JSON, JSONObject
+from toolbus.core.skills import SKILLS
 from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.offering import Offering
 from toolbus.gateway.protocol import INVALID_PARAMS, LEVELS, TASKS
@@ -36,7 +37,7 @@ async def discover(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `server/discover`."""
     return {
         "supportedVersions": list(MODERN_VERSIONS),
-        "capabilities": {**_CAPABILITIES, "extensions": {TASKS: {}}},
+        "capabilities": {**_CAPABILITIES, "extensions": {TASKS: {}, SKILLS: {}}},
         **await _instructions(kernel, request.client.offering),
         "ttlMs": round(kernel.settings.ttl * 1000),
         "cacheScope": "private",

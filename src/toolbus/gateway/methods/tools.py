@@ -1,6 +1,8 @@
 """Tools: the catalog of the view, and calls."""
 
-from toolbus.bus.exposure import CALL
+from collections.abc import Awaitable
+
+from toolbus.bus.exposure import CALL, RUN_CODE
 from toolbus.core.errors import ArgumentsError, CallRejected, ToolbusError, ToolNotFound
 from toolbus.core.records import JSON, JSONObject, ToolSpec
 from toolbus.gateway.kernel import Kernel
@@ -43,12 +45,12 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
             except (ToolNotFound, ArgumentsError) as error:  # the model can act on it
                 return tool_failure(str(error))
         if target.spec.route != "tools/call":
-            return await kernel.calls.run_own(request, target)
+            return await _own_tool(kernel, request, target)
         spec, headers = target.spec, request.exchange.headers
         if headers is not None and request.is_modern and not target.is_unlisted:
             kernel.mirroring.check(spec, target.arguments, headers)
         if not request.is_modern and "task" in params:
-            return _started(kernel, request, target)
+            return await _started(kernel, request, target)
         return await kernel.calls.run(request, target)
     except (CallRejected, ArgumentsError):
         raise
@@ -70,12 +72,18 @@ async def _found(kernel: Kernel, request: Request, name: str) -> ToolSpec:
     return await request.client.view.calls.find_visible(name)
 
 
-def _started(kernel: Kernel, request: Request, target: Target) -> JSONObject:
+def _own_tool(kernel: Kernel, request: Request, target: Target) -> Awaitable[JSONObject]:
+    """Call a tool of the bus itself: a script, a search, the resources and prompts of servers as tools."""
+    own = kernel.scripts.run if target.spec.route == RUN_CODE else kernel.calls.run_own
+    return own(request, target)
+
+
+async def _started(kernel: Kernel, request: Request, target: Target) -> JSONObject:
     """Begin a call that a legacy client follows as a task."""
     if not target.may_be_task:
         raise ProtocolError(METHOD_NOT_FOUND, f"the tool {target.name!r} cannot be called as a task")
     assert request.exchange.session is not None, "a legacy client has a session"
     capabilities = modern_capabilities(request.exchange.session.capabilities)
     ttl: JSON = object_in(request.params, "task").get("ttl")
-    call = kernel.calls.start_call(request, target, capabilities)
-    return kernel.tasks.started(request, call, ttl if isinstance(ttl, int | float) else None)
+    given = ttl if isinstance(ttl, int | float) else None
+    return kernel.tasks.started(request, await kernel.calls.start_call(request, target, capabilities, given))
