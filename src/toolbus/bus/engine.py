@@ -207,7 +207,7 @@ class Engine:
 
     def catalog_changed(self) -> None:
         """A server of this engine offers something else now."""
-        self.catalog.rebuild()
+        self.catalog.change()
 
     def emit_of_link(self, event: Event) -> None:
         """Emit an event of a link of this engine, and that somebody has to sign in because of it."""
