@@ -76,7 +76,7 @@ FOREIGN: dict[str, set[str]] = {
     "httpx2": SDK_PARTS,
     "httptools": {"connect", "gateway"},
     "pydantic_monty": {"code"},
-    "psycopg": {"state"},
+    "psycopg": {"agent", "state"},
     "typer": {"cli"},
     "rich": {"cli"},
     "pydantic_ai": {"agent", "adapters", "testing"},
