@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import ssl
 import sys
 import tempfile
 from collections import Counter
@@ -22,7 +23,7 @@ from tests.gateway.front import BOTH, Events, modern_request
 
 WITHIN = 120.0
 """Seconds to wait for anything, on a busy machine."""
-URL = re.compile(r"http://127\.0\.0\.1:\d+/mcp")
+URL = re.compile(r"https?://127\.0\.0\.1:\d+/mcp")
 SERVER = Path(__file__).with_name("journal_server.py")
 STORE_KEY = base64.b64encode(b"k" * 32).decode()
 ELICITS: dict[str, Any] = {"elicitation": {"form": {}}}
@@ -208,9 +209,10 @@ class Client:
 
 
 @asynccontextmanager
-async def client(key: str = "") -> AsyncGenerator[Client]:
-    """A client with connections of its own."""
-    async with httpx2.AsyncClient(timeout=WITHIN) as http:
+async def client(key: str = "", certificate: Path | None = None) -> AsyncGenerator[Client]:
+    """A client with connections of its own; it trusts that certificate, if one is given."""
+    verify = ssl.create_default_context(cafile=certificate) if certificate else False
+    async with httpx2.AsyncClient(timeout=WITHIN, verify=verify) as http:
         yield Client(http, key)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Generator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from tests.cli.running import toolbus
 from tests.gateway.front import Events
 from tests.gateway.replicas.cluster import ELICITS, TASKS, Cluster, client, cluster, text_of, until
 from tests.postgres import Server, postgres_server
+from tests.servers.certificates import self_signed
 
 pytestmark = pytest.mark.anyio
 
@@ -237,6 +239,24 @@ async def test_keys_are_the_same_for_all_and_a_revoked_one_is_refused_by_all() -
             await asyncio.to_thread(key, "revoke", "ann")
             for replica in (first, second):
                 await until(partial(is_out, replica.url))
+
+
+async def test_replicas_with_https_reach_those_with_the_same_certificate(
+    tmp_path: Path,
+) -> None:
+    file = self_signed(tmp_path)
+    tls = {"cert": str(file), "key": str(file)}
+    async with cluster(2, serve={"tls": tls}) as two, client(certificate=file) as one:
+        first, second = two.replicas
+        assert all(" at https://" in replica.log.read_text() for replica in two.replicas)
+        # Only the first one can answer it: a session would be taken over by one that cannot reach it.
+        started = (await one.call(first.url, "job", TASKS, token="a", seconds=600))["result"]
+        task = {"taskId": started["taskId"]}
+        state = await one.modern(second.url, "tasks/get", task, TASKS)
+        assert state["result"]["status"] == "working"
+        assert "result" in await one.modern(second.url, "tasks/cancel", task, TASKS)
+        state = await one.modern(first.url, "tasks/get", task, TASKS)
+        assert state["result"]["status"] == "cancelled"
 
 
 async def test_nobody_but_a_replica_gets_an_answer_where_replicas_listen(two: Cluster) -> None:
