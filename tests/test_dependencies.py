@@ -64,6 +64,8 @@ def extra_of(file: Path) -> str | None:
         return "agent"
     if (part, *rest[-1:]) in (("config", "lookup.py"), ("state", "keyring.py")):
         return "keyring"
+    if rest == ["store", "postgres.py"]:
+        return "postgres"
     if (part, *rest[:1]) == ("search", "encoders") or rest in (["kept_vectors.py"], ["meaning.py"]):
         return "search"
     if part == "code":

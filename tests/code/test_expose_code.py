@@ -154,7 +154,10 @@ async def test_a_client_that_cannot_be_asked_is_told_what_did_not_run(tmp_path: 
 async def test_without_its_extra_code_mode_fails_at_once_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(expose, "find_spec", lambda _: None)
+    def nothing(name: str) -> None:
+        """No package is installed."""
+
+    monkeypatch.setattr(expose, "find_spec", nothing)
     with pytest.raises(ExtraMissing, match=r'pip install "toolbus\[code\]"'):
         Toolbus(config(tmp_path, expose="code"))
     async with Toolbus(config(tmp_path)) as bus:

@@ -8,7 +8,8 @@ import pytest
 from tests.config.conftest import misfits
 from toolbus.config import load_config
 from toolbus.config.location import Location
-from toolbus.config.serve import Serve, ServeAuth, ServeView, Tls, read_serve
+from toolbus.config.serve import Serve, ServeView, read_serve
+from toolbus.config.serve_auth import ServeAuth, Tls
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import Budget
 

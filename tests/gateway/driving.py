@@ -13,9 +13,10 @@ from toolbus.gateway.access.views import Views
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.principal import LOCAL, Principal
-from toolbus.gateway.seal import Seal
+from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.sessions import Session
 from toolbus.gateway.settings import Settings
+from toolbus.state.seal import Seal
 
 WITHIN = 60.0
 VERSION = "2026-07-28"
@@ -187,12 +188,13 @@ async def gateway_over(
     seal: Seal | None = None,
     interactions: Interactions = FORWARDS,
     serve: Serve | None = None,
+    replicas: Replicas | None = None,
     **more: Any,
 ) -> AsyncGenerator[Gateway]:
     """A gateway over the servers of a config; `serve` has the views of clients."""
     bus = Toolbus(config, interactions=interactions, **more)
     view_of = None if serve is None else Views(bus, serve).view_of
-    async with bus, Gateway(bus, settings, view_of=view_of, seal=seal) as gateway:
+    async with bus, Gateway(bus, settings, view_of=view_of, seal=seal, replicas=replicas) as gateway:
         yield gateway
 
 

@@ -20,6 +20,7 @@ from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import HttpServer, listening_socket, tls_context
+from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.settings import Settings
 
 WITHIN = 60.0
@@ -231,11 +232,12 @@ async def front(
     config: JSON | None = None,
     certificate: Path | None = None,
     serve: Serve | None = None,
+    replicas: Replicas | None = None,
 ) -> AsyncGenerator[Front]:
     """A gateway over HTTP, on a free port of this machine; over HTTPS with a certificate."""
     gates = Gates()
     config = config or {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
-    async with gateway_over(config, settings, serve=serve) as gateway:
+    async with gateway_over(config, settings, serve=serve, replicas=replicas) as gateway:
         app = App(gateway, access, limits)
         server, sock = HttpServer(app), listening_socket("127.0.0.1", 0)
         port = sock.getsockname()[1]

@@ -13,8 +13,8 @@ from tests.servers.asking import Sure, asking
 from tests.servers.everyday import everyday
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.seal import Seal
 from toolbus.gateway.settings import Settings
+from toolbus.state.seal import Seal
 
 pytestmark = pytest.mark.anyio
 ANN = {"name": "book", "arguments": {"guest": "Ann"}}

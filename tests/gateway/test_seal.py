@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.requests import Clock
-from toolbus.gateway.seal import Seal, stored_key
+from toolbus.gateway.seal import stored_key
 from toolbus.state.files import Exposed
+from toolbus.state.seal import Seal
 
 VALUE = {"server": "files", "state": "naïve ☃", "round": 2}
 

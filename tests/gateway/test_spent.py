@@ -11,9 +11,9 @@ from tests.servers.everyday import everyday
 from toolbus import Toolbus
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.seal import Seal
-from toolbus.gateway.spent import Spent
 from toolbus.state.files import PrivateFolder
+from toolbus.state.seal import Seal
+from toolbus.state.spent import Spent
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

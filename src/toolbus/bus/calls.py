@@ -175,6 +175,12 @@ class Calls:
             raise error
         return spec
 
+    def most_at_once(self, server: str) -> int | None:
+        """How many calls a server takes at a time, of all callers together; None if there is no limit."""
+        config = self._access.config.servers.get(server)
+        most = None if config is None else config.max_concurrency
+        return most if most is not None and self._engine.shares(server) else None
+
     def is_hidden(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> bool:
         """Whether the rules of the view, not those of the bus, deny every such operation."""
         return self._engine.guard.is_hidden(self.operation(spec, arguments=arguments))

@@ -207,7 +207,7 @@ class Engine:
 
     def catalog_changed(self) -> None:
         """A server of this engine offers something else now."""
-        self.catalog.rebuild()
+        self.catalog.change()
 
     def emit_of_link(self, event: Event) -> None:
         """Emit an event of a link of this engine, and that somebody has to sign in because of it."""
@@ -238,6 +238,10 @@ class Engine:
             return False
         own, others = self.servers.inventories, base.servers.inventories
         return list(own) == list(others) and all(own[alias] is others[alias] for alias in own)
+
+    def shares(self, server: str) -> bool:
+        """Whether the connection to a server is everybody's."""
+        return self._base is None or server in self.servers.borrowed
 
     def _reports(self, server: str) -> bool:
         """Whether problems of a server are reported here; the bus reports those of shared servers."""

@@ -10,13 +10,14 @@ from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
 from toolbus.bus.policing import Policing
 from toolbus.bus.servers import Servers
+from toolbus.bus.shared_state import SharedState
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
 from toolbus.connect.auth.identity import Identity
 from toolbus.core.errors import FORKED, BusClosed
 from toolbus.core.events import Hub
 from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
-from toolbus.state.tokens.tokens import Tokens, open_tokens
+from toolbus.state.tokens.tokens import Tokens
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
@@ -58,6 +59,7 @@ class Lifecycle:
         self._policing = policing
         self._hub = hub
         self._get_secret = get_secret
+        self._shared = SharedState(get_secret)
         self._tokens: tuple[object, Tokens] | None = None
         """The setting in the config, and the tokens."""
         self._loop: OwnerLoop | None = None
@@ -82,6 +84,7 @@ class Lifecycle:
                 return
             self._loop = OwnerLoop()
             try:
+                await self._shared.open(self.config, self._policing)
                 await self._begin(self.identity(self.config))
                 if self._catalog.failed is not None:
                     raise self._catalog.failed
@@ -149,6 +152,7 @@ class Lifecycle:
             self._installed.set()  # nobody waits any longer
             await asyncio.gather(self._connecting, return_exceptions=True)
         await asyncio.gather(self._servers.close(), self._followers.close())
+        await self._shared.close()
         self._policing.close()
         self._hub.end()
 
@@ -186,7 +190,7 @@ class Lifecycle:
         """The secrets and tokens of a user, or of the bus itself."""
         setting, tokens = self._tokens or (None, None)
         if tokens is None or setting != config.tokens:
-            tokens = open_tokens(config.tokens)
+            tokens = self._shared.tokens(config)
             self._tokens = config.tokens, tokens
         secrets = Secrets(self._get_secret, config.folder, config.reviewed, user)
         return Identity(secrets=secrets, tokens=tokens, user=user)

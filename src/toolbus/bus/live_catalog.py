@@ -1,6 +1,8 @@
 """The live catalog: rebuilt whenever a server changes."""
 
+import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import RLock
@@ -33,6 +35,12 @@ class CatalogPolicy(Protocol):
     def warnings(self, tools: Sequence[ToolSpec], /) -> Iterable[str]:
         """Warnings about rules without effect, given all tools."""
         ...
+
+
+_QUICK = 0.02
+"""Seconds of a rebuild that need not be saved: that of some hundred tools."""
+_SHARE, _LONGEST_DELAY = 10, 1.0
+"""A longer one waits for so many times what it takes, but not for longer than a second."""
 
 
 class LiveCatalog:
@@ -77,6 +85,9 @@ class LiveCatalog:
         self.version = 0
         """Counts how often it was rebuilt."""
         self._is_outdated = False
+        self._seconds = 0.0
+        """What the last rebuild took."""
+        self._soon: asyncio.TimerHandle | None = None
         self._updating = RLock()
 
     @property
@@ -118,13 +129,32 @@ class LiveCatalog:
         if self._hub.has_listeners or self.registrations.active:
             self._update()
 
+    def change(self) -> None:
+        """A server offers something else: rebuild the catalog now, or soon if that takes long.
+
+        Of many servers that come up together, each would have the tools of all shaped again. Whoever needs
+        the catalog meanwhile has it rebuilt then.
+        """
+        self._is_outdated = True
+        if self._seconds < _QUICK:
+            self._update()
+        elif self._soon is None:
+            delay = min(_SHARE * self._seconds, _LONGEST_DELAY)
+            self._soon = asyncio.get_running_loop().call_later(delay, self._change_now)
+
+    def _change_now(self) -> None:
+        self._soon = None
+        _ = self.now
+
     def _update(self) -> None:
         if self._base is not None:
             _ = self._base.now  # brings it up to date, if need be: not while others wait for this one
         with self._updating:  # it may be needed in several threads
             if self._is_outdated:
                 self._is_outdated = False  # first: the next change may come meanwhile
+                began = time.perf_counter()
                 self.rebuild()
+                self._seconds = time.perf_counter() - began
 
     def offer_kept_results(self) -> None:
         """Add `read_result` to the catalog."""

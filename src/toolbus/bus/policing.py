@@ -12,6 +12,7 @@ from toolbus.core.records import JSON
 from toolbus.policy.answers import Answers
 from toolbus.policy.guard import AuditLog, Enforced
 from toolbus.policy.layers import Layer
+from toolbus.state.store.once import SharedOnce
 from toolbus.telemetry.observer import BusTelemetry
 
 
@@ -24,6 +25,8 @@ class Policing:
         self.changed: Callable[[], None] = lambda: None
         """Called when something else is enforced."""
         self.answers = Answers(lambda message: self.warn(message))
+        self.shared: SharedOnce | None = None
+        """What seals suspended scripts, if other replicas are to resume them."""
         self.telemetry = BusTelemetry(config)
         self._audit: Audit | None = None
         self._trails: list[AuditLog] = []

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
@@ -17,6 +17,7 @@ from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Caller, OnInput, Resumed
 from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
 from toolbus.search.hit import Hit
+from toolbus.state.store.once import SharedOnce
 
 if TYPE_CHECKING:
     from toolbus.code.run import Run
@@ -61,8 +62,14 @@ class ScriptView(Protocol):
 class Scripts:
     """The scripts of one view."""
 
-    def __init__(self, view: ScriptView, interactions: Interactions) -> None:
-        """`interactions` are the handlers that can ask a person during a call."""
+    def __init__(
+        self, view: ScriptView, interactions: Interactions, shared: Callable[[], SharedOnce | None]
+    ) -> None:
+        """`interactions` are the handlers that can ask a person during a call.
+
+        `shared` returns what seals suspended scripts, if other processes are to resume them.
+        """
+        self._shared = shared
         self._view = view
         self._interactions = interactions
         self._library: Library | None = None
@@ -163,11 +170,11 @@ class Scripts:
         from toolbus.code.sandbox import Sandbox, ScriptError
         from toolbus.code.suspended import opened
 
-        saved = opened(pending.script or "", self._view.caller.user)
+        saved = opened(pending.script or "", self._view.caller.user, self._shared())
         Resumed.of(saved.waiting, answers)  # ValueError if an answer is missing or invalid
         stubs = await self._resumed_stubs(saved.tools)
         tools = ViewTools(self._view, self._interactions, on_input, on_progress)
-        saved.take()
+        await saved.take(self._shared())
         async with Sandbox(self.limits) as box:
             box.printed = saved.printed
             run = Run(box, saved.script, stubs, tools, Limit(self.limits.calls))
@@ -187,7 +194,7 @@ class Scripts:
 
         if isinstance(end, Finished):
             return finished(end.value, box.printed, box.lost, run.calls, self.limits.output)
-        return suspended(end.pending(self._view.caller.user), box.printed, run.calls)
+        return suspended(end.pending(self._view.caller.user, self._shared()), box.printed, run.calls)
 
     def _failed(
         self, error: Any, printed: str, calls: list[Entry], lacking: Mapping[str, str] | None = None

@@ -37,7 +37,7 @@ async def import_stages() -> None:
     def run() -> None:
         failure: BaseException | None = None
         try:
-            _import()
+            import_late()
         except BaseException as error:  # a thread's edge: it is raised in the task that waits
             failure = error
         with suppress(RuntimeError):  # the loop was closed
@@ -48,7 +48,8 @@ async def import_stages() -> None:
     await imported
 
 
-def _import() -> None:
+def import_late() -> None:
+    """Import what calls need, in this thread."""
     with paused_collector():
         for name in LATE:
             import_module(name)

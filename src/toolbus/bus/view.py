@@ -59,7 +59,7 @@ class View(Searching, SkillAccess):
         self.calls = Calls(engine, scope, lambda: self.catalog)
         """How its tools are called, and whether the policies ask about that."""
         self._resources = Resources(self.calls.request, self._inventories)
-        self.scripts = Scripts(self, engine.interactions)
+        self.scripts = Scripts(self, engine.interactions, lambda: engine.policing.shared)
         """Scripts that call its tools."""
         self._tasks = Tasks(self.calls.find_to_call, self.calls.send, self.calls.request, self.scripts.resume)
 

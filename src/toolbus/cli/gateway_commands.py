@@ -42,6 +42,16 @@ def _serve(
             help="How long calls in flight may take to end when it stops; default: 30.",
         ),
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="How many processes serve, each with its own connections to the servers; default: 1.",
+        ),
+    ] = None,
 ) -> int:
     """Offer the tools, resources and prompts of all servers as one MCP server.
 
@@ -49,7 +59,7 @@ def _serve(
     """
     from toolbus.cli.commands.serve import ServeOptions, run
 
-    return run(settings, ServeOptions(stdio=stdio, http=http, view=view, drain=drain))
+    return run(settings, ServeOptions(stdio=stdio, http=http, view=view, drain=drain, workers=workers))
 
 
 def _console(

@@ -2,20 +2,25 @@
 
 import asyncio
 import os
+import socket
 import ssl
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack
 
 from toolbus.cli.console_runs import console_runs
 from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.replica import Replica, replica_socket
+from toolbus.cli.workers import Worker
 from toolbus.config import BusConfig
-from toolbus.config.serve import AT_START, Tls
+from toolbus.config.serve import AT_START, Serve
+from toolbus.config.serve_auth import Tls
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ToolbusError
 from toolbus.core.switchboard import Switchboard
-from toolbus.gateway.access.control import access_of
+from toolbus.gateway.access.control import AccessControl, access_of
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.access.views import Views
+from toolbus.gateway.call_queue import CallLimits
 from toolbus.gateway.console.announcement import Announcement, announced
 from toolbus.gateway.console.app import PATH as CONSOLE
 from toolbus.gateway.console.app import ConsoleApp
@@ -24,27 +29,38 @@ from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
-from toolbus.gateway.seal import KEY_BYTES, Seal, stored_key
-from toolbus.gateway.spent import Spent, stored_spent
+from toolbus.gateway.replicas.front import ReplicaFront
+from toolbus.gateway.replicas.replicas import Replicas
+from toolbus.gateway.seal import stored_key
+from toolbus.gateway.spent import stored_spent
+from toolbus.gateway.workers import FIRST
+from toolbus.state.seal import KEY_BYTES, Seal
+from toolbus.state.spent import Spent, UsedOnce
 
 
 class HttpFront:
     """Listens at the address of a config; what cannot be used raises at once, before anything is started."""
 
-    def __init__(self, config: BusConfig, log: ServeLog) -> None:
+    def __init__(
+        self,
+        config: BusConfig,
+        log: ServeLog,
+        replica: Replica | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        """A `worker` listens at the socket that it shares with others; it is a `replica`, too."""
         assert config.serve is not None, "the caller sets it"
         self._serve = self._followed = serve = config.serve
         self._app: App | None = None
         self._console: Console | None = None
         self._config = config
         self._log = log
-        self._access = access_of(config)
+        self._replica = replica
+        self._access = self._access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
-        try:
-            self._socket = listening_socket(*serve.address)
-        except CannotListen as error:
-            raise ToolbusError(f"{error}; choose another with --http, or port 0 for any") from error
-        self.seal, self.spent = _carried(config, log)
+        self._workers = None if worker is None else worker.workers
+        self._socket = bound_socket(serve) if worker is None else worker.inherited.socket
+        self.seal, self.spent = _carried(config, log, replica)
         """For what clients carry, and the approvals in it that were used."""
         for warning in serve.warnings:
             log.add_line("serve", warning, "yellow")
@@ -56,9 +72,10 @@ class HttpFront:
         """
         assert config.serve is not None, "the caller sets it"
         serve = config.serve.staying_as(self._serve)
-        access = access_of(config.model_copy(update={"serve": serve}))
+        access = self._access_of(config.model_copy(update={"serve": serve}))
         wanted = config.serve
         later = [f"serve.{name}" for name in AT_START if getattr(wanted, name) != getattr(serve, name)]
+        later += ["store"] if config.store != self._config.store else []
 
         def use(views: Views) -> str:
             before, self._followed = self._followed, serve
@@ -73,6 +90,14 @@ class HttpFront:
 
         return use
 
+    def _access_of(self, config: BusConfig) -> AccessControl:
+        return access_of(config, shared=None if self._replica is None else self._replica.keys)
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The other gateways that have a part of what clients began."""
+        return None if self._replica is None else self._replica.replicas
+
     @property
     def url(self) -> str:
         """The URL of the MCP endpoint, with the real port."""
@@ -83,10 +108,22 @@ class HttpFront:
     @property
     def console_url(self) -> str | None:
         """The URL of the page for people; None if there is none."""
-        if not self._serve.has_console:
+        is_elsewhere = self._workers is not None and self._workers.number != FIRST
+        if not self._serve.has_console or is_elsewhere:
             return None
         base = self._serve.public_url or self.url.removesuffix(self._serve.path)
         return f"{base.rstrip('/')}{CONSOLE}"
+
+    @property
+    def call_limits(self) -> CallLimits:
+        """How many calls are made at a time, and how many wait."""
+        serve = self._serve
+        return CallLimits(
+            per_user=serve.max_per_user,
+            per_server=serve.max_per_server,
+            waiting=serve.max_waiting,
+            wait_seconds=serve.max_wait,
+        )
 
     async def serve(self, gateway: Gateway, stop: asyncio.Event, board: Switchboard) -> None:
         """Serve until it is to stop; then wait for the requests in flight."""
@@ -107,7 +144,10 @@ class HttpFront:
         """Have the console show the keys, if they let clients in."""
         file, serve = self._config.file, self._followed
         if self._console is not None:
-            stored = StoredKeys(file) if serve.auth.keys and file is not None else None
+            stored = None if self._replica is None else self._replica.keys
+            if stored is None and file is not None:
+                stored = StoredKeys(file)
+            stored = stored if serve.auth.keys else None
             self._console.keys = None if stored is None else ConsoleKeys(stored=stored, serve=serve)
             self._console.changed("keys")
 
@@ -137,19 +177,75 @@ class HttpFront:
             requests=serve.max_in_flight,
             drain_seconds=serve.drain,
         )
-        app = self._app = App(gateway, self._access, limits, path=serve.path, console=console)
+        workers = self._workers
+        app = App(gateway, self._access, limits, path=serve.path, console=console, workers=workers)
+        self._app = app
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
-        try:
-            await server.start(self._socket, self._tls)
+        async with AsyncExitStack() as stack:
+            stack.callback(self._socket.close)
+            stack.push_async_callback(server.close)
+            if self._replica is not None:
+                await self._join(stack, app, self._replica)
+            await server.start(self._socket, self._tls, is_shared=workers is not None)
             await stop.wait()
+            known = None
+            if self._replica is not None and not self._replica.replicas.end_together:
+                known = await self._leave(app, self._replica)
             if app.metrics.in_flight:
                 calls = counted(app.metrics.in_flight, "request")
                 what = f"stopping: up to {serve.drain:g} s for {calls} in flight; a second signal ends it"
                 self._log.add_line("serve", what)
             await server.drain(serve.drain)
-        finally:
-            await server.close()
-            self._socket.close()
+            if known is not None:
+                await known
+
+    async def _join(self, stack: AsyncExitStack, app: App, replica: Replica) -> None:
+        """Let the other replicas reach this one, until the stack ends."""
+        worker = 0 if self._workers is None else self._workers.number
+        listener, url = replica_socket(replica.setting, self._serve, worker)
+        server = HttpServer(ReplicaFront(app, replica.replicas))
+        stack.callback(replica.replicas.keep_sessions_for_others)
+        stack.callback(listener.close)
+        stack.push_async_callback(server.close)
+        await server.start(listener, self._tls)
+        peers = replica.replicas.peers
+        peers.on_return = lambda: replica.replicas.check_sessions(app.gateway.sessions)
+        await peers.start(url)
+        if not replica.replicas.end_together:  # else nobody needs to know
+            others = counted(len(peers.others), "other replica")
+            where = f"replica {peers.id} at {url}, with {others}, in {replica.store.place}"
+            self._log.add_line("serve", where)
+
+    async def _leave(self, app: App, replica: Replica) -> asyncio.Task[None]:
+        """Serve on until a balancer has noticed, and then leave what is new to the other replicas.
+
+        Returns a task that ends when they know it: until then they may pass requests on to this one.
+        """
+        app.is_leaving = True
+        if replica.setting.notice:
+            self._log.add_line("serve", f"leaving: not ready any more, for {replica.setting.notice:g} s")
+            await asyncio.sleep(replica.setting.notice)
+        replica.replicas.keep_sessions_for_others()
+        return asyncio.create_task(replica.replicas.peers.leave())
+
+
+def bound_socket(serve: Serve) -> socket.socket:
+    """A socket at the address of a `serve`."""
+    try:
+        return listening_socket(*serve.address)
+    except CannotListen as error:
+        raise ToolbusError(f"{error}; choose another with --http, or port 0 for any") from error
+
+
+def check_shared_state(config: BusConfig) -> None:
+    """Make what all workers need to have the same of; `ToolbusError` if they could not."""
+    try:
+        if config.file is not None and config.store is None:
+            stored_key(config.file)
+            stored_spent(config.file)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ToolbusError(f"several workers need a state folder that can be written: {reason}") from error
 
 
 def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
@@ -161,7 +257,9 @@ def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
         raise ConfigError(problem, file=config.file, key="serve.tls") from error
 
 
-def _carried(config: BusConfig, log: ServeLog) -> tuple[Seal, Spent]:
+def _carried(config: BusConfig, log: ServeLog, replica: Replica | None) -> tuple[Seal, UsedOnce]:
+    if replica is not None and (config.store is not None or config.file is None):
+        return replica.replicas.seal, replica.replicas.spent
     if config.file is not None:
         try:
             return Seal(stored_key(config.file)), stored_spent(config.file)

@@ -5,12 +5,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolbus.bus.shaping import Shaping
+from toolbus.bus.stores import answers_of
 from toolbus.bus.targets import all_targets, listed_target
 from toolbus.core.catalog import Catalog
 from toolbus.core.records import Inventory, ToolSpec
 from toolbus.lock.definitions import any_digest, definitions
-from toolbus.policy.answers import StoredAnswers, rule_digest
+from toolbus.policy.answers import rule_digest
 from toolbus.policy.rules import DeadRule, Policy, Target
+from toolbus.state.store.error import StoreError
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -56,8 +58,9 @@ def _answered(
     listed: Mapping[str, Inventory],
 ) -> dict[str, str]:
     try:
-        stored = [] if config.file is None else StoredAnswers(config.file).all()
-    except (OSError, ValueError):  # they are not used
+        answers = answers_of(config)
+        stored = [] if answers is None else answers.all()
+    except (OSError, ValueError, StoreError):  # they are not used
         return {}
     own = {(one.about.target, one.about.rule): one for one in stored if not one.about.user}
     found: dict[str, str] = {}

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,7 +13,9 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.http_front import HttpFront
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
-from toolbus.cli.stop_signals import stop_signals
+from toolbus.cli.replica import opened_replica
+from toolbus.cli.stop_signals import Stop, stop_signals
+from toolbus.cli.workers import Worker
 from toolbus.config import BusConfig
 from toolbus.config.serve import Serve
 from toolbus.core.collector import collect_rarely
@@ -25,6 +28,7 @@ from toolbus.gateway.only_client import OnlyClient
 from toolbus.gateway.principal import LOCAL
 from toolbus.gateway.settings import Settings as Limits
 from toolbus.gateway.stdio import serve_stdio
+from toolbus.gateway.workers import FIRST
 
 Chosen: TypeAlias = Callable[[BusConfig], Serve]
 """The `serve` of a config, changed by the options of the command; raises `Usage` if it cannot be."""
@@ -32,26 +36,41 @@ POLL_SECONDS = 1.0
 """Interval for checking the config file."""
 
 
-async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio: bool, began: int) -> int:
+async def serve(
+    screen: Screen,
+    config: BusConfig,
+    chosen: Chosen,
+    *,
+    over_stdio: bool,
+    began: int,
+    worker: Worker | None = None,
+) -> int:
     """Serve the config until stdin ends or a signal comes; returns the exit code.
 
     `chosen` is used instead of the config's own `serve`; `began` is the time before the config was read,
-    in nanoseconds.
+    in nanoseconds. With `worker`, this process is one of several.
     """
     collect_rarely()
     serve = chosen(config)
-    log, client = ServeLog(screen), OnlyClient()
-    # First, before anything starts: it may be impossible.
-    front = None if over_stdio else HttpFront(config.model_copy(update={"serve": serve}), log)
-    interactions = Interactions(forwards=True, client=client if over_stdio else None)
-    board = Switchboard()
-    if front is not None and front.console_url is not None:
-        # Clients of the gateway that support forms are asked themselves; the console is asked for the others.
-        interactions = board.interactions(replace(interactions, approver="console"))
-    bus = Toolbus(config, interactions=interactions)
-    bus.on_event(log.on_event, calls=False)
-    if "max_sessions" in serve.model_fields_set:
-        bus.max_sessions = serve.max_sessions
+    log = ServeLog(screen, None if worker is None else worker.number)
+    if over_stdio:
+        return await _serve(config, chosen, log, None, began)
+    async with opened_replica(config, serve, worker) as replica:
+        # First, before anything starts: it may be impossible.
+        front = HttpFront(config.model_copy(update={"serve": serve}), log, replica, worker)
+        return await _serve(config, chosen, log, front, began, worker)
+
+
+async def _serve(
+    config: BusConfig,
+    chosen: Chosen,
+    log: ServeLog,
+    front: HttpFront | None,
+    began: int,
+    worker: Worker | None = None,
+) -> int:
+    serve, client, board, over_stdio = chosen(config), OnlyClient(), Switchboard(), front is None
+    bus = _new_bus(config, _interactions(front, client, board), serve, log)
     offered = _only_view(serve) if over_stdio else serve
     views = Views(bus, offered)
 
@@ -61,29 +80,27 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
             return partial(front.prepared(fresh.model_copy(update={"serve": wanted})), views)
         return lambda: views.use(offered) or ("" if wanted == serve else "serve from the next start on")
 
-    limits = Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle)
     seal, spent = (None, None) if front is None else (front.seal, front.spent)
-    with stop_signals() as stop:
+    with stop_signals(only_begin=worker is not None) as stop, _following(worker, stop):
         try:
             async with Gateway(
                 bus,
-                limits,
+                _limits(serve, front),
                 view_of=views.view_of,
                 budget_of=views.budget_of,
                 seal=seal,
                 spent=spent,
                 on_event=log.on_event,
                 board=board,
+                replicas=None if front is None else front.replicas,
             ) as gateway:
                 client.sessions = gateway.sessions
-                seen = stamps_at_start(config, began)
-                following = _follow_config(bus, config, seen, log, prepared)
+                following = _follow_config(bus, config, stamps_at_start(config, began), log, prepared)
                 if front is None:
                     serving = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
                 else:
                     serving = front.serve(gateway, stop.event, board)
-                urls = (None, None) if front is None else (front.url, front.console_url)
-                await _until_first(serving, _announce(gateway, log, serve, *urls), following)
+                await _until_first(serving, _announce(gateway, log, serve, front, worker), following)
         except asyncio.CancelledError:
             if not stop.is_forced:
                 raise
@@ -91,6 +108,27 @@ async def serve(screen: Screen, config: BusConfig, chosen: Chosen, *, over_stdio
         finally:
             await bus.stop()
     return 0
+
+
+def _interactions(front: HttpFront | None, client: OnlyClient, board: Switchboard) -> Interactions:
+    interactions = Interactions(forwards=True, client=client if front is None else None)
+    if front is None or front.console_url is None:
+        return interactions
+    # Clients of the gateway that support forms are asked themselves; the console is asked for the others.
+    return board.interactions(replace(interactions, approver="console"))
+
+
+def _limits(serve: Serve, front: HttpFront | None) -> Limits:
+    calls = None if front is None else front.call_limits
+    return Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle, calls=calls)
+
+
+def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, log: ServeLog) -> Toolbus:
+    bus = Toolbus(config, interactions=interactions)
+    bus.on_event(log.on_event, calls=False)
+    if "max_sessions" in serve.model_fields_set:
+        bus.max_sessions = serve.max_sessions
+    return bus
 
 
 def _only_view(serve: Serve) -> Serve:
@@ -115,11 +153,20 @@ async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any,
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def _following(worker: Worker | None, stop: Stop) -> AbstractContextManager[None]:
+    return nullcontext() if worker is None else worker.following(stop)
+
+
 async def _announce(
-    gateway: Gateway, log: ServeLog, serve: Serve, url: str | None, console: str | None
+    gateway: Gateway, log: ServeLog, serve: Serve, front: HttpFront | None, worker: Worker | None
 ) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
     await gateway.started()
+    if worker is not None:
+        await worker.ready()
+        if worker.number != FIRST:
+            return
+    url, console = (None, None) if front is None else (front.url, front.console_url)
     log.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url, console)
 
 

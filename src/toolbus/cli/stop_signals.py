@@ -20,23 +20,40 @@ class Stop:
 
     def take(self, number: int) -> None:
         """Take a signal."""
-        self.is_forced, self.number = self.event.is_set(), number
+        if self.event.is_set():
+            self.end_at_once(number)
+        else:
+            self.begin(number)
+
+    def begin(self, number: int) -> None:
+        """Let calls end; nothing new if that was begun before."""
+        self.number = number
         self.event.set()
-        if self.is_forced and self._task is not None:
+
+    def end_at_once(self, number: int) -> None:
+        """Let nothing end."""
+        self.is_forced, self.number = True, number
+        self.event.set()
+        if self._task is not None:
             self._task.cancel()
 
 
 @contextmanager
-def stop_signals() -> Generator[Stop]:
-    """Take Ctrl-C and the signals that end a program until the block ends."""
+def stop_signals(*, only_begin: bool = False) -> Generator[Stop]:
+    """Take Ctrl-C and the signals that end a program until the block ends.
+
+    With `only_begin`, a second one changes nothing: who sends them may send them to our parent, too, which
+    decides when it is enough.
+    """
     loop, stop = asyncio.get_running_loop(), Stop()
+    take = stop.begin if only_begin else stop.take
     known = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
     before = {number: signal.getsignal(number) for number in known}
     for number in known:
         try:
-            loop.add_signal_handler(number, stop.take, int(number))
+            loop.add_signal_handler(number, take, int(number))
         except NotImplementedError:  # Windows
-            signal.signal(number, lambda given, _: loop.call_soon_threadsafe(stop.take, given))
+            signal.signal(number, lambda given, _: loop.call_soon_threadsafe(take, given))
     try:
         yield stop
     finally:

@@ -1,7 +1,8 @@
 """A script that waits for a person: its state, sealed, so that only what we wrote is ever loaded.
 
 Monty trusts the bytes of a snapshot, and a pending call passes through files, models and clients. So its
-state is encrypted and authenticated with a key in the user's state folder, bound to the user, and used once.
+state is encrypted and authenticated with a key in the user's state folder or in the store, bound to the
+user, and used once.
 """
 
 import base64
@@ -15,6 +16,7 @@ from toolbus.core.errors import ToolbusError
 from toolbus.state.files import state_folder
 from toolbus.state.seal import Seal, key_file
 from toolbus.state.spent import Spent
+from toolbus.state.store.once import SharedOnce
 
 _PURPOSE = "script"
 _SECONDS = 30 * 24 * 3600.0
@@ -54,9 +56,9 @@ class SuspendedScript:
     """The one of them whose question is asked now."""
     printed: str = ""
 
-    def pending(self, user: str) -> Pending:
+    def pending(self, user: str, shared: SharedOnce | None) -> Pending:
         """The suspended script as a pending call: the call that waits, and the sealed script."""
-        return replace(self.waiting, script=_seal().seal(_PURPOSE, user, self._payload(), _SECONDS))
+        return replace(self.waiting, script=_seal(shared).seal(_PURPOSE, user, self._payload(), _SECONDS))
 
     @property
     def waiting(self) -> Pending:
@@ -65,10 +67,11 @@ class SuspendedScript:
         assert stored is not None, "it waits for a person"
         return Pending.from_json(stored)
 
-    def take(self) -> None:
+    async def take(self, shared: SharedOnce | None) -> None:
         """Resume it; `ScriptNotResumable` if somebody did that before."""
         try:
-            is_new = Spent(state_folder(), "code/resumed").take(self.id)
+            spent = Spent(state_folder(), "code/resumed") if shared is None else shared.spent
+            is_new = await spent.use(self.id)
         except OSError as error:
             raise ScriptNotResumable(f"it cannot be recorded that the script is resumed: {error}") from None
         if not is_new:
@@ -90,9 +93,12 @@ class SuspendedScript:
         }
 
 
-def opened(sealed: str, user: str) -> SuspendedScript:
-    """The script of a pending call; `ScriptNotResumable` if it was not sealed here for this user."""
-    values: Any = _seal().opened(_PURPOSE, user, sealed)
+def opened(sealed: str, user: str, shared: SharedOnce | None) -> SuspendedScript:
+    """The script of a pending call; `ScriptNotResumable` if it was not sealed here for this user.
+
+    With `shared`, here is wherever the same store is used.
+    """
+    values: Any = _seal(shared).opened(_PURPOSE, user, sealed)
     if values is None:
         raise ScriptNotResumable(
             "the suspended script was changed, has expired, or belongs to another user or machine"
@@ -114,7 +120,9 @@ def new_id() -> str:
     return Spent().issue(_SECONDS)
 
 
-def _seal() -> Seal:
+def _seal(shared: SharedOnce | None) -> Seal:
+    if shared is not None:
+        return shared.seal
     try:
         return Seal(key_file("code/key"))
     except OSError as error:

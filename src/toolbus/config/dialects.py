@@ -14,6 +14,7 @@ from toolbus.config.location import Location, Mistakes, is_list, is_mapping, nea
 from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
 from toolbus.config.search import is_search
 from toolbus.config.serve import is_serve
+from toolbus.config.store import is_store
 from toolbus.config.telemetry import is_telemetry
 from toolbus.config.tokens import is_tokens
 from toolbus.core.errors import ConfigError
@@ -34,7 +35,7 @@ SETTINGS = (
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "skill_tools", "roots", "expose", "expose_budget", "always"),
     *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens"),
-    *("search", "serve", "code"),
+    *("search", "serve", "code", "store"),
 )
 """Settings for all servers; accepted beside every container."""
 
@@ -128,6 +129,7 @@ def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
         "telemetry": is_telemetry,
         "search": is_search,
         "serve": is_serve,
+        "store": is_store,
     }
     return {key: value for key, value in settings.items() if key not in ours or ours[key](value)}
 

@@ -35,6 +35,7 @@ from toolbus.config.read import read_document
 from toolbus.config.sandbox import read_sandbox
 from toolbus.config.search import read_search
 from toolbus.config.serve import read_serve
+from toolbus.config.store import read_store
 from toolbus.config.telemetry import read_telemetry
 from toolbus.config.tokens import read_tokens
 from toolbus.core.errors import ConfigError
@@ -205,6 +206,7 @@ def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Locat
         "policy": read_policy,
         "telemetry": read_telemetry,
         "search": read_search,
+        "store": read_store,
     }
     for key, checked in checks.items():
         if key in settings:

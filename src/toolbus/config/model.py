@@ -30,6 +30,7 @@ from toolbus.config.search import DEFAULT_SEARCH, Search
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
 from toolbus.config.serve import Serve
+from toolbus.config.store import StoreSetting
 from toolbus.config.telemetry import DEFAULT_TELEMETRY, Telemetry, read_telemetry
 from toolbus.config.tokens import TokenSetting, tokens_problem
 from toolbus.core.errors import ConfigError
@@ -290,6 +291,8 @@ class BusConfig(ConfigModel):
     """What OpenTelemetry spans contain, if the program installs an SDK; false for no spans and metrics."""
     tokens: TokenSetting = "auto"
     """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
+    store: StoreSetting | None = None
+    """The database that the replicas of a gateway share; in a file, also its URL alone."""
     search: Search = DEFAULT_SEARCH
     """How tools are found: the encoder that finds them by meaning."""
     serve: Serve | None = None

@@ -27,7 +27,9 @@ from toolbus.config.override import ArgumentOverride, ToolOverride
 from toolbus.config.policy import SELECTORS, PolicyRule
 from toolbus.config.sandbox import Sandbox
 from toolbus.config.search import Embeddings, Search
-from toolbus.config.serve import Introspection, Serve, ServeAuth, ServeView, Tls, TokenIssuer
+from toolbus.config.serve import Serve, ServeView
+from toolbus.config.serve_auth import Introspection, ServeAuth, Tls, TokenIssuer
+from toolbus.config.store import StoreSetting
 from toolbus.config.telemetry import Telemetry
 from toolbus.core.records import JSON, Budget, LogLevel
 
@@ -48,6 +50,7 @@ _MODELS = (
         ArgumentOverride,
         PolicyRule,
         Audit,
+        StoreSetting,
     ),
     *(Serve, ServeAuth, TokenIssuer, Introspection, Tls, ServeView),
     *AUTH_TYPES.values(),
@@ -109,6 +112,7 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
     "tokens": {"anyOf": [{"enum": ["auto", "keyring", "memory"]}, {"type": "string", "pattern": "^file:."}]},
     "lock": _LOCK,
     "audit": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Audit"}]},
+    "store": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/StoreSetting"}]},
     "sandbox": _SANDBOX,
     "telemetry": {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Telemetry"}]},
 }
@@ -135,8 +139,17 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    plain = ("Timeouts", "Limits", "CodeLimits", "Sandbox", "Telemetry", "Search", "Embeddings", *_SERVE)
-    for name in (*plain, *(kind.__name__ for kind in AUTH_TYPES.values())):
+    plain = (
+        "Timeouts",
+        "Limits",
+        "CodeLimits",
+        "Sandbox",
+        "Telemetry",
+        "Search",
+        "Embeddings",
+        "StoreSetting",
+    )
+    for name in (*plain, *_SERVE, *(kind.__name__ for kind in AUTH_TYPES.values())):
         settings, needed = defined[name]["properties"], defined[name].get("required", ())
         settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
     rotate = defined["Audit"]["properties"]["rotate"]

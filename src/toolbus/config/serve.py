@@ -8,123 +8,50 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-from pydantic import ConfigDict, Field, Strict, field_serializer
+from pydantic import Field
 
 from toolbus.config.auth import is_loopback, web_url
-from toolbus.config.base import ConfigModel
 from toolbus.config.expose import ExposeMode
 from toolbus.config.location import Location, Mistakes, is_mapping, joined, near_miss
 from toolbus.config.override import budget
 from toolbus.config.policy import PolicyRule, read_policy
-from toolbus.config.secrets.reference import MASK, parsed
+from toolbus.config.serve_auth import (
+    Names,
+    ServeAuth,
+    ServeModel,
+    Text,
+    Tls,
+    built,
+    read_auth,
+    set_fields,
+)
 from toolbus.core.errors import ConfigError
 from toolbus.core.records import JSON, Budget
 
-M = TypeVar("M", bound=ConfigModel)
-_Text = Annotated[str, Field(min_length=1)]
-_Names = Annotated[tuple[_Text, ...], Strict(False)]
 _Count = Annotated[int, Field(ge=1)]
 _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 DEFAULT_VIEW = "default"
-_LIMITS = ("max_sessions", "max_in_flight", "max_body", "max_header", "session_idle", "drain")
-AT_START = ("http", "path", "tls", "trusted_proxies", "console", *_LIMITS)
+_CALLS = ("max_in_flight", "max_per_user", "max_per_server", "max_waiting", "max_wait")
+_LIMITS = ("max_sessions", *_CALLS, "max_body", "max_header", "session_idle", "drain")
+AT_START = ("http", "path", "tls", "trusted_proxies", "console", "workers", *_LIMITS)
 """The keys that count from the next start on; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 _VIEW = re.compile(r"[A-Za-z0-9._~-]+")
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-"""A scope of RFC 6749: no space, quote or backslash."""
 
 
-class _ServeModel(ConfigModel):
-    """Built when it is first used: most programs serve nothing."""
-
-    model_config = ConfigDict(defer_build=True)
-
-
-class Tls(_ServeModel):
-    """The certificate of the gateway."""
-
-    cert: _Text
-    """The path of the certificate: a PEM file, with the certificates between it and its root."""
-    key: _Text
-    """The path of its key: a PEM file, not encrypted."""
-
-
-class Introspection(_ServeModel):
-    """How to ask the authorization server about tokens that are not JWTs."""
-
-    client_id: _Text
-    """The ID of the gateway at the authorization server."""
-    client_secret: Annotated[str, Field(repr=False, min_length=1)]
-    """The secret of the gateway there, preferably a reference such as `${GATEWAY_SECRET}`."""
-    url: _Text | None = None
-    """The URL to ask; by default the one in the metadata of the issuer."""
-
-    @field_serializer("client_secret")
-    def _masked(self, text: str) -> str:
-        """A reference as written; a secret itself, or a default, is not shown."""
-        return text if re.fullmatch(r"\$\{[^}]*\}", text) and ":-" not in text else MASK
-
-    def _check(self) -> None:
-        parsed(self.client_secret, key="client_secret")
-        if self.url is not None and web_url(self.url) is None:
-            raise Location().error("expected a URL that starts with http:// or https://", "url")
-
-
-class TokenIssuer(_ServeModel):
-    """The authorization server whose tokens let clients in."""
-
-    issuer: _Text
-    """The URL of the authorization server, exactly as its tokens have it in `iss`."""
-    audience: _Names = ()
-    """What tokens must have in `aud`, one or a list; by default the public URL with the path."""
-    user: str = "sub"
-    """The claim that names the user whose logins and secrets are used; empty for those of the bus."""
-    scopes: dict[str, str] = {}
-    """The view that a scope gives, by scope. A token needs one of them; the first that it has decides."""
-    jwks_url: _Text | None = None
-    """The URL of the keys of the issuer; by default the one in its metadata."""
-    introspection: Introspection | None = None
-    """How to ask about tokens that are not JWTs; by default such tokens are refused."""
-
-    def _check(self) -> None:
-        parts = web_url(self.issuer)
-        if parts is None or parts.query or parts.fragment:
-            example = "expected the URL of an authorization server, such as https://auth.example.com"
-            raise Location().error(example, "issuer")
-        if self.jwks_url is not None and web_url(self.jwks_url) is None:
-            raise Location().error("expected a URL that starts with http:// or https://", "jwks_url")
-        if not all(map(_SCOPE.fullmatch, self.scopes)):
-            raise Location().error("a scope contains a space or a quote; write one scope per key", "scopes")
-
-
-class ServeAuth(_ServeModel):
-    """How clients prove who they are."""
-
-    keys: bool = False
-    """Whether the keys of `toolbus key add` let clients in."""
-    oauth: TokenIssuer | None = None
-    """The authorization server whose tokens let clients in."""
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether a client must prove who it is."""
-        return self.keys or self.oauth is not None
-
-
-class ServeView(_ServeModel):
+class ServeView(ServeModel):
     """What a client gets: which servers and tools, and under which rules."""
 
-    servers: _Names | None = None
+    servers: Names | None = None
     """The aliases of its servers, with their resources and prompts; by default all."""
-    include: _Names = ()
+    include: Names = ()
     """Globs on public tool names, or on `server/tool`; empty means all."""
-    exclude: _Names = ()
+    exclude: Names = ()
     """Which of the included tools to exclude, in the same format."""
     policy: tuple[PolicyRule, ...] = ()
     """More rules: they decide in addition to those of the bus, and the stricter decision counts."""
@@ -132,28 +59,28 @@ class ServeView(_ServeModel):
     """The maximum length of a result; by default results are passed on as they are."""
     expose: ExposeMode | None = None
     """How clients get to the tools of the view; by default as the bus says."""
-    always: _Names | None = None
+    always: Names | None = None
     """Globs on tools that are shown in every mode; by default as the bus says."""
-    user: _Text | None = None
+    user: Text | None = None
     """The user whose logins and secrets are used for clients that have no user of their own."""
 
 
-class Serve(_ServeModel):
+class Serve(ServeModel):
     """How `toolbus serve` listens, whom it lets in, and what they get."""
 
     http: str = "127.0.0.1:7400"
     """The address to listen at, as `HOST:PORT`; beyond this machine it needs `auth` and `hosts`."""
     path: str = "/mcp"
     """The path of the MCP endpoint; a view has its own below it, such as `/mcp/research`."""
-    hosts: _Names = ()
+    hosts: Names = ()
     """The names under which clients reach the gateway, besides those of this machine."""
-    origins: _Names = ()
+    origins: Names = ()
     """The origins of web pages that may use the gateway, such as `https://app.example.com`."""
     public_url: str | None = None
     """The URL under which clients reach the gateway, without `path`: `https://tools.example.com`."""
     tls: Tls | None = None
     """The certificate of the gateway, for HTTPS; by default it speaks HTTP."""
-    trusted_proxies: _Names = ()
+    trusted_proxies: Names = ()
     """The addresses or networks of proxies whose `X-Forwarded-*` headers are believed."""
     auth: ServeAuth = Field(default_factory=ServeAuth)
     """How clients prove who they are; by default all clients on this machine are let in."""
@@ -162,11 +89,21 @@ class Serve(_ServeModel):
     default_view: str = DEFAULT_VIEW
     """The view of clients that have no other."""
     console: bool | None = None
-    """Whether the page at `/console` is there; by default if only this machine can reach the gateway."""
+    """Whether the page at `/console` is there; by default if only this machine reaches one worker alone."""
+    workers: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Processes that serve, each with its own connections to the servers."""
     max_sessions: _Count = 10_000
     """Sessions of legacy clients at the same time; others are refused."""
     max_in_flight: _Count = 1_000
-    """Requests that are being answered at the same time; others are refused."""
+    """Requests that are being answered at the same time; others are refused. One user gets at most half."""
+    max_per_user: _Count = 256
+    """Calls of one user that are made at the same time; others wait for their turn."""
+    max_per_server: _Count = 128
+    """Calls that one server gets at the same time, fewer if its `max_concurrency` is lower; others wait."""
+    max_waiting: _Count = 512
+    """Calls that wait for their turn; others are refused."""
+    max_wait: _Seconds = 10
+    """Seconds that a call waits for its turn; then it is refused."""
     max_body: _Count = 16 * 1024 * 1024
     """Bytes of the body of a request."""
     max_header: _Count = 32 * 1024
@@ -197,7 +134,8 @@ class Serve(_ServeModel):
     @property
     def has_console(self) -> bool:
         """Whether the page for the person who runs it is served."""
-        return self.is_local and not self.is_public if self.console is None else self.console
+        is_alone = self.is_local and not self.is_public and self.workers == 1
+        return is_alone if self.console is None else self.console
 
     @property
     def resource(self) -> str | None:
@@ -306,11 +244,11 @@ def read_serve(
     """
     if isinstance(value, Serve):
         return value
-    fields = _fields(value, location, "serve")
+    fields = set_fields(value, location, "serve")
     mistakes = Mistakes()
     parts: dict[str, Callable[[JSON, str], object]] = {
         "tls": lambda given, key: _tls(given, location, key, folder),
-        "auth": lambda given, key: _auth(given, location, key),
+        "auth": lambda given, key: read_auth(given, location, key),
         "views": lambda given, key: _views(given, location, key, aliases),
     }
     for name, read in parts.items():
@@ -320,7 +258,7 @@ def read_serve(
                 fields[name] = read(given, f"serve.{name}")
     if mistakes:  # what is left out now would only cause more
         raise joined(mistakes)
-    return _built(Serve, fields, location, "serve")
+    return built(Serve, fields, location, "serve")
 
 
 def is_serve(value: object) -> bool:
@@ -329,28 +267,9 @@ def is_serve(value: object) -> bool:
 
 
 def _tls(value: JSON, location: Location, key: str, folder: Path | None) -> Tls:
-    tls = _built(Tls, _fields(value, location, key), location, key)
+    tls = built(Tls, set_fields(value, location, key), location, key)
     paths = {name: os.path.expanduser(getattr(tls, name)) for name in ("cert", "key")}
     return Tls(**{name: os.path.abspath(os.path.join(folder or "", path)) for name, path in paths.items()})
-
-
-def _auth(value: JSON, location: Location, key: str) -> ServeAuth:
-    fields = _fields(value, location, key)
-    if "oauth" in fields:
-        within = f"{key}.oauth"
-        oauth = _fields(fields["oauth"], location, within)
-        if isinstance(oauth.get("audience"), str):
-            oauth["audience"] = (oauth["audience"],)
-        scopes = location.mapping(oauth.get("scopes", {}), f"{within}.scopes")
-        if not all(isinstance(text, str) for pair in scopes.items() for text in pair):
-            raise location.error("expected a mapping of scopes to views", f"{within}.scopes")
-        if "introspection" in oauth:
-            asking = f"{within}.introspection"
-            oauth["introspection"] = _built(
-                Introspection, _fields(oauth["introspection"], location, asking), location, asking
-            )
-        fields["oauth"] = _built(TokenIssuer, oauth, location, within)
-    return _built(ServeAuth, fields, location, key)
 
 
 def _views(value: JSON, location: Location, key: str, aliases: Sequence[str] | None) -> dict[str, ServeView]:
@@ -359,7 +278,7 @@ def _views(value: JSON, location: Location, key: str, aliases: Sequence[str] | N
 
 
 def _view(value: JSON, location: Location, key: str, aliases: Sequence[str] | None) -> ServeView:
-    fields = _fields({} if value is None else value, location, key)
+    fields = set_fields({} if value is None else value, location, key)
     if "policy" in fields:
         try:
             fields["policy"] = read_policy(fields["policy"], location)
@@ -370,26 +289,12 @@ def _view(value: JSON, location: Location, key: str, aliases: Sequence[str] | No
     for name in ("servers", "include", "exclude", "always"):
         if name in fields:
             fields[name] = location.names(fields[name], f"{key}.{name}")
-    view = _built(ServeView, fields, location, key)
+    view = built(ServeView, fields, location, key)
     for alias in view.servers or ():
         if aliases is not None and alias not in aliases:
             problem = f"no server has the alias {alias!r}{near_miss(alias, aliases)}"
             raise location.error(problem, f"{key}.servers")
     return view
-
-
-def _fields(value: JSON, location: Location, key: str) -> dict[str, JSON]:
-    """The keys of a mapping that are set."""
-    if isinstance(value, ConfigModel):
-        return {name: getattr(value, name) for name in value.model_fields_set}
-    return {str(name): field for name, field in location.mapping(value, key).items() if field is not None}
-
-
-def _built(kind: type[M], fields: dict[str, JSON], location: Location, key: str) -> M:
-    try:
-        return kind(**fields)
-    except ConfigError as error:
-        raise location.relocated(error, lambda own: f"{key}.{own}" if own else key) from None
 
 
 def _no_view(name: str, known: Sequence[str]) -> str:

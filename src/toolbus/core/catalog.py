@@ -5,6 +5,7 @@ A tool can be looked up by its public name or as `server/tool`. Names are looked
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import is_
 
 from toolbus.core.errors import ToolNotFound
 from toolbus.core.records import ToolSpec
@@ -110,8 +111,10 @@ def _same(a: ToolSpec, b: ToolSpec) -> bool:
         return True
     if (a.origin, a.description, a.title, a.route) != (b.origin, b.description, b.title, b.route):
         return False
+    if a.maps is not b.maps and repr(a.maps) != repr(b.maps):
+        return False
+    of_a = [a.input_schema, a.server_schema, a.output_schema, a.annotations, a.options, a.meta]
+    of_b = [b.input_schema, b.server_schema, b.output_schema, b.annotations, b.options, b.meta]
+    # Nearly always the same objects: one of many servers has changed.
     # `==` would call `const: true` and `const: 1` the same schema.
-    return repr(a.maps) == repr(b.maps) and same_json(
-        [a.input_schema, a.server_schema, a.output_schema, a.annotations, a.options, a.meta],
-        [b.input_schema, b.server_schema, b.output_schema, b.annotations, b.options, b.meta],
-    )
+    return all(map(is_, of_a, of_b)) or same_json(of_a, of_b)

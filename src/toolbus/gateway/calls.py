@@ -8,9 +8,11 @@
 | legacy | legacy | are put to the client on the stream of its request |
 """
 
+from collections.abc import Awaitable
 from dataclasses import replace
 from functools import partial
 
+from toolbus.bus.exposure import RUN_CODE
 from toolbus.core.elicitation import QUESTION, Pending
 from toolbus.core.encoding import as_sent, contents_json
 from toolbus.core.errors import CallRefused, CallRejected, too_many_questions
@@ -19,7 +21,8 @@ from toolbus.core.interactions import ROUNDS
 from toolbus.core.operation import OnInput, Resumed
 from toolbus.core.records import JSON, Budget, JSONObject, LogLevel, ToolResult
 from toolbus.core.switchboard import Switchboard
-from toolbus.gateway.clients import PlainClient, SessionClient
+from toolbus.gateway.call_queue import CallQueue, Slot
+from toolbus.gateway.clients import LendingClient, PlainClient, SessionClient
 from toolbus.gateway.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.protocol import (
     ELICITATION,
@@ -34,6 +37,7 @@ from toolbus.gateway.reports import Reports
 from toolbus.gateway.request import Request, Target
 from toolbus.gateway.results import with_uris
 from toolbus.gateway.rounds import FIRST, Round, Rounds, approval, approved_before
+from toolbus.gateway.script_calls import ScriptCalls
 from toolbus.gateway.tasks import Tasks
 from toolbus.gateway.watched_client import WatchedClient
 from toolbus.shape.budget import character_limit, fitted_blocks
@@ -47,18 +51,25 @@ class Calls:
     """Forwards requests."""
 
     def __init__(
-        self, rounds: Rounds, parked: ParkedCalls, tasks: Tasks, board: Switchboard | None = None
+        self,
+        rounds: Rounds,
+        parked: ParkedCalls,
+        tasks: Tasks,
+        queue: CallQueue,
+        board: Switchboard | None = None,
     ) -> None:
         self._rounds = rounds
         self._parked = parked
         self._tasks = tasks
+        self._scripts = ScriptCalls(rounds)
+        self._queue = queue
         self._board = board
 
     async def run(self, request: Request, target: Target) -> JSONObject:
         """The server's result for the client; or what it asks, if it is a modern client."""
         if not request.is_modern:
             return self._shown(request, target, await self._run_legacy(request, target))
-        given = self._rounds.opened(request, target)
+        given = await self._rounds.opened(request, target)
         if given.declined is not None:
             raise CallRefused(f"{request.method} of {target.name!r}", given.declined)
         if given.parked is not None:
@@ -76,6 +87,16 @@ class Calls:
                 raise
             return visit
 
+    async def run_own(self, request: Request, target: Target) -> JSONObject:
+        """Call a tool of the bus itself: a search, a script, a resource or prompt of a server as a tool."""
+        slot = self._slot(request, target) or await self._turn(request, target)
+        try:
+            if target.spec.route == RUN_CODE:
+                return await self._scripts.run(request, target)
+            return as_sent(await request.client.view.run(target.spec, target.arguments, keep=False))
+        finally:
+            slot.release()
+
     # Modern clients
 
     async def _run_modern(self, request: Request, target: Target, given: Round) -> JSONObject:
@@ -83,7 +104,7 @@ class Calls:
         is_legacy = request.client.offering.now.eras.get(target.server) != "modern"
         if is_legacy and capabilities:
             if target.is_task_only and knows_tasks(capabilities):
-                return self._start_task(request, target)
+                return await self._start_task(request, target)
             if _can_be_asked(capabilities):
                 return await self._run_parked(request, target, given)
         reports = Reports(request.exchange)
@@ -91,24 +112,28 @@ class Calls:
             client = self._watched(request, target, PlainClient(capabilities))
             if client is not None:
                 return self._shown(request, target, await self._driven(request, target, client, reports))
-        result = await request.client.view.calls.forward(
-            target.spec,
-            target.arguments,
-            Forwarding(
-                client=PlainClient(capabilities),
-                meta=request.forwarded_meta,
-                log_level=request.exchange.log_level,
-                responses=given.responses,
-                state=given.state,
-                rounds=given.rounds,
-                is_unlisted=target.is_unlisted,
-            ),
-            on_progress=reports.on_progress,
-            on_log=reports.on_log,
-            on_input=_asks(capabilities),
-            detached=not is_legacy and knows_tasks(capabilities),
-            approval=given.approval,
-        )
+        slot = self._slot(request, target) or await self._turn(request, target)
+        try:
+            result = await request.client.view.calls.forward(
+                target.spec,
+                target.arguments,
+                Forwarding(
+                    client=PlainClient(capabilities),
+                    meta=request.forwarded_meta,
+                    log_level=request.exchange.log_level,
+                    responses=given.responses,
+                    state=given.state,
+                    rounds=given.rounds,
+                    is_unlisted=target.is_unlisted,
+                ),
+                on_progress=reports.on_progress,
+                on_log=reports.on_log,
+                on_input=_asks(capabilities),
+                detached=not is_legacy and knows_tasks(capabilities),
+                approval=given.approval,
+            )
+        finally:
+            slot.release()
         return self._finished(request, target, result)
 
     def _finished(self, request: Request, target: Target, result: ToolResult) -> JSONObject:
@@ -126,9 +151,10 @@ class Calls:
         exchange = request.exchange
         reports = Reports(exchange)
         about = f"{request.method} of {target.name!r}"
+        slot = self._slot(request, target) or await self._turn(request, target)
         call = ParkedCall(self._parked, exchange.principal.name, about, exchange.capabilities, reports)
         forwarding = Forwarding(
-            client=call,
+            client=LendingClient(call, slot),
             meta=request.forwarded_meta,
             log_level=exchange.log_level,
             is_unlisted=target.is_unlisted,
@@ -142,13 +168,14 @@ class Calls:
                 on_log=reports.on_log,
                 on_input=_asks(exchange.capabilities),
                 approval=given.approval,
-            )
+            ),
+            slot.release,
         )
         return await self._follow(request, target, call)
 
     async def _go_on(self, request: Request, target: Target, given: Round) -> JSONObject:
         """Answer a call that waits, and wait for its result or for its next questions."""
-        call = self._parked.get(given.parked or "", request.exchange.principal.name)
+        call = await self._parked.find(given.parked or "", request.exchange.principal.name)
         if call is None:
             raise ProtocolError(INVALID_PARAMS, "Invalid requestState: the call has ended")
         call.answer(given.responses or {})
@@ -179,12 +206,14 @@ class Calls:
             return None
         return WatchedClient(client, self._board, request.client.view.caller, target.name)
 
-    def _start_task(self, request: Request, target: Target) -> JSONObject:
-        call = self.start_call(request, target, request.exchange.capabilities)
+    async def _start_task(self, request: Request, target: Target) -> JSONObject:
+        call = await self.start_call(request, target, request.exchange.capabilities)
         return self._tasks.started(request, call)
 
-    def start_call(self, request: Request, target: Target, capabilities: JSONObject) -> ParkedCall:
-        """Begin a call that the client follows as a task."""
+    async def start_call(
+        self, request: Request, target: Target, capabilities: JSONObject, ttl: float | None = None
+    ) -> ParkedCall:
+        """Begin a call that the client follows as a task, for `ttl` milliseconds."""
         reports = Reports(request.exchange)
         reports.exchange = None
         about = f"{request.method} of {target.name!r}"
@@ -192,6 +221,7 @@ class Calls:
         call.is_task = True
         if not self._parked.keep(call):
             raise CallRefused(about, "too many calls are in progress")
+        await self._tasks.prepare(call, ttl)
         call.start(self._driven(request, target, call, reports, task=call))
         return call
 
@@ -209,24 +239,29 @@ class Calls:
             log_level = request.exchange.session.log_level or "debug"
         given, resumed = FIRST, None
         for _ in range(ROUNDS + 2):  # once more for the approval, and for a task
-            result = await request.client.view.calls.forward(
-                target.spec,
-                target.arguments,
-                Forwarding(
-                    client=client,
-                    meta=request.forwarded_meta,
-                    log_level=log_level,
-                    responses=given.responses,
-                    state=given.state,
-                    rounds=given.rounds,
-                    is_unlisted=target.is_unlisted,
-                ),
-                on_progress=reports.on_progress if task is None else task.progressed,
-                on_log=reports.on_log,
-                on_input="ask" if resumed is not None else _on_input(client),
-                resumed=resumed,
-                approval=given.approval,
+            slot = self._slot(request, target) or await self._turn(request, target)
+            forwarding = Forwarding(
+                client=LendingClient(client, slot),
+                meta=request.forwarded_meta,
+                log_level=log_level,
+                responses=given.responses,
+                state=given.state,
+                rounds=given.rounds,
+                is_unlisted=target.is_unlisted,
             )
+            try:
+                result = await request.client.view.calls.forward(
+                    target.spec,
+                    target.arguments,
+                    forwarding,
+                    on_progress=reports.on_progress if task is None else task.progressed,
+                    on_log=reports.on_log,
+                    on_input="ask" if resumed is not None else _on_input(client),
+                    resumed=resumed,
+                    approval=given.approval,
+                )
+            finally:
+                slot.release()
             pending = result.pending
             if pending is None:
                 return result
@@ -250,6 +285,17 @@ class Calls:
         return Round(
             responses=responses, state=pending.state, rounds=pending.rounds, approval=approved_before(pending)
         )
+
+    # Turns
+
+    def _slot(self, request: Request, target: Target) -> Slot | None:
+        """Room for a call; None if it has to wait for its turn."""
+        server = target.server
+        most = request.client.view.calls.most_at_once(server)
+        return self._queue.take(request.exchange.principal.name, server, most)
+
+    def _turn(self, request: Request, target: Target) -> Awaitable[Slot]:
+        return self._queue.wait(request.exchange.principal.name, target.server)
 
     # Results
 

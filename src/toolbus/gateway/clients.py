@@ -2,8 +2,9 @@
 
 import secrets
 
-from toolbus.core.forwarding import ClientError
+from toolbus.core.forwarding import Client, ClientError
 from toolbus.core.records import JSONObject
+from toolbus.gateway.call_queue import Slot
 from toolbus.gateway.channel import Channel
 from toolbus.gateway.protocol import ELICITATION, INVALID_REQUEST, can_ask, modern_capabilities
 from toolbus.gateway.sessions import Session
@@ -22,6 +23,22 @@ class PlainClient:
     async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
         """Refuse: there is no way to the client."""
         raise ClientError(INVALID_REQUEST, f"the client does not support {method}")
+
+
+class LendingClient:
+    """A client whose call lends its room to others while the client is asked."""
+
+    __slots__ = ("_client", "_slot", "capabilities")
+
+    def __init__(self, client: Client, slot: Slot) -> None:
+        self.capabilities = client.capabilities
+        self._client = client
+        self._slot = slot
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Put a server's request to the client."""
+        with self._slot.lent():
+            return await self._client.ask(server, method, params)
 
 
 class StandaloneClient:

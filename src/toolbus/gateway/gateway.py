@@ -15,6 +15,7 @@ from toolbus.core.errors import ToolbusError
 from toolbus.core.events import Event
 from toolbus.core.records import JSON, JSONObject
 from toolbus.core.switchboard import Switchboard
+from toolbus.gateway.call_queue import CallQueue
 from toolbus.gateway.calls import Calls
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.kernel import Kernel
@@ -27,16 +28,17 @@ from toolbus.gateway.parked import ParkedCalls
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, object_in
 from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.replicas.replicas import Replicas
+from toolbus.gateway.replicas.sessions import SessionFacts
 from toolbus.gateway.request import Request
 from toolbus.gateway.results import for_legacy, for_modern, protocol_error
 from toolbus.gateway.rounds import Rounds
-from toolbus.gateway.script_calls import ScriptCalls
-from toolbus.gateway.seal import KEY_BYTES, Seal
 from toolbus.gateway.sessions import Session, Sessions
 from toolbus.gateway.settings import Settings
-from toolbus.gateway.spent import Spent
 from toolbus.gateway.tasks import Tasks
 from toolbus.gateway.views import BudgetOf, ClientViews, ViewOf
+from toolbus.state.seal import KEY_BYTES, Seal
+from toolbus.state.spent import Spent, UsedOnce
 from toolbus.telemetry.serving import Inbound, ServerTelemetry
 
 OnEvent: TypeAlias = Callable[[Event, str], None]
@@ -60,31 +62,39 @@ class Gateway:
         view_of: ViewOf | None = None,
         budget_of: BudgetOf | None = None,
         seal: Seal | None = None,
-        spent: Spent | None = None,
+        spent: UsedOnce | None = None,
         on_event: OnEvent | None = None,
         board: Switchboard | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
         """`view_of` says what a principal sees, by default all, and `budget_of` how much of a tool's result.
 
         `seal` seals what clients carry for us, and `spent` remembers which approvals of it were used.
         `on_event` gets the events of users and sessions, which those of the bus do not include.
         Who watches `board` answers what servers ask in calls of clients without forms.
+        With `replicas`, other gateways find its sessions and calls.
         """
         self.bus = bus
         self.settings = settings = settings or Settings()
-        self.sessions = Sessions(settings.max_sessions, settings.session_idle, settings.answer_within)
+        self.replicas = replicas
+        tag = "" if replicas is None else f"{replicas.id}-"
+        self.sessions = Sessions(
+            settings.max_sessions, settings.session_idle, settings.answer_within, tag=tag
+        )
         """The sessions of legacy clients."""
+        self.queue = CallQueue(settings.calls)
+        """The calls of clients: who is next."""
         self._listening = Listening()
         self._on_event = on_event
         self._views = ClientViews(bus, view_of, budget_of, self._take)
-        self._parked = ParkedCalls(settings.max_parked, settings.answer_within)
+        self._parked = ParkedCalls(settings.max_parked, settings.answer_within, replicas)
         seal = seal or Seal(os.urandom(KEY_BYTES))
-        tasks = Tasks(seal, self._parked, settings.task_seconds)
+        shared = None if replicas is None else replicas.tasks
+        self._tasks = tasks = Tasks(seal, self._parked, settings.task_seconds, shared)
         rounds = Rounds(seal, settings.answer_within, spent or Spent())
         self._kernel = Kernel(
             settings=settings,
-            calls=Calls(rounds, self._parked, tasks, board),
-            scripts=ScriptCalls(rounds),
+            calls=Calls(rounds, self._parked, tasks, self.queue, board),
             tasks=tasks,
             listening=self._listening,
             mirroring=Mirroring(),
@@ -104,6 +114,7 @@ class Gateway:
 
     async def close(self) -> None:
         """End sessions, streams and parked calls."""
+        await self._tasks.close()
         self.sessions.close_all()
         self._parked.close()
         await self._listening.close()
@@ -173,13 +184,32 @@ class Gateway:
             self.sessions.close(session.id)
             raise
 
-    def notified(self, session: Session, method: str, params: JSONObject | None) -> None:
-        """Take a notification of a legacy client: cancelled requests; others need nothing."""
+    def restore(self, name: str, facts: SessionFacts) -> Session:
+        """Go on with a session that another replica had; what its client may have missed is reported."""
+        session = self.sessions.open(
+            facts.principal, facts.version, facts.capabilities, facts.info, name=name
+        )
+        session.log_level = facts.log_level
+        client = self._views.open(session)
+        self._listening.open(session, client.offering, client.view)
+        self._listening.restore(session, facts.subscriptions)
+        return session
+
+    async def wait_for_parked(self) -> None:
+        """Wait until no call goes on without a request of its client."""
+        await self._parked.wait_for_none()
+
+    def notified(self, session: Session, method: str, params: JSONObject | None) -> bool:
+        """Take a notification of a legacy client: cancelled requests; others need nothing.
+
+        Returns False if it is about a request that is not in flight here.
+        """
         session.touch()
         if method == "notifications/cancelled" and params is not None:
             number: JSON = params.get("requestId")
             if isinstance(number, str | int):
-                session.cancel(number)
+                return session.cancel(number)
+        return True
 
     def view(self, principal: Principal) -> View:
         """What a principal sees of the bus."""

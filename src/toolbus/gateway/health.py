@@ -8,7 +8,7 @@ from toolbus.core.records import JSONObject
 
 
 def readiness(
-    bus: View, *, seen: Container[str] | None = None, draining: bool = False
+    bus: View, *, seen: Container[str] | None = None, draining: bool = False, starting: bool = False
 ) -> tuple[bool, JSONObject]:
     """Whether every required server and at least one server can be used, and the state of those `seen`.
 
@@ -37,6 +37,8 @@ def readiness(
     ]
     if draining:
         reason = "the gateway is stopping"
+    elif starting:
+        reason = "not all workers have started"
     elif missing:
         named = [alias for alias in missing if seen is None or alias in seen]
         reason = f"required servers are not ready{': ' if named else ''}{', '.join(named)}"

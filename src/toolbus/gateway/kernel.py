@@ -9,7 +9,6 @@ from toolbus.gateway.calls import Calls
 from toolbus.gateway.listening import Listening
 from toolbus.gateway.mirroring import Mirroring
 from toolbus.gateway.request import Request
-from toolbus.gateway.script_calls import ScriptCalls
 from toolbus.gateway.settings import Settings
 from toolbus.gateway.tasks import Tasks
 
@@ -20,7 +19,6 @@ class Kernel:
 
     settings: Settings
     calls: Calls
-    scripts: ScriptCalls
     tasks: Tasks
     listening: Listening
     mirroring: Mirroring

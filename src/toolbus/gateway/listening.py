@@ -6,7 +6,7 @@ A legacy client gets it on the stream of its session, a modern one on the stream
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,6 +125,22 @@ class Listening:
         if listener is not None:
             self._leave(listener)
 
+    def restore(self, session: Session, uris: Iterable[str]) -> None:
+        """Report to a session that another replica had: all that may have changed meanwhile."""
+        for kind in sorted(_KINDS.values()):
+            session.notify(f"notifications/{kind}/list_changed")
+        session.subscriptions.update(uris)
+        self._run(self._resubscribe(session))
+
+    async def _resubscribe(self, session: Session) -> None:
+        listener, uris = self._sessions[session.id], sorted(session.subscriptions)
+        await self._subscribe_all(listener, uris)
+        for uri in uris:
+            if uri in listener.subscribed:
+                session.notify("notifications/resources/updated", {"uri": uri}, uri)
+            else:
+                session.subscriptions.discard(uri)
+
     async def subscribe(self, request: Request) -> JSONObject:
         """Subscribe a session to a resource."""
         session, uri = request.exchange.session, request.text("uri")
@@ -208,7 +224,7 @@ class Listening:
         listener.subscribed.clear()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work, name="toolbus unsubscribe")
+        task = asyncio.get_running_loop().create_task(work, name="toolbus subscriptions")
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 

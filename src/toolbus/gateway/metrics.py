@@ -2,10 +2,11 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import get_args
 
 from toolbus.core.records import ServerStatus, State
+from toolbus.gateway.call_queue import ServerCalls
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 METHODS = frozenset(
@@ -42,6 +43,7 @@ _KINDS = {
     -32603: "internal_error",
     -32002: "resource_not_found",
     -32020: "header_mismatch",
+    -32029: "busy",
     -32021: "missing_capability",
     -32022: "unsupported_version",
     -32042: "url_elicitation_required",
@@ -75,8 +77,13 @@ class Metrics:
         counts[bisect_left(BUCKETS, seconds)] += 1
         self._seconds[method] += seconds
 
-    def text(self, servers: Mapping[str, ServerStatus], gauges: Mapping[str, int]) -> str:
-        """All of it, with the states of the servers and what is open now."""
+    def text(
+        self,
+        servers: Mapping[str, ServerStatus],
+        gauges: Mapping[str, int],
+        calls: Iterable[tuple[str, ServerCalls]] = (),
+    ) -> str:
+        """All of it, with the states of the servers, what is open now, and the calls to each server."""
         lines = [
             *_series("requests_total", "counter", "Requests that were answered.", self._by_method()),
             *_series(
@@ -97,6 +104,7 @@ class Metrics:
         for name, value in gauges.items():
             lines.extend(_series(name, "gauge", name.replace("_", " ").capitalize() + ".", (({}, value),)))
         lines.extend(_server_lines(servers))
+        lines.extend(_call_lines([(alias, made) for alias, made in calls if alias in servers]))
         return "\n".join(lines) + "\n"
 
     def _by_method(self) -> Iterator[tuple[dict[str, str], int]]:
@@ -140,8 +148,25 @@ def _server_lines(servers: Mapping[str, ServerStatus]) -> Iterator[str]:
     yield from _series("server_tools", "gauge", "The tools of a server in the catalog.", tools)
 
 
+def _call_lines(calls: Sequence[tuple[str, ServerCalls]]) -> Iterator[str]:
+    running = (({"server": alias}, made.running) for alias, made in calls)
+    yield from _series("calls_running", "gauge", "Calls that a server is working on.", running)
+    waiting = (({"server": alias}, made.waiting) for alias, made in calls)
+    yield from _series("calls_waiting", "gauge", "Calls that wait for their turn.", waiting)
+    queued = (({"server": alias}, made.queued) for alias, made in calls)
+    yield from _series("calls_queued_total", "counter", "Calls that had to wait.", queued)
+    seconds = (({"server": alias}, round(made.seconds, 6)) for alias, made in calls)
+    yield from _series("calls_queued_seconds_total", "counter", "How long calls waited.", seconds)
+    refused = (
+        ({"server": alias, "reason": why}, count)
+        for alias, made in calls
+        for why, count in sorted(made.refused.items())
+    )
+    yield from _series("calls_refused_total", "counter", "Calls that were refused: busy.", refused)
+
+
 def _series(
-    name: str, kind: str, meaning: str, values: Iterable[tuple[Mapping[str, str], int]]
+    name: str, kind: str, meaning: str, values: Iterable[tuple[Mapping[str, str], float]]
 ) -> Iterator[str]:
     name = f"toolbus_gateway_{name}"
     yield f"# HELP {name} {meaning}"

@@ -6,7 +6,6 @@ another request. So the call goes on in a task, and the client gets a sealed nam
 
 import asyncio
 import secrets
-import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,6 +15,7 @@ from toolbus.core.errors import CallRefused
 from toolbus.core.forwarding import ClientError
 from toolbus.core.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.protocol import INTERNAL_ERROR, INVALID_REQUEST, can_ask, is_object
+from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.reports import Reports
 
 TOGETHER = 0.02
@@ -38,7 +38,7 @@ class ParkedCall:
         self, store: "ParkedCalls", principal: str, about: str, capabilities: JSONObject, reports: Reports
     ) -> None:
         """`about` names the call in messages."""
-        self.id = secrets.token_urlsafe(18)
+        self.id = f"{store.prefix}{secrets.token_urlsafe(18)}"
         self.principal = principal
         self.about = about
         self.reports = reports
@@ -59,11 +59,15 @@ class ParkedCall:
         self._expiry: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._running: asyncio.Task[ToolResult] | None = None
+        self.on_end: Callable[[], None] = lambda: None
+        """Called when the call is over."""
 
-    def start(self, call: Coroutine[Any, Any, ToolResult]) -> None:
-        """Begin the call."""
+    def start(self, call: Coroutine[Any, Any, ToolResult], ended: Callable[[], None] | None = None) -> None:
+        """Begin the call; `ended` is called when it is over."""
         self._running = asyncio.get_running_loop().create_task(call, name=f"toolbus {self.about}")
         self._running.add_done_callback(self._ended)
+        if ended is not None:
+            self._running.add_done_callback(lambda _: ended())
 
     @property
     def done(self) -> bool:
@@ -107,11 +111,13 @@ class ParkedCall:
     def _ended(self, running: asyncio.Task[ToolResult]) -> None:
         self.updated = datetime.now(UTC)
         self._stop_waiting()
+        self._store.ended()
         if not running.cancelled():
             running.exception()  # nobody may come for it
         if not self.is_task:
             self._store.drop(self)
         self._changed.set()
+        self.on_end()
 
     # As the client of the call
 
@@ -190,11 +196,14 @@ class ParkedCall:
 class ParkedCalls:
     """The calls that wait for answers, and the tasks of clients."""
 
-    def __init__(self, most: int, answer_within: float, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, most: int, answer_within: float, replicas: Replicas | None = None) -> None:
+        self.prefix = "" if replicas is None else replicas.prefix
+        """What the ids of its calls begin with."""
+        self._replicas = replicas
+        self._ended = asyncio.Event()
         self.answer_within = answer_within
         self._most = most
         self._calls: dict[str, ParkedCall] = {}
-        self._now = now
 
     def __len__(self) -> int:
         return len(self._calls)
@@ -203,6 +212,23 @@ class ParkedCalls:
         """The call with that id, if it is this principal's."""
         found = self._calls.get(name)
         return found if found is not None and found.principal == principal else None
+
+    async def find(self, name: str, principal: str) -> ParkedCall | None:
+        """The same; `Elsewhere` if another replica has it."""
+        found = self.get(name, principal)
+        if found is None and self._replicas is not None:
+            await self._replicas.find_call(name)
+        return found
+
+    async def wait_for_none(self) -> None:
+        """Wait until no call is running."""
+        while any(not call.done for call in self._calls.values()):
+            self._ended.clear()
+            await self._ended.wait()
+
+    def ended(self) -> None:
+        """A call is over."""
+        self._ended.set()
 
     def of(self, principal: str) -> list[ParkedCall]:
         """The calls of a principal, in the order of their start."""

@@ -10,6 +10,8 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002
 """In the legacy era; the modern one has `INVALID_PARAMS` for it."""
+BUSY: Final = -32029
+"""Of ours, in the range for servers: the call was not made, and may be tried again."""
 MISSING_CAPABILITY: Final = -32021
 URL_REQUIRED: Final = -32042
 """A legacy server wants the user to visit a URL before it takes the call."""

@@ -12,8 +12,8 @@ from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.protocol import ELICITATION, INVALID_PARAMS, is_object, list_in, object_in
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request, Target
-from toolbus.gateway.seal import Seal
-from toolbus.gateway.spent import Spent
+from toolbus.state.seal import Seal
+from toolbus.state.spent import UsedOnce
 
 _PURPOSE = "requestState"
 APPROVER = "gateway"
@@ -62,13 +62,13 @@ class _State:
 class Rounds:
     """Seals and opens the state of requests."""
 
-    def __init__(self, seal: Seal, seconds: float, spent: Spent) -> None:
+    def __init__(self, seal: Seal, seconds: float, spent: UsedOnce) -> None:
         """A client can go on for so many seconds."""
         self._seal = seal
         self._seconds = seconds
         self._spent = spent
 
-    def opened(self, request: Request, target: Target) -> Round:
+    async def opened(self, request: Request, target: Target) -> Round:
         """The round that a request of a modern client is; `ProtocolError` if its state is not valid."""
         params = request.params
         if "requestState" not in params and "inputResponses" not in params:
@@ -85,7 +85,7 @@ class Rounds:
             return Round(declined="the user did not visit the URL that the server requires")
         approval = _approval(state, given)
         if approval is not None:
-            self._use_once(request, target, state)
+            await self._use_once(request, target, state)
         is_relayed = state.parked is None and state.call is None and not state.visits
         return Round(
             responses={**state.answered, **given} if is_relayed else given,
@@ -106,12 +106,12 @@ class Rounds:
             values["approved"] = tuple(payload["approved"])
         return _State(**values)
 
-    def _use_once(self, request: Request, target: Target, state: _State) -> None:
+    async def _use_once(self, request: Request, target: Target, state: _State) -> None:
         """An approval is for one call: a state that is sent again does not make another one."""
         try:
-            is_new = bool(state.once) and self._spent.take(state.once)
+            is_new = bool(state.once) and await self._spent.use(state.once)
         except OSError as error:
-            reason = error.strerror or type(error).__name__
+            reason = error.strerror or str(error) or type(error).__name__
             what = f"{request.method} of {target.name!r}"
             raise CallRefused(what, f"the use of its approval could not be recorded: {reason}") from error
         if not is_new:

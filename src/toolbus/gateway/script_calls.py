@@ -5,9 +5,8 @@ answer. A legacy client is asked on the stream of its request.
 """
 
 from dataclasses import replace
-from typing import cast
 
-from toolbus.core.elicitation import Action, Answer, Pending
+from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.encoding import as_sent
 from toolbus.core.errors import CallRefused
 from toolbus.core.forwarding import ClientError
@@ -36,7 +35,7 @@ class ScriptCalls:
         return as_sent(await self._run_legacy(request, target))
 
     async def _run_modern(self, request: Request, target: Target) -> JSONObject:
-        given = self._rounds.opened(request, target)
+        given = await self._rounds.opened(request, target)
         if given.script is not None:
             result = await _resumed(request, given.script, given.responses or {})
         else:
@@ -54,7 +53,7 @@ class ScriptCalls:
             responses: dict[str, JSON] = {}
             for key, asked in pending.requests.items():
                 try:
-                    params = asked.get("params") or {}
+                    params = object_in(asked, "params")
                     responses[key] = await client.ask(pending.server, asked["method"], params)
                 except ClientError as error:
                     problem = f"the client answered: {error.message}"
@@ -88,4 +87,4 @@ def _answer(response: JSONObject) -> Answer:
     content: JSON = response.get("content")
     if action not in _ACTIONS or not (content is None or is_object(content)):
         raise ProtocolError(INVALID_PARAMS, "an answer needs an action, and its content as an object")
-    return Answer(action=cast("Action", action), content=content)
+    return Answer(action=action, content=content)

@@ -5,8 +5,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from toolbus.config.trust import located
-from toolbus.state.seal import KEY_BYTES as KEY_BYTES
-from toolbus.state.seal import Seal as Seal
 from toolbus.state.seal import key_file
 
 

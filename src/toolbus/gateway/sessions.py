@@ -32,8 +32,10 @@ class Session:
         capabilities: JSONObject,
         info: JSONObject | None = None,
         answer_within: float = 600.0,
+        tag: str = "",
         now: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`tag` is a part of the ids of its questions."""
         self.id = name
         self.principal = principal
         self.version = version
@@ -48,6 +50,7 @@ class Session:
         self.last_used = now()
         self._now = now
         self._answer_within = answer_within
+        self._tag = tag
         self._standalone: Channel | None = None
         self._waiting: dict[str, JSONObject] = {}
         """What came while there was no stream for it, by what it is about."""
@@ -105,7 +108,7 @@ class Session:
         if self.closed:
             raise ClientError(INTERNAL_ERROR, "the session has ended")
         self._next_id += 1
-        number = f"toolbus-{self._next_id}"
+        number = f"toolbus-{self._tag}{self._next_id}"
         request: JSONObject = {"jsonrpc": "2.0", "id": number, "method": method}
         if params is not None:
             request = {**request, "params": params}
@@ -214,6 +217,7 @@ class Sessions:
         idle: float = 3600.0,
         answer_within: float = 600.0,
         now: Callable[[], float] = time.monotonic,
+        tag: str = "",
     ) -> None:
         """A session ends after `idle` seconds without use; if there are too many, the longest idle one."""
         self._by_id: dict[str, Session] = {}
@@ -221,6 +225,7 @@ class Sessions:
         self._idle = idle
         self._answer_within = answer_within
         self._now = now
+        self._tag = tag
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -229,20 +234,26 @@ class Sessions:
         return iter(tuple(self._by_id.values()))
 
     def open(
-        self, principal: Principal, version: str, capabilities: JSONObject, info: JSONObject | None = None
+        self,
+        principal: Principal,
+        version: str,
+        capabilities: JSONObject,
+        info: JSONObject | None = None,
+        name: str = "",
     ) -> Session:
-        """A new session, with an id that nobody can guess."""
+        """A new session, with an id that nobody can guess; or one with that id, which another replica had."""
         self.end_idle()
         if len(self._by_id) >= self._max:
             idle = [one for one in self._by_id.values() if not one.is_busy]
             self.close(min(idle or self._by_id.values(), key=lambda one: one.last_used).id)
         session = Session(
-            name=secrets.token_urlsafe(24),
+            name=name or secrets.token_urlsafe(24),
             principal=principal,
             version=version,
             capabilities=capabilities,
             info=info,
             answer_within=self._answer_within,
+            tag=self._tag,
             now=self._now,
         )
         self._by_id[session.id] = session

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from toolbus.gateway.call_queue import CallLimits
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -13,6 +15,8 @@ class Settings:
     """Sessions of legacy clients; one more ends the one that was idle the longest."""
     session_idle: float = 3600.0
     """Seconds after which a session that is not used ends."""
+    calls: CallLimits | None = None
+    """How many calls are made at a time, and how many wait; None for one client alone."""
     max_parked: int = 1000
     """Calls that wait for an answer of a modern client, or that clients run as tasks."""
     answer_within: float = 600.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from toolbus.config.trust import located
 from toolbus.state.files import state_folder
-from toolbus.state.spent import Spent as Spent
+from toolbus.state.spent import Spent
 
 
 def stored_spent(config_file: str | Path) -> Spent:

@@ -4,16 +4,23 @@ Nothing is stored about a task of a server: its id names the server and the serv
 principal that it was given to can use it.
 """
 
+import asyncio
+import logging
 from dataclasses import dataclass
 
+from toolbus.core.encoding import as_sent
 from toolbus.core.errors import CallRejected, ToolbusError
 from toolbus.core.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.protocol import INVALID_PARAMS
 from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.replicas.tasks import SharedTasks, StoredTask
 from toolbus.gateway.request import Request, Target
 from toolbus.gateway.results import protocol_error
-from toolbus.gateway.seal import Seal
+from toolbus.state.seal import Seal
+from toolbus.state.store.error import StoreError
+
+logger = logging.getLogger("toolbus")
 
 _PURPOSE = "taskId"
 _UNLIMITED = 30 * 24 * 3600.0
@@ -35,11 +42,16 @@ class ServerTask:
 class Tasks:
     """The tasks of clients."""
 
-    def __init__(self, seal: Seal, parked: ParkedCalls, seconds: float) -> None:
-        """A task of ours is kept for so many seconds."""
+    def __init__(
+        self, seal: Seal, parked: ParkedCalls, seconds: float, shared: SharedTasks | None = None
+    ) -> None:
+        """A task of ours is kept for so many seconds; other replicas find it in `shared`."""
         self._seal = seal
         self._parked = parked
         self._seconds = seconds
+        self._shared = shared
+        self._writing: set[asyncio.Task[None]] = set()
+        self._has_closed = False
 
     def relayed(self, request: Request, target: Target, task: str, sent: JSONObject) -> JSONObject:
         """What a client gets for a call that became a task of its server."""
@@ -49,30 +61,73 @@ class Tasks:
         sealed = self._seal.seal(_PURPOSE, request.exchange.principal.name, payload, seconds)
         return {**sent, "taskId": sealed}
 
-    def started(self, request: Request, call: ParkedCall, ttl: float | None = None) -> JSONObject:
-        """What a client gets for a call of ours that it follows as a task; `ttl` in milliseconds."""
+    async def prepare(self, call: ParkedCall, ttl: float | None = None) -> None:
+        """Keep a call that a client will follow as a task, before it is made; `ttl` in milliseconds."""
         seconds = self._seconds if ttl is None else min(self._seconds, max(ttl / 1000, 1.0))
         self._parked.drop_later(call, seconds)
         call.ttl_ms = round(seconds * 1000)
+        if self._shared is not None:
+            await self._shared.put(_stored(call))
+            call.on_end = lambda: self._ended(call)
+
+    def _ended(self, call: ParkedCall) -> None:
+        if not self._has_closed:  # else it was ended by us, and not by its client
+            task = asyncio.get_running_loop().create_task(self._write(call))
+            self._writing.add(task)
+            task.add_done_callback(self._writing.discard)
+
+    async def _write(self, call: ParkedCall) -> None:
+        assert self._shared is not None, "it was stored before"
+        try:
+            await self._shared.put(_stored(call))
+        except StoreError as error:
+            logger.warning("the result of a task is only known here: %s", error)
+
+    async def close(self) -> None:
+        """Wait until the results of tasks are stored; those that still run have none."""
+        self._has_closed = True
+        if self._writing:
+            await asyncio.wait(tuple(self._writing))
+
+    def started(self, request: Request, call: ParkedCall) -> JSONObject:
+        """What a client gets for a call of ours that it follows as a task."""
         if request.is_modern:
             return {"resultType": "task", **self.state(call, modern=True)}
         return {"task": self.state(call, modern=False)}
 
-    def find(self, request: Request) -> ServerTask | ParkedCall:
-        """The task of a request; `ProtocolError` if the client has none with that id."""
+    async def find(self, request: Request) -> ServerTask | ParkedCall | StoredTask:
+        """The task of a request; `ProtocolError` if the client has none with that id.
+
+        `Elsewhere` if another replica runs it.
+        """
         given, name = request.text("taskId"), request.exchange.principal.name
-        if (call := self._parked.get(given, name)) is not None and call.is_task:
+        if (call := await self._parked.find(given, name)) is not None and call.is_task:
             return call
+        if self._shared is not None and (stored := await self._shared.get(given, name)) is not None:
+            return stored
         payload = self._seal.opened(_PURPOSE, name, given) if request.is_modern else None
         if payload is None:
             raise ProtocolError(INVALID_PARAMS, "Task not found")
         return ServerTask(**payload)
 
-    def all_of(self, request: Request) -> list[ParkedCall]:
+    async def all_of(self, request: Request) -> list[ParkedCall | StoredTask]:
         """The tasks of ours that a client has."""
-        return [call for call in self._parked.of(request.exchange.principal.name) if call.is_task]
+        name = request.exchange.principal.name
+        own: list[ParkedCall | StoredTask] = [call for call in self._parked.of(name) if call.is_task]
+        if self._shared is None:
+            return own
+        known = {call.id for call in own}
+        return [*own, *(task for task in await self._shared.of(name) if task.id not in known)]
 
-    def state(self, call: ParkedCall, *, modern: bool) -> dict[str, JSON]:
+    async def cancel(self, task: ParkedCall | StoredTask) -> ParkedCall | StoredTask:
+        """End a task; returns it as it is then."""
+        if isinstance(task, ParkedCall):
+            task.cancel()
+            return task
+        assert self._shared is not None, "it is from there"
+        return await self._shared.cancelled(task)
+
+    def state(self, call: ParkedCall | StoredTask, *, modern: bool) -> dict[str, JSON]:
         """The state of a task of ours, without its result."""
         times = {"createdAt": call.created.isoformat(), "lastUpdatedAt": call.updated.isoformat()}
         message: JSONObject = {} if call.message is None else {"statusMessage": call.message}
@@ -86,9 +141,9 @@ class Tasks:
             poll: POLL_MS,
         }
 
-    def detailed(self, call: ParkedCall, shown: JSONObject | ProtocolError | None) -> JSONObject:
-        """The state of a task of ours for a modern client, with its result (`shown`) or open questions."""
-        state = self.state(call, modern=True)
+    def detailed(self, call: ParkedCall | StoredTask) -> JSONObject:
+        """The state of a task of ours for a modern client, with its result or open questions."""
+        state, shown = self.state(call, modern=True), outcome(call)
         if isinstance(shown, ProtocolError):
             return {**state, "error": shown.json}
         if shown is not None:
@@ -96,19 +151,42 @@ class Tasks:
         return {**state, "inputRequests": call.requests} if call.questions else state
 
 
-def outcome(call: ParkedCall) -> ToolResult | ProtocolError | None:
+def outcome(call: ParkedCall | StoredTask) -> JSONObject | ProtocolError | None:
     """How a task of ours ended: its result, or an error; None if it runs, or was cancelled."""
+    if isinstance(call, StoredTask):
+        return call.outcome()
     if not call.done or call.was_cancelled:
         return None
     try:
-        return call.result()
+        return as_sent(call.result())
+    except ProtocolError as error:
+        return error
     except CallRejected as error:
         return protocol_error(error)
     except ToolbusError as error:
-        return ToolResult.failure(str(error))
+        return as_sent(ToolResult.failure(str(error)))
 
 
-def _status(call: ParkedCall) -> str:
+def _stored(call: ParkedCall) -> StoredTask:
+    """What other replicas need to know of a task."""
+    ended: JSONObject | None = None
+    if isinstance(how := outcome(call), ProtocolError):
+        ended = {"error": how.json}
+    elif how is not None:
+        ended = {"result": how}
+    return StoredTask(
+        id=call.id,
+        principal=call.principal,
+        created=call.created,
+        updated=call.updated,
+        message=call.message,
+        ttl_ms=call.ttl_ms,
+        was_cancelled=call.was_cancelled,
+        ended=ended,
+    )
+
+
+def _status(call: ParkedCall | StoredTask) -> str:
     if call.was_cancelled:
         return "cancelled"
     ended = outcome(call)

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from toolbus.config.policy import PolicyRule
 from toolbus.core.canonical import digest_of
@@ -97,6 +97,20 @@ class StoredAnswers:
         state.write(self._name, json.dumps(document, indent=1).encode())
 
 
+class SharedPlace(Protocol):
+    """Where several gateways keep answers."""
+
+    def find(self, key: AnswerKey, /) -> StoredAnswer | None:
+        """The answer for a key."""
+        ...
+
+    def add(
+        self, key: AnswerKey, answer: Literal["always", "never"], failed: Callable[[Exception], None], /
+    ) -> None:
+        """Begin to store an answer, which counts at once; `failed` is called if that is not possible."""
+        ...
+
+
 class Answers:
     """The lasting answers of one bus: of this session, and stored ones. For any thread."""
 
@@ -105,21 +119,27 @@ class Answers:
         self._warn = warn
         self._session: dict[AnswerKey, Literal["session", "never"]] = {}
         self._stored: StoredAnswers | None = None
+        self._shared: SharedPlace | None = None
         self._lock = RLock()
 
     def use(self, config_file: str | Path | None) -> None:
         """Use the stored answers of another config file; None for a bus without one."""
         self._stored = None if config_file is None else StoredAnswers(config_file)
 
+    def share(self, stored: "SharedPlace") -> None:
+        """Use answers that other gateways share, instead of those of the config file."""
+        self._shared = stored
+
     def find(self, key: AnswerKey) -> tuple[bool, str] | None:
         """Whether the answer for a key allows the call, and where it is from; None if there is none."""
         with self._lock:
             if (answer := self._session.get(key)) is not None:
                 return answer == "session", "session answer"
-            if self._stored is None:
+            stored = self._shared or self._stored
+            if stored is None:
                 return None
             try:
-                found = self._stored.find(key)
+                found = stored.find(key)
             except (OSError, ValueError) as error:
                 self._warn(f"stored approvals are not used: {_problem(error)}")
                 return None
@@ -131,7 +151,16 @@ class Answers:
             if answer == "session" or not self._store(key, answer):
                 self._session[key] = "never" if answer == "never" else "session"
 
+    def _keep(self, key: AnswerKey, answer: Literal["always", "never"], problem: str) -> None:
+        """Keep an answer for this session that could not be stored."""
+        with self._lock:
+            self._session[key] = "never" if answer == "never" else "session"
+        self._warn(f"the answer {answer!r} counts until the bus closes: {problem}")
+
     def _store(self, key: AnswerKey, answer: Literal["always", "never"]) -> bool:
+        if self._shared is not None:
+            self._shared.add(key, answer, lambda error: self._keep(key, answer, str(error)))
+            return True
         if self._stored is None:
             self._warn(
                 f"the answer {answer!r} counts until the bus closes: it is stored only for a config file"
@@ -158,13 +187,14 @@ def _read(content: bytes, config: str) -> list[StoredAnswer]:
         document: Any = json.loads(content)
         if document["file"] != config:
             raise ValueError("belongs to another config")
-        return [_answer(one) for one in document["answers"]]
+        return [read_answer(one) for one in document["answers"]]
     except (KeyError, TypeError, RecursionError, ValueError) as error:
         reason = str(error) if isinstance(error, ValueError) else "is damaged"
         raise ValueError(f"the file of approvals for {config}: {reason}") from None
 
 
-def _answer(stored: dict[str, Any]) -> StoredAnswer:
+def read_answer(stored: dict[str, Any]) -> StoredAnswer:
+    """The answer in its JSON; KeyError, TypeError or ValueError if it is not one."""
     about = AnswerKey(**stored["about"])
     texts = (about.user, about.kind, about.target, about.rule)
     is_valid = all(isinstance(text, str) for text in texts) and isinstance(about.definition, str | None)  # pyright: ignore[reportUnnecessaryIsInstance]  # from a file

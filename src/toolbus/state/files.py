@@ -52,6 +52,11 @@ class PrivateFolder:
         except FileNotFoundError:
             return None
 
+    def check_secret(self, name: str) -> None:
+        """Raise OSError if another user can read or write the file."""
+        path = self.base / name
+        _refuse_exposed(path, path.stat(), _ACCESSIBLE, "600")
+
     def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
         """Replace the file atomically: of two concurrent writes, one wins entirely.
 

@@ -4,11 +4,24 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from toolbus.state.files import PrivateFolder
 
 _MOST = 1_000
 """Used approvals that are remembered; of more, those that expire first are forgotten."""
+
+
+class UsedOnce(Protocol):
+    """Remembers what was used, for one process or for several."""
+
+    def issue(self, seconds: float) -> str:
+        """The name of an approval that can be used once, within so many seconds."""
+        ...
+
+    async def use(self, approval: str) -> bool:
+        """Use an approval; False if it was used before. OSError if its use cannot be recorded."""
+        ...
 
 
 class Spent:
@@ -29,6 +42,10 @@ class Spent:
     def issue(self, seconds: float) -> str:
         """The name of an approval that can be used once, within so many seconds."""
         return f"{int(self._now() + seconds) + 1}-{secrets.token_hex(16)}"
+
+    async def use(self, approval: str) -> bool:
+        """The same as `take`, for those who would wait for a store."""
+        return self.take(approval)
 
     def take(self, approval: str) -> bool:
         """Use an approval; False if it was used before. OSError if its use cannot be recorded."""

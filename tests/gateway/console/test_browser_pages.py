@@ -14,7 +14,8 @@ from tests.gateway.console.test_browser_servers import card, wild
 from tests.gateway.console.wild import HOSTILE, PICTURE
 from tests.lock.place import OFFER, READ, WRITE, Place, until
 from toolbus import LinkLost, ToolbusError
-from toolbus.config.serve import Serve, ServeAuth, ServeView
+from toolbus.config.serve import Serve, ServeView
+from toolbus.config.serve_auth import ServeAuth
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.console.state import ConsoleKeys
 

@@ -6,7 +6,8 @@ import pytest
 
 from tests.gateway.console.opening import Markup, console_over, plain
 from tests.lock.place import Place
-from toolbus.config.serve import Serve, ServeAuth, ServeView
+from toolbus.config.serve import Serve, ServeView
+from toolbus.config.serve_auth import ServeAuth
 from toolbus.gateway.access.stored_keys import StoredKeys, digest_of_key
 from toolbus.gateway.console.state import ConsoleKeys
 

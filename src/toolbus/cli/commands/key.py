@@ -6,15 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 from rich.text import Text
 
+from toolbus.bus.stores import store_of
 from toolbus.cli.commands.audit import AGO, UNITS
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, short_path, visible
-from toolbus.cli.session import load_untrusted_config
+from toolbus.cli.session import load_trusted_config, load_untrusted_config
 from toolbus.config import BusConfig
 from toolbus.config.location import near_miss
 from toolbus.config.serve import Serve
 from toolbus.core.records import JSON
+from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import NAME, NAME_RULE, StoredKey, StoredKeys, explained
 
 _SEE_LIST = "; see 'toolbus key list'"
@@ -22,7 +24,7 @@ _SEE_LIST = "; see 'toolbus key list'"
 
 def add(settings: Settings, name: str, views: Sequence[str], user: str, expires: str | None) -> int:
     """Make a key and print it."""
-    screen, config = Screen(settings), load_untrusted_config(settings)  # nothing in it is run
+    screen, config = Screen(settings), _loaded(settings)
     serve = config.serve or Serve()
     if not NAME.fullmatch(name):
         raise Usage(NAME_RULE)
@@ -44,7 +46,7 @@ def add(settings: Settings, name: str, views: Sequence[str], user: str, expires:
 
 def list_keys(settings: Settings) -> int:
     """Print what is known of each key."""
-    screen, config = Screen(settings), load_untrusted_config(settings)
+    screen, config = Screen(settings), _loaded(settings)
     serve = config.serve or Serve()
     with explained():
         stored = _stored(config)
@@ -62,7 +64,7 @@ def list_keys(settings: Settings) -> int:
 
 def revoke(settings: Settings, name: str) -> int:
     """Delete a key; `Usage` if there is none of that name."""
-    screen, config = Screen(settings), load_untrusted_config(settings)
+    screen, config = Screen(settings), _loaded(settings)
     with explained():
         stored = _stored(config)
         if not stored.revoke(name):
@@ -75,7 +77,15 @@ def revoke(settings: Settings, name: str) -> int:
     return 0
 
 
-def _stored(config: BusConfig) -> StoredKeys:
+def _loaded(settings: Settings) -> BusConfig:
+    """The config. Nothing in it is run, unless the URL of its store has to be looked up."""
+    config = load_untrusted_config(settings)
+    return config if config.store is None else load_trusted_config(settings)
+
+
+def _stored(config: BusConfig) -> StoredKeys | SharedKeys:
+    if (store := store_of(config)) is not None:
+        return SharedKeys(store)
     assert config.file is not None, "commands read a file"
     return StoredKeys(config.file)
 

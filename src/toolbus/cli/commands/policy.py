@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from rich.text import Text
 
+from toolbus.bus.stores import answers_of
 from toolbus.bus.targets import listed_target
 from toolbus.cli.commands.call import candidate_servers
 from toolbus.cli.commands.tools import locked_bus
@@ -41,7 +42,7 @@ from toolbus.core.errors import ServerNotFound, ToolbusError
 from toolbus.core.records import JSON, OWN, Inventory, ToolSpec
 from toolbus.lock.definitions import Kind as DefinitionKind
 from toolbus.lock.definitions import any_digest, definitions
-from toolbus.policy.answers import AnswerKey, StoredAnswer, StoredAnswers, rule_digest
+from toolbus.policy.answers import AnswerKey, StoredAnswer, rule_digest
 from toolbus.policy.rules import Policy, Target
 from toolbus.policy.target import label
 
@@ -148,10 +149,11 @@ def _overview(screen: Screen, config: BusConfig, bus: "Toolbus") -> Overview:
 
 def _stored(screen: Screen, config: BusConfig) -> list[StoredAnswer]:
     """The stored answers of the config; none if they cannot be used, as for a bus."""
-    if config.file is None:
+    answers = answers_of(config)
+    if answers is None:
         return []
     try:
-        return StoredAnswers(config.file).all()
+        return answers.all()
     except OSError as error:
         screen.note(
             f"stored answers are not used: {str(error.filename)!r} {error.strerror or 'cannot be read'}"
@@ -188,8 +190,8 @@ def _forget(screen: Screen, config: BusConfig, name: str | None) -> int:
     gone = [one for one in answers if name is None or _is_about(one, name)]
     if name is not None and not gone:
         raise NoAnswers(name, sorted({one.about.target for one in answers}))
-    if config.file is not None:
-        kept = StoredAnswers(config.file)
+    kept = answers_of(config)
+    if kept is not None:
         for target in {one.about.target for one in gone} if name is not None else [None]:
             kept.forget(target)
     if screen.as_json:

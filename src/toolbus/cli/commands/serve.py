@@ -1,6 +1,7 @@
 """`toolbus serve`: offer the whole catalog as one MCP server, over stdio or HTTP."""
 
 import asyncio
+import os
 import re
 import sys
 import time
@@ -26,6 +27,7 @@ class ServeOptions:
     http: str | None = None
     view: str | None = None
     drain: float | None = None
+    workers: int | None = None
 
 
 def run(settings: Settings, options: ServeOptions) -> int:
@@ -34,7 +36,7 @@ def run(settings: Settings, options: ServeOptions) -> int:
     _check(settings, options)
     config = load_trusted_config(settings)
     selected_servers(config, ())  # raises if there is none
-    _serve_settings(config, options)  # raises before anything starts
+    serve_settings = _serve_settings(config, options)  # raises before anything starts
     screen = Screen(settings)
     if not settings.verbose:
         enable_part_log("gateway", DATE_AND_TIME)
@@ -42,13 +44,32 @@ def run(settings: Settings, options: ServeOptions) -> int:
         from toolbus.cli.serving import serve
 
     chosen = partial(_serve_settings, options=options)
-    return asyncio.run(serve(screen, config, chosen, over_stdio=options.stdio, began=began))
+    if options.stdio or serve_settings.workers == 1:
+        return asyncio.run(serve(screen, config, chosen, over_stdio=options.stdio, began=began))
+    from toolbus.bus.sdk_import import import_late
+    from toolbus.cli.http_front import bound_socket, check_shared_state
+    from toolbus.cli.output.serve_log import ServeLog
+    from toolbus.cli.workers import start_workers
+
+    import_late()  # before the forks, which then share it
+    check_shared_state(config)
+    sock = bound_socket(serve_settings)
+    ending = serve_settings.drain + (0 if config.store is None else config.store.notice)
+    worker = start_workers(serve_settings.workers, sock, ending, ServeLog(screen).add_serve_line)
+    if isinstance(worker, int):
+        return worker
+    serving = serve(screen, config, chosen, over_stdio=False, began=began, worker=worker)
+    return asyncio.run(serving)
 
 
 def _check(settings: Settings, options: ServeOptions) -> None:
     """Raise `Usage` for options that do not fit together."""
     if options.stdio and options.http is not None:
         raise Usage("--stdio and --http cannot be combined; keep one")
+    if options.stdio and options.workers is not None:
+        raise Usage("--stdio serves one client; leave out --workers")
+    if options.workers is not None and options.workers > 1 and not hasattr(os, "fork"):
+        raise Usage("--workers needs Linux or macOS; here, start one gateway for each port")
     if options.stdio and settings.json:
         raise Usage("--stdio speaks MCP on stdout; leave out --json")
     if options.stdio and sys.stdin is not None and sys.stdin.isatty():
@@ -75,5 +96,5 @@ def _serve_settings(config: BusConfig, options: ServeOptions) -> Serve:
         known = list(serve.views) or [serve.default_view]
         listed = near_miss(options.view, known) or f"; known: {', '.join(known)}"
         raise Usage(f"no view {options.view!r} in the config{listed}")
-    changes = {"default_view": options.view, "drain": options.drain}
+    changes = {"default_view": options.view, "drain": options.drain, "workers": options.workers}
     return serve.model_copy(update={name: value for name, value in changes.items() if value is not None})

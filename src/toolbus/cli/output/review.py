@@ -90,6 +90,8 @@ def _print_places(console: "Console", config: BusConfig) -> None:
         console.print(Text(f"roots shared with servers: {', '.join(map(exact, config.roots))}"))
     if config.tokens != "auto":
         console.print(Text(f"tokens of people who sign in are kept in: {exact(str(config.tokens))}"))
+    if config.store is not None:
+        console.print(Text(f"keys, tokens and approvals are kept in: {exact(config.store.shown)}"))
 
 
 def audit_facts(config: BusConfig) -> dict[str, JSON] | None:

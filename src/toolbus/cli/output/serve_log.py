@@ -17,8 +17,10 @@ _RECENT = 100
 class ServeLog:
     """Reports what is served, and each server's trouble in one line; otherwise quiet."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen, worker: int | None = None) -> None:
+        """`worker` is the number of this process, if it is one of several."""
         self._screen = screen
+        self._worker = worker
         self._troubled: set[tuple[str, str]] = set()
         """Servers, and the users whose connections they are."""
         self._recent: deque[Event] = deque(maxlen=_RECENT)
@@ -43,6 +45,10 @@ class ServeLog:
         else:
             self._print_line(who, what, style)
 
+    def add_serve_line(self, what: str) -> None:
+        """Report something about the gateway itself."""
+        self.add_line("serve", what)
+
     def serving(self, bus: View, serve: Serve, url: str | None, console: str | None) -> None:
         """Report what is served; `url` is None over stdio, and `console` if there is no page for people."""
         states = [status.state for status in bus.servers.values()]
@@ -66,7 +72,8 @@ class ServeLog:
         ]
         where = "over stdio" if url is None else url
         who = "" if url is None else f"; {_who(serve)}"
-        self._screen.note(f"serving {where}: {', '.join(parts)}{who}")
+        with_workers = f"; {serve.workers} workers" if self._worker is not None else ""
+        self._screen.note(f"serving {where}: {', '.join(parts)}{who}{with_workers}")
         if console is not None:
             self._screen.note(f"console: {console}; 'toolbus console' opens it")
 
@@ -82,11 +89,14 @@ class ServeLog:
         return False
 
     def _print_line(self, who: str, what: str, style: str, at: float | None = None) -> None:
+        if self._worker is not None:
+            who = f"{who} [{self._worker}]"
         # With the date: a gateway runs for days.
         self._screen.err.print(timed_line(who, what, style, at, DATE_AND_TIME))
 
-    def _print_json(self, value: JSON) -> None:
-        print(escaped_json(value), flush=True)
+    def _print_json(self, value: dict[str, JSON]) -> None:
+        worker = {} if self._worker is None else {"worker": self._worker}
+        print(escaped_json({**value, **worker}), flush=True)
 
 
 def _ways(serve: Serve) -> list[str]:

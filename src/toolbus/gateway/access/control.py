@@ -18,6 +18,7 @@ from toolbus.gateway.access.identity import CannotTell, Denied, Identity
 from toolbus.gateway.access.issuer import Issuer
 from toolbus.gateway.access.keys import Keys
 from toolbus.gateway.access.refusal_log import RefusalLog
+from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import PREFIX, StoredKeys
 from toolbus.gateway.access.throttle import Throttle
 from toolbus.gateway.access.tokens import Tokens
@@ -243,17 +244,21 @@ class AccessControl:
         return f"{base}/{view}" if view else base
 
 
-def access_of(config: BusConfig, secrets: Secrets | None = None) -> AccessControl:
+def access_of(
+    config: BusConfig, secrets: Secrets | None = None, shared: SharedKeys | None = None
+) -> AccessControl:
     """The access control of a config; `secrets` look up what its `serve` refers to.
 
-    ConfigError if it wants keys, and there is no config file that they could belong to.
+    Keys are the `shared` ones, or those of the config file. ConfigError if it wants keys, and there is no
+    file that they could belong to.
     """
     serve = config.serve or Serve()
     keys = tokens = None
     if serve.auth.keys:
-        if config.file is None:
+        if config.file is None and shared is None:
             raise ConfigError("keys belong to a config file; save the config to one", key="serve.auth.keys")
-        keys = Keys(StoredKeys(config.file), serve.default_view)
+        stored = shared or StoredKeys(config.file or "")
+        keys = Keys(stored, serve.default_view, now=stored.now)
     if serve.auth.oauth is not None:
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
         tokens = Tokens(serve.auth.oauth, issuer, serve.default_view)

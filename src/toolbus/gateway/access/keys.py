@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 from hmac import compare_digest
 
-from toolbus.gateway.access.identity import Denied, Identity
+from toolbus.core.errors import ToolbusError
+from toolbus.gateway.access.identity import CannotTell, Denied, Identity
+from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import StoredKey, StoredKeys, digest_of_key, hour_of
 
 logger = logging.getLogger("toolbus")
@@ -21,7 +23,7 @@ class Keys:
 
     def __init__(
         self,
-        stored: StoredKeys,
+        stored: StoredKeys | SharedKeys,
         default_view: str,
         *,
         now: Callable[[], float] = time.time,
@@ -40,7 +42,12 @@ class Keys:
         self._writing: asyncio.Future[None] | None = None
 
     def identity(self, key: str) -> Identity:
-        """Who holds the key; `Denied` if it is unknown, revoked or expired. In a running loop only."""
+        """Who holds the key; `Denied` if it is unknown, revoked or expired. In a running loop only.
+
+        `CannotTell` if the store of the keys does not respond.
+        """
+        if not self._stored.is_current:
+            raise CannotTell("the store of the keys does not respond")
         self._look()
         digest = digest_of_key(key)
         found = self._keys.get(digest)
@@ -94,5 +101,5 @@ class Keys:
     def _write_use(self) -> None:
         try:
             self._stored.record_use(dict(self._used))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, ToolbusError) as error:
             logger.debug("the use of keys is not recorded: %s", error)

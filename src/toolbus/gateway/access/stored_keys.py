@@ -24,7 +24,7 @@ PREFIX = "tb_"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 """The names that a person may give to a key."""
 NAME_RULE = "a name has letters, digits and ._@+-, at most 64; such as ann or ci-bot"
-_KEY_BYTES = 32
+KEY_BYTES = 32
 _LOCK_SECONDS = 5.0
 _HOUR = 3600
 
@@ -81,10 +81,13 @@ class StoredKeys:
 
     def __init__(self, config_file: str | Path, now: Callable[[], float] = time.time) -> None:
         self._config = str(located(Path(config_file)))
-        self._now = now
+        self.now = now
         name = sha256(os.fsencode(self._config)).hexdigest()
         self._name = f"gateway/{name}.keys.json"
         self._used_name = f"gateway/{name}.used.json"
+
+    is_current = True
+    """Whether it is known which keys are valid: a file can always be looked at."""
 
     @property
     def version(self) -> object:
@@ -104,7 +107,7 @@ class StoredKeys:
             document: Any = json.loads(content)
             if document["file"] != self._config:
                 raise ValueError("belongs to another config")
-            return [_key(one) for one in document["keys"]]
+            return [read_key(one) for one in document["keys"]]
         except (KeyError, TypeError, RecursionError, ValueError) as error:
             reason = str(error) if str(error) == "belongs to another config" else "is damaged"
             raise ValueError(
@@ -115,13 +118,13 @@ class StoredKeys:
         self, name: str, *, views: Sequence[str] = (), user: str = "", expires: float | None = None
     ) -> tuple[str, StoredKey]:
         """Make a key, and return it: it cannot be shown again. `KeyExists` if the name is taken."""
-        key = PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+        key = PREFIX + secrets.token_urlsafe(KEY_BYTES)
         made = StoredKey(
             name=name,
             digest=digest_of_key(key),
             views=tuple(views),
             user=user,
-            created=self._now(),
+            created=self.now(),
             expires=expires,
         )
         with self._locked():
@@ -182,7 +185,8 @@ def hour_of(when: float) -> float:
     return when // _HOUR * _HOUR
 
 
-def _key(stored: Any) -> StoredKey:
+def read_key(stored: Any) -> StoredKey:
+    """The key in its JSON; KeyError, TypeError or ValueError if it is not one."""
     fields: dict[str, Any] = {**stored, "views": tuple(stored["views"])}
     key = StoredKey(**fields)
     texts = (key.name, key.digest, key.user, *key.views)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import jwt
 
-from toolbus.config.serve import TokenIssuer
+from toolbus.config.serve_auth import TokenIssuer
 from toolbus.gateway.access.identity import Denied, Identity
 from toolbus.gateway.access.issuer import Issuer
 

@@ -11,6 +11,7 @@ from toolbus.config.serve import Serve
 from toolbus.core.errors import ToolbusError
 from toolbus.core.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.switchboard import Switchboard
+from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.console.calls import CallLog
 from toolbus.gateway.console.costs import Costs
@@ -33,7 +34,7 @@ APPROVED_WITHIN = 2.0
 class ConsoleKeys:
     """The keys of a gateway, and the views that they may give."""
 
-    stored: StoredKeys
+    stored: StoredKeys | SharedKeys
     serve: Serve
 
 

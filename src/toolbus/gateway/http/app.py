@@ -1,11 +1,16 @@
 """The HTTP front: paths, who is admitted, and which era a message belongs to."""
 
-from collections.abc import Awaitable, Callable, Container, Mapping
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Container
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from functools import partial
+from hashlib import sha256
+from random import shuffle
+from typing import TypeAlias
 
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, PROTOCOL_VERSION_META_KEY
+from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
@@ -14,11 +19,13 @@ from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.console.app import PATH as CONSOLE
 from toolbus.gateway.console.app import ConsoleApp
+from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.in_flight import InFlight
 from toolbus.gateway.http.legacy import LegacyFront
 from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.message import has_envelope, kind_of
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.request import (
     Headers,
@@ -29,16 +36,26 @@ from toolbus.gateway.http.request import (
     failure,
     is_json,
 )
+from toolbus.gateway.http.worker_pages import WorkerPages
 from toolbus.gateway.metrics import OTHER, Metrics
 from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol import BUSY
+from toolbus.gateway.replicas.relay import MISDIRECTED
+from toolbus.gateway.workers import Workers
+from toolbus.state.store.error import StoreError
+
+logger = logging.getLogger("toolbus")
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
+_BELOW_CONSOLE = f"{CONSOLE}/"
 Page: TypeAlias = Callable[[HttpRequest], Awaitable[None]]
 _KINDS = {401: "unauthenticated", 403: "forbidden", 404: "not_found", 421: "misdirected", 429: "throttled"}
-_JSON = "application/json"
+_JSON_TYPE = "application/json"
 _EXPIRE_EVERY = 30
 """Ticks between two looks for idle sessions."""
 _RETRY: Headers = ((b"retry-after", b"1"),)
+_TRIES = 4
+"""How often to look where a session or a call is, which may move meanwhile."""
 
 
 class App:
@@ -52,17 +69,27 @@ class App:
         *,
         path: str = "/mcp",
         console: ConsoleApp | None = None,
+        workers: Workers | None = None,
     ) -> None:
-        """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in."""
+        """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in.
+
+        `workers` are those that serve as one with it; the first of them may have a console.
+        """
         self.gateway = gateway
         self._path = path
         self._console = console
+        self._workers = workers
+        self._worker_pages = None
+        if workers is not None and gateway.replicas is not None:
+            self._worker_pages = WorkerPages(gateway.replicas, workers)
         self._ticks = 0
         self._below = f"{path}/"
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.refusals = Refusals(self.metrics)
         self.is_draining = False
+        self.is_leaving = False
+        """Whether a balancer should send nothing more, although it would be answered."""
         self.connections: Callable[[], int] = lambda: 0
         """How many connections are open; set by whoever runs it."""
         self._access: Access = access or AccessControl(Serve())
@@ -83,8 +110,8 @@ class App:
         path = http.facts.path
         if path == self._path or path.startswith(self._below):
             await self._mcp(http)
-        elif self._console is not None and (path == CONSOLE or path.startswith(f"{CONSOLE}/")):
-            await self._console.serve(http)
+        elif path == CONSOLE or path.startswith(_BELOW_CONSOLE):
+            await self._console_page(http)
         elif (page := self._page(path)) is None:
             await http.respond(404)
         elif http.facts.method not in ("GET", "HEAD"):
@@ -93,8 +120,11 @@ class App:
             await page(http)
 
     async def idle(self) -> None:
-        """Wait until no request is in flight."""
+        """Wait until no request is in flight; nor a parked call, which would be lost for its client."""
         await self._in_flight.wait_for_none()
+        replicas = self.gateway.replicas
+        if replicas is not None and not replicas.end_together:
+            await self.gateway.wait_for_parked()
 
     def tick(self) -> None:
         """Call it every second."""
@@ -102,6 +132,8 @@ class App:
         self._ticks += 1
         if self._ticks % _EXPIRE_EVERY == 0:
             self.gateway.sessions.end_idle()
+            if self.gateway.replicas is not None:
+                self.gateway.replicas.keep_sessions(self.gateway.sessions)
 
     @property
     def in_flight(self) -> int:
@@ -135,16 +167,34 @@ class App:
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
         http.principal, http.access = admitted, self._access
+        return await self._admitted_mcp(http)
+
+    async def serve_relayed(self, http: HttpRequest, principal: Principal | None, digest: str) -> None:
+        """Answer a request that another replica passed on; `digest` is that of its body.
+
+        It was admitted there, unless it has no principal: then it is for a page of this worker.
+        """
+        http.access, http.relayed = self._access, digest
+        if principal is None:
+            return await answer(http, self._relayed_page(http))
+        http.principal = principal
+        return await answer(http, self._admitted_mcp(http))
+
+    async def _admitted_mcp(self, http: HttpRequest) -> None:
+        method = http.facts.method
         version = http.headers.get(MCP_PROTOCOL_VERSION_HEADER)
         is_modern = version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS
         if method == "POST":
             return await self._post(http, is_modern=is_modern)
         if is_modern:
             return await http.respond(405, headers=((b"allow", b"POST"),))
+        is_new = method == "GET" and "last-event-id" not in http.headers
+        if is_new and self.is_draining and self.gateway.replicas is not None:
+            return await self._leave_to_others(http, b"", None)
         if method == "GET":
-            return await self._legacy.listen(http)
+            return await self._here_or_elsewhere(http, b"", None, partial(self._legacy.listen, http))
         if method == "DELETE":
-            return await self._legacy.delete(http)
+            return await self._here_or_elsewhere(http, b"", None, partial(self._legacy.delete, http))
         return await http.respond(405, headers=((b"allow", b"GET, POST, DELETE"),))
 
     async def _preflight(self, http: HttpRequest) -> None:
@@ -169,14 +219,17 @@ class App:
     async def _post(self, http: HttpRequest, *, is_modern: bool) -> None:
         has_json, has_events = accepted(http.headers.get("accept", ""))
         if not (has_json and has_events):
-            return await _refuse_message(http, 406, f"send accept: {_JSON}, text/event-stream")
+            return await _refuse_message(http, 406, f"send accept: {_JSON_TYPE}, text/event-stream")
         if not is_json(http.headers.get("content-type", "")):
-            return await _refuse_message(http, 415, f"send content-type: {_JSON}")
+            return await _refuse_message(http, 415, f"send content-type: {_JSON_TYPE}")
         principal = http.principal.name
         status = self._in_flight.take(principal)
         if status:
-            self.refusals.note("in_flight", http.facts.address, f"too many requests in flight ({status})")
-            return await http.respond(status, headers=_RETRY)
+            reason = f"too many requests in flight ({status})"
+            self.refusals.note("in_flight", http.facts.address, reason)
+            await asyncio.sleep(self.limits.refusal_seconds)
+            error = {"code": BUSY, "message": reason, "data": {"retryAfter": 1}}
+            return await http.respond_json(status, failure(None, error), _RETRY)
         try:
             await self._message(http, is_modern=is_modern)
         finally:
@@ -185,25 +238,72 @@ class App:
 
     async def _message(self, http: HttpRequest, *, is_modern: bool) -> None:
         body = await http.body()
+        if http.relayed is not None and sha256(body).hexdigest() != http.relayed:
+            return await http.respond(400)
         try:
             message = from_json(body, allow_inf_nan=False)
         except ValueError:
             return await http.respond_json(
                 400, failure(None, {"code": PARSE_ERROR, "message": "Parse error"})
             )
-        kind = _kind_of(message)
-        is_modern = is_modern or _has_envelope(message)
+        kind = kind_of(message)
+        is_modern = is_modern or has_envelope(message)
         if kind is None or (kind == "response" and is_modern):
             return await _refuse_message(http, 400, "the body must be one JSON-RPC message")
         if kind == "request" and self.is_draining:
-            return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
-        if not is_modern and kind == "request" and message["method"] == "initialize":
-            return await self._legacy.initialize(http, message["id"], message.get("params"))
-        if not is_modern:
-            return await self._legacy.serve(http, message)
-        if kind == "notification":
+            return await self._leave_to_others(http, body, message["id"])
+        if kind == "notification" and is_modern:
             return await self._modern.notified(http)
-        return await self._modern.serve(http, message)
+        if is_modern and self.gateway.replicas is None:
+            return await self._modern.serve(http, message)
+        request_id = message["id"] if kind == "request" else None
+        if is_modern:
+            work = partial(self._modern.serve, http, message)
+        elif kind == "request" and message["method"] == "initialize":
+            work = partial(self._legacy.initialize, http, message["id"], message.get("params"))
+        else:
+            work = partial(self._legacy.serve, http, message)
+        return await self._here_or_elsewhere(http, body, request_id, work)
+
+    # Other replicas
+
+    async def _here_or_elsewhere(
+        self,
+        http: HttpRequest,
+        body: bytes,
+        request_id: str | int | None,
+        work: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Answer a request, or have the replica answer it that has its session or its call."""
+        replicas = self.gateway.replicas
+        if replicas is None:
+            return await work()
+        try:
+            for _ in range(_TRIES):
+                try:
+                    return await work()
+                except Elsewhere as elsewhere:
+                    if http.relayed is not None:
+                        return await http.respond(MISDIRECTED)
+                    if await replicas.passed_on(http, body, elsewhere.replica, request_id):
+                        return None
+                    http.avoid = (*http.avoid, elsewhere.replica)
+        except StoreError as error:
+            logger.warning("a request was not answered: %s", error)
+        return await http.respond(503, headers=_RETRY)
+
+    async def _leave_to_others(self, http: HttpRequest, body: bytes, request_id: str | int | None) -> None:
+        """This gateway ends: another replica answers the request, if there is one."""
+        replicas = self.gateway.replicas
+        if replicas is not None and http.relayed is not None:
+            return await http.respond(MISDIRECTED)
+        if replicas is not None:
+            others = replicas.peers.others
+            shuffle(others)
+            for peer in others:
+                if await replicas.passed_on(http, body, peer.id, request_id):
+                    return None
+        return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
 
     # Other pages
 
@@ -219,7 +319,9 @@ class App:
         """Anyone learns whether; why, only who is admitted, and only of the servers of its view."""
         admitted = await self._admitted(http)
         seen = () if isinstance(admitted, Refusal) else self.gateway.view(admitted).servers
-        is_ready, details = readiness(self.gateway.bus, seen=seen, draining=self.is_draining)
+        is_starting = self._workers is not None and not self._workers.all_started()
+        is_ending = self.is_draining or self.is_leaving
+        is_ready, details = readiness(self.gateway.bus, seen=seen, draining=is_ending, starting=is_starting)
         shown = {"ready": is_ready} if isinstance(admitted, Refusal) else details
         await http.respond_json(200 if is_ready else 503, shown)
 
@@ -230,9 +332,27 @@ class App:
         gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
         seen = self.gateway.view(admitted).servers
         states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
-        text = self.metrics.text(states, gauges)
+        text = self.metrics.text(states, gauges, self.gateway.queue)
+        if self._worker_pages is not None and http.relayed is None:
+            text = await self._worker_pages.metrics(http, text)
         kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
         return await http.respond(200, text.encode(), (kind,))
+
+    async def _console_page(self, http: HttpRequest) -> None:
+        if self._console is not None:
+            await self._console.serve(http)
+        elif self._worker_pages is not None and http.relayed is None:
+            await self._worker_pages.console(http)
+        else:
+            await http.respond(404)
+
+    async def _relayed_page(self, http: HttpRequest) -> None:
+        body = await http.body()
+        if sha256(body).hexdigest() != http.relayed:
+            return await http.respond(400)
+        http.add_body(body)
+        is_metrics = http.facts.path == "/metrics"
+        return await (self._metrics_page(http) if is_metrics else self._console_page(http))
 
     async def _metadata(self, http: HttpRequest) -> None:
         refusal = self._access.check(http.facts)
@@ -248,33 +368,3 @@ class App:
 
 async def _refuse_message(http: HttpRequest, status: int, reason: str) -> None:
     await http.respond_json(status, failure(None, {"code": INVALID_REQUEST, "message": reason}))
-
-
-def _kind_of(message: object) -> str | None:
-    """What a JSON-RPC message is; None if it is not one."""
-    if not isinstance(message, dict):
-        return None
-    fields = cast("dict[str, Any]", message)
-    if fields.get("jsonrpc") != "2.0":
-        return None
-    has_id = "id" in fields
-    if has_id and type(fields["id"]) not in (str, int):
-        return None
-    method = fields.get("method")
-    if isinstance(method, str):
-        params = fields.get("params")
-        if params is not None and not isinstance(params, dict):
-            return None
-        return "request" if has_id else "notification"
-    return "response" if has_id and ("result" in fields or "error" in fields) else None
-
-
-def _has_envelope(message: Mapping[str, Any]) -> bool:
-    """Whether a message says which modern version it is of."""
-    if not isinstance(message, dict):
-        return False
-    params = message.get("params")
-    if not isinstance(params, dict):
-        return False
-    meta = cast("dict[str, Any]", params).get("_meta")
-    return isinstance(meta, dict) and PROTOCOL_VERSION_META_KEY in meta

@@ -19,10 +19,12 @@ class InFlight:
     def take(self, principal: str) -> int:
         """Count one more; the HTTP status to refuse it with if that is too many, or 0."""
         count = self._by_principal.get(principal, 0)
-        if count >= self._limits.requests_per_principal:
-            return 429
-        if self._metrics.in_flight >= self._limits.requests:
+        free = self._limits.requests - self._metrics.in_flight
+        if free <= 0:
             return 503
+        # Nobody gets more than is left: one alone half of it, and whoever comes next finds room.
+        if count >= min(free, self._limits.requests_per_principal):
+            return 429
         self._by_principal[principal] = count + 1
         self._metrics.in_flight += 1
         return 0

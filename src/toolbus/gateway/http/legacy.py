@@ -4,6 +4,7 @@ A lost connection does not cancel a request: its client can read the rest of the
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final, cast
@@ -12,22 +13,29 @@ from mcp_types import INVALID_REQUEST
 from mcp_types.version import is_version_at_least
 
 from toolbus.core.records import JSONObject
+from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.in_flight import InFlight
 from toolbus.gateway.http.limits import Limits
-from toolbus.gateway.http.outcome import CANCELLED, Outcome, answered
+from toolbus.gateway.http.outcome import CANCELLED, TOO_MANY, Outcome, answered
 from toolbus.gateway.http.request import Headers, HttpRequest, accepted, encoded, failure, response
 from toolbus.gateway.http.streams import EventStream, SessionStreams, woken
 from toolbus.gateway.metrics import Metrics, error_kind
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.sessions import Session
+from toolbus.state.store.error import StoreError
 
+logger = logging.getLogger("toolbus")
 SESSION = "mcp-session-id"
 PRIMED_SINCE: Final = "2025-11-25"
 """The version whose clients understand the empty event that opens a stream."""
 STREAM_AFTER: Final = 0.05
 """Seconds after which such a client gets a stream: from then on it can resume it."""
+
+
+_CHANGING = frozenset(("logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
+"""The methods that change what other replicas need to know of a session."""
 
 
 class LegacyFront:
@@ -38,6 +46,7 @@ class LegacyFront:
         self._metrics = metrics
         self._limits = limits
         self._in_flight = in_flight
+        self._replicas = gateway.replicas
         self._streams: dict[str, SessionStreams] = {}
         """By session."""
         self._calls: set[asyncio.Task[Outcome]] = set()
@@ -57,39 +66,64 @@ class LegacyFront:
         except ProtocolError as error:
             self._metrics.ended("initialize", time.perf_counter() - started, error_kind(error.code))
             return await http.respond_json(200, failure(request_id, error.json))
-        primes = is_version_at_least(session.version, PRIMED_SINCE)
-        self._streams[session.id] = SessionStreams(self._limits, primes=primes)
-        session.on_close(lambda: self._forget(session.id))
+        self._open_streams(session)
         if session.closed:  # it had to make room for others meanwhile
             self._forget(session.id)
+        if self._replicas is not None:
+            try:
+                await self._replicas.sessions.opened(session)
+            except BaseException:
+                self._gateway.sessions.close(session.id)
+                raise
         self._metrics.ended("initialize", time.perf_counter() - started)
         return await http.respond_json(200, response(request_id, result), _session_headers(session))
 
     async def serve(self, http: HttpRequest, message: Mapping[str, Any]) -> None:
         """Take a message of a session."""
+        method = message.get("method")
+        if self._replicas is not None and http.relayed is None:
+            await self._look_elsewhere(http, message)
         session = await self._session(http)
         if session is None:
             return
-        method = message.get("method")
         if method is None:
             session.answered(message)
             await http.respond(202)
         elif "id" in message:
             await self._request(http, session, message["id"], method, message.get("params"))
         else:
-            self._gateway.notified(session, method, message.get("params"))
+            was_here = self._gateway.notified(session, method, message.get("params"))
+            if not was_here and self._replicas is not None and http.relayed is None:
+                before = self._replicas.sessions.before(session)
+                if before and before not in http.avoid:
+                    raise Elsewhere(before)
             await http.respond(202)
+
+    async def _look_elsewhere(self, http: HttpRequest, message: Mapping[str, Any]) -> None:
+        """Raise `Elsewhere` if another replica asked what this answers, or runs the task that it is about."""
+        assert self._replicas is not None, "asked only then"
+        try:
+            if message.get("method") is None:
+                await self._replicas.find_question(message.get("id"))
+            elif str(message["method"]).startswith("tasks/"):
+                params: dict[str, Any] = message.get("params") or {}
+                task = params.get("taskId")
+                await self._replicas.find_call(task if isinstance(task, str) else "")
+        except Elsewhere as elsewhere:
+            if elsewhere.replica not in http.avoid:
+                raise
 
     async def listen(self, http: HttpRequest) -> None:
         """Serve the stream of what belongs to no request, or the rest of a stream that was lost."""
         if not accepted(http.headers.get("accept", ""))[1]:
             return await _refuse(http, 406, "the client must accept text/event-stream")
+        last = await self._resumed(http)
         session = await self._session(http)
         if session is None:
             return None
         streams = self._streams[session.id]
         stream, after = streams.standalone, None
-        if (last := http.headers.get("last-event-id")) is not None:
+        if last is not None:
             found = streams.find(last)
             if found is None:
                 return await _refuse(http, 400, "the stream cannot be resumed from this event")
@@ -97,6 +131,20 @@ class LegacyFront:
         if stream is streams.standalone:
             return await self._stand_alone(http, session, streams, after)
         return await streams.read(http, stream, after, _session_headers(session))
+
+    async def _resumed(self, http: HttpRequest) -> str | None:
+        """The event after which to go on; `Elsewhere` if it is in a stream of another replica.
+
+        None for one in the stream of a session whose replica has ended: that stream begins anew.
+        """
+        last = http.headers.get("last-event-id")
+        if last is None or self._replicas is None or last.startswith(self._replicas.prefix):
+            return last
+        replica, _, event = last.partition(".")
+        there = replica not in http.avoid and await self._replicas.peers.find(replica) is not None
+        if there and http.relayed is None:
+            raise Elsewhere(replica)
+        return None if event.startswith("0-") else last
 
     async def _stand_alone(
         self, http: HttpRequest, session: Session, streams: SessionStreams, after: int | None
@@ -113,8 +161,41 @@ class LegacyFront:
         """End a session."""
         session = await self._session(http)
         if session is not None:
+            if self._replicas is not None:
+                await self._replicas.sessions.remove(session)
             self._gateway.sessions.close(session.id)
             await http.respond(200)
+
+    async def _share(self, session: Session) -> None:
+        """Let other replicas know what a request has changed."""
+        assert self._replicas is not None, "asked only then"
+        try:
+            await self._replicas.sessions.changed(session)
+        except StoreError as error:
+            logger.warning("a change of a session is only known here: %s", error)
+
+    def _open_streams(self, session: Session) -> None:
+        primes = is_version_at_least(session.version, PRIMED_SINCE)
+        prefix = "" if self._replicas is None else self._replicas.prefix
+        self._streams[session.id] = SessionStreams(self._limits, primes=primes, prefix=prefix)
+        session.on_close(lambda: self._forget(session.id))
+
+    async def _taken_over(self, name: str, http: HttpRequest) -> Session | None:
+        """The session, if another replica had it and this one can go on with it."""
+        if self._replicas is None:
+            return None
+        shared = self._replicas.sessions
+        async with shared.taking(name):
+            session = self._gateway.sessions.get(name, http.principal)
+            if session is not None and name in self._streams:
+                return session  # taken over for another request
+            facts = await shared.take(name, http.principal, http.avoid)
+            if facts is None:
+                return None
+            session = self._gateway.restore(name, facts)
+            self._open_streams(session)
+            shared.restored(session, facts)
+        return session
 
     def _forget(self, session: str) -> None:
         self._streams.pop(session).close()
@@ -126,7 +207,9 @@ class LegacyFront:
             await _refuse(http, 400, "the session id is missing")
             return None
         session = self._gateway.sessions.get(name, http.principal)
-        if session is None or session.principal.view != http.principal.view or name not in self._streams:
+        if session is None or name not in self._streams:
+            session = await self._taken_over(name, http)
+        if session is None or session.principal.view != http.principal.view:
             await _refuse(http, 404, "there is no such session")
             return None
         return session
@@ -151,7 +234,10 @@ class LegacyFront:
             await woken(stream.began, STREAM_AFTER if primes else self._limits.keepalive_seconds)
             if call.done() and not stream.last:
                 outcome = call.result()
-                return await http.respond_json(200, outcome.message, headers)
+                if outcome.status == TOO_MANY:
+                    await asyncio.sleep(self._limits.refusal_seconds)
+                # Always 200: the SDK of that era ends the whole session at any other status.
+                return await http.respond_json(200, outcome.message, (*headers, *outcome.headers))
             call.add_done_callback(lambda call: _end(streams, stream, call))
             return await streams.read(http, stream, None, headers)
         finally:
@@ -187,6 +273,8 @@ class LegacyFront:
         outcome = CANCELLED
         try:
             outcome = await answered(self._gateway, exchange, method, params)
+            if self._replicas is not None and method in _CHANGING:
+                await self._share(session)
             return outcome
         finally:
             self._metrics.ended(method, time.perf_counter() - started, outcome.error)

@@ -37,9 +37,12 @@ class Limits:
     connections_per_address: int = 2048
     """Open connections of one address; a trusted proxy may have all of them (503)."""
     requests: int = 2048
-    """Requests in flight (503)."""
-    requests_per_principal: int = 256
+    """Requests in flight (503); one principal has at most as many as are left (429)."""
+    requests_per_principal: int = 1024
     """Requests in flight of one principal (429)."""
+    refusal_seconds: float = 1.0
+    """How long the answer to a request takes that is one too many: a client that tries again at once cannot
+    keep the gateway busy with refusals."""
     keepalive_seconds: float = 15.0
     """Between two signs of life on a stream; also how long a request may take before its stream begins."""
     backlog_bytes: int = 8 * 1024 * 1024

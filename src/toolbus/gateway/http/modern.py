@@ -20,10 +20,11 @@ from mcp.shared.inbound import (
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, LOG_LEVEL_META_KEY
 
 from toolbus.core.records import JSONObject, LogLevel
+from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.limits import Limits, Refusals
-from toolbus.gateway.http.outcome import CANCELLED, ENDED, Outcome, answered
+from toolbus.gateway.http.outcome import CANCELLED, ENDED, TOO_MANY, Outcome, answered
 from toolbus.gateway.http.request import HttpRequest, encoded, event, failure
 from toolbus.gateway.http.streams import KEEPALIVE, woken
 from toolbus.gateway.metrics import Metrics
@@ -83,7 +84,12 @@ class ModernFront:
         try:
             answer = answered(self._gateway, exchange, method, params)
             outcome = await (answer if method != LISTEN else self._listen(answer))
+            if outcome.status == TOO_MANY:
+                await asyncio.sleep(self._limits.refusal_seconds)
             await stream.finish(outcome)
+        except Elsewhere:
+            outcome = ENDED  # here
+            raise
         finally:
             stream.close()
             del self._open[stream]
@@ -188,7 +194,7 @@ class ResponseStream:
     async def finish(self, outcome: Outcome) -> None:
         """Send the response."""
         if self._writer is None:
-            return await self._http.respond_json(outcome.status, outcome.message)
+            return await self._http.respond_json(outcome.status, outcome.message, outcome.headers)
         assert self._wake is not None
         if not self._has_ended:
             if outcome.message is not None:

@@ -7,15 +7,18 @@ from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from mcp_types import INTERNAL_ERROR
 
 from toolbus.core.records import JSONObject
+from toolbus.gateway.call_queue import Busy
+from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.http.request import failure, response
+from toolbus.gateway.http.request import Headers, failure, response
 from toolbus.gateway.metrics import error_kind
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.sessions import RequestCancelled
 
 logger = logging.getLogger("toolbus")
 
+TOO_MANY = 429
 REQUEST_CANCELLED = -32800
 """The error of a legacy request that its client cancelled: its stream ends only with a response."""
 
@@ -29,6 +32,8 @@ class Outcome(NamedTuple):
     """The HTTP status, for a modern client that gets the response as JSON."""
     error: str | None = None
     """The kind of the error, if it is one."""
+    headers: Headers = ()
+    """More headers, if it is not in a stream."""
 
 
 CANCELLED = Outcome(None, error="cancelled")
@@ -42,12 +47,17 @@ async def answered(gateway: Gateway, exchange: Exchange, method: str, params: JS
     request_id = exchange.id
     try:
         result = await gateway.answer(exchange, method, params)
+    except Busy as error:
+        retry = (b"retry-after", b"%d" % error.retry_after)
+        return Outcome(failure(request_id, error.json), TOO_MANY, "busy", (retry,))
     except ProtocolError as error:
         status = ERROR_CODE_HTTP_STATUS.get(error.code, 200)
         return Outcome(failure(request_id, error.json), status, error_kind(error.code))
     except RequestCancelled:
         cancelled = {"code": REQUEST_CANCELLED, "message": "Request cancelled"}
         return Outcome(failure(request_id, cancelled), error="cancelled")
+    except Elsewhere:
+        raise
     except Exception:  # the edge of a task: a client gets an answer to each request
         logger.exception("could not answer %s", method if method.isprintable() else "a request")
         return Outcome(

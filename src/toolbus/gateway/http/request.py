@@ -96,6 +96,7 @@ class HttpRequest:
         "_version",
         "_waiter",
         "access",
+        "avoid",
         "connection",
         "cors",
         "expects_continue",
@@ -107,6 +108,7 @@ class HttpRequest:
         "keeps_alive",
         "principal",
         "query",
+        "relayed",
         "repeated",
     )
 
@@ -135,6 +137,10 @@ class HttpRequest:
         self.principal: Principal = LOCAL
         """Who sent it; set once it is admitted."""
         self.cors: Headers = ()
+        self.relayed: str | None = None
+        """If another replica passed it on: the digest of its body."""
+        self.avoid: tuple[str, ...] = ()
+        """The replicas that do not have what it is about, although they should."""
         self.expects_continue = False
         """Whether the client waits for our word before it sends the body."""
         self._chunks: list[bytes] = []

@@ -108,12 +108,20 @@ class HttpServer:
         self._ticking: asyncio.Task[None] | None = None
         app.connections = lambda: len(self._hub.connections)
 
-    async def start(self, sock: socket.socket, tls: ssl.SSLContext | None = None) -> None:
-        """Accept connections."""
+    async def start(
+        self, sock: socket.socket, tls: ssl.SSLContext | None = None, *, is_shared: bool = False
+    ) -> None:
+        """Accept connections; `is_shared` says that other processes do that at the same socket.
+
+        Then it accepts one at a time: else one of them would take all that wait.
+        """
         self._set_date()
+        at_once = 1 if is_shared else _BACKLOG
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self._hub), sock=sock, ssl=tls, backlog=_BACKLOG
+            lambda: Connection(self._hub), sock=sock, ssl=tls, backlog=at_once
         )
+        if is_shared:
+            sock.listen(_BACKLOG)
         self._ticking = asyncio.create_task(self._tick())
 
     async def drain(self, seconds: float) -> None:

@@ -59,7 +59,7 @@ class EventStream:
 
     def id_of(self, number: int) -> str:
         """The id of an event, unique in the session."""
-        return f"{self.key}-{number}"
+        return f"{self._streams.prefix}{self.key}-{number}"
 
     def after(self, number: int) -> bytes:
         """The events that follow."""
@@ -77,8 +77,12 @@ class Reader:
 class SessionStreams:
     """The streams of one session, within bounds: first goes what was delivered, the oldest first."""
 
-    def __init__(self, limits: Limits, *, primes: bool) -> None:
-        """`primes`: the client understands the empty event that opens a stream."""
+    def __init__(self, limits: Limits, *, primes: bool, prefix: str = "") -> None:
+        """`primes`: the client understands the empty event that opens a stream.
+
+        `prefix` is what the ids of events begin with.
+        """
+        self.prefix = prefix
         self._limits = limits
         self._primes = primes
         self._streams: dict[int, EventStream] = {}
@@ -108,7 +112,9 @@ class SessionStreams:
 
     def find(self, event_id: str) -> tuple[EventStream, int] | None:
         """The stream with that event, and its number; None if it cannot be resumed there."""
-        key, _, number = event_id.partition("-")
+        if not event_id.startswith(self.prefix):
+            return None
+        key, _, number = event_id.removeprefix(self.prefix).partition("-")
         if not (key.isdecimal() and number.isdecimal() and len(event_id) < 40):
             return None
         stream = self._streams.get(int(key))

@@ -3,7 +3,7 @@
 from toolbus.core.encoding import as_sent
 from toolbus.core.forwarding import ClientError, Forwarding
 from toolbus.core.operation import request_spec
-from toolbus.core.records import JSON, JSONObject, ToolResult
+from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.calls import with_public_uris
 from toolbus.gateway.clients import PlainClient, SessionClient
 from toolbus.gateway.kernel import Kernel
@@ -25,7 +25,7 @@ from toolbus.gateway.tasks import ServerTask, outcome
 async def get(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `tasks/get`."""
     _check_declared(request)
-    task = kernel.tasks.find(request)
+    task = await kernel.tasks.find(request)
     if isinstance(task, ServerTask):
         sent = await _forwarded(request, "tasks/get", task, {})
         if is_object(result := sent.get("result")):
@@ -33,41 +33,41 @@ async def get(kernel: Kernel, request: Request) -> JSONObject:
         return {**sent, "taskId": request.params["taskId"]}
     if not request.is_modern:
         return kernel.tasks.state(task, modern=False)
-    ended = outcome(task)
-    return kernel.tasks.detailed(task, as_sent(ended) if isinstance(ended, ToolResult) else ended)
+    return kernel.tasks.detailed(task)
 
 
 async def update(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `tasks/update`: the client answers questions of a task."""
     _check_declared(request)
-    task, responses = kernel.tasks.find(request), request.object("inputResponses")
+    task, responses = await kernel.tasks.find(request), request.object("inputResponses")
     if isinstance(task, ServerTask):
         return await _forwarded(request, "tasks/update", task, {"inputResponses": responses})
-    task.answer(responses)
+    if isinstance(task, ParkedCall):  # else nobody waits for it
+        task.answer(responses)
     return {}
 
 
 async def cancel(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `tasks/cancel`."""
     _check_declared(request)
-    task = kernel.tasks.find(request)
+    task = await kernel.tasks.find(request)
     if isinstance(task, ServerTask):
         return await _forwarded(request, "tasks/cancel", task, {})
     if not request.is_modern and task.done:
         raise ProtocolError(INVALID_PARAMS, "Cannot cancel task: it has ended")
-    task.cancel()
-    return {} if request.is_modern else kernel.tasks.state(task, modern=False)
+    cancelled = await kernel.tasks.cancel(task)
+    return {} if request.is_modern else kernel.tasks.state(cancelled, modern=False)
 
 
 async def result(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `tasks/result` of a legacy client when the task has ended; it is asked meanwhile."""
-    task = kernel.tasks.find(request)
-    assert isinstance(task, ParkedCall), "legacy clients have no others"
+    task = await kernel.tasks.find(request)
+    assert not isinstance(task, ServerTask), "legacy clients have none"
     session = request.exchange.session
     assert session is not None, "a legacy client has a session"
     related: JSONObject = {RELATED_TASK: {"taskId": task.id}}
     client = SessionClient(session, request.exchange.channel)
-    while not await task.wait():
+    while isinstance(task, ParkedCall) and not await task.wait():
         for key, question in tuple(task.questions.items()):
             params = object_in(question.request, "params")
             stamped = {**params, "_meta": {**object_in(params, "_meta"), **related}}
@@ -81,13 +81,12 @@ async def result(kernel: Kernel, request: Request) -> JSONObject:
         raise ended
     if ended is None:
         raise ProtocolError(INVALID_PARAMS, "the task was cancelled")
-    sent = as_sent(ended)
-    return {**sent, "_meta": {**object_in(sent, "_meta"), **related}}
+    return {**ended, "_meta": {**object_in(ended, "_meta"), **related}}
 
 
 async def list_tasks(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `tasks/list` of a legacy client."""
-    return {"tasks": [kernel.tasks.state(task, modern=False) for task in kernel.tasks.all_of(request)]}
+    return {"tasks": [kernel.tasks.state(task, modern=False) for task in await kernel.tasks.all_of(request)]}
 
 
 async def _forwarded(request: Request, method: str, task: ServerTask, given: JSONObject) -> JSONObject:

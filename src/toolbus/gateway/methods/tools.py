@@ -1,7 +1,6 @@
 """Tools: the catalog of the view, and calls."""
 
-from toolbus.bus.exposure import CALL, RUN_CODE
-from toolbus.core.encoding import as_sent
+from toolbus.bus.exposure import CALL
 from toolbus.core.errors import ArgumentsError, CallRejected, ToolbusError, ToolNotFound
 from toolbus.core.records import JSON, JSONObject, ToolSpec
 from toolbus.gateway.kernel import Kernel
@@ -44,12 +43,12 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
             except (ToolNotFound, ArgumentsError) as error:  # the model can act on it
                 return tool_failure(str(error))
         if target.spec.route != "tools/call":
-            return await _own_tool(kernel, request, target)
+            return await kernel.calls.run_own(request, target)
         spec, headers = target.spec, request.exchange.headers
         if headers is not None and request.is_modern and not target.is_unlisted:
             kernel.mirroring.check(spec, target.arguments, headers)
         if not request.is_modern and "task" in params:
-            return _started(kernel, request, target)
+            return await _started(kernel, request, target)
         return await kernel.calls.run(request, target)
     except (CallRejected, ArgumentsError):
         raise
@@ -71,19 +70,12 @@ async def _found(kernel: Kernel, request: Request, name: str) -> ToolSpec:
     return await request.client.view.calls.find_visible(name)
 
 
-async def _own_tool(kernel: Kernel, request: Request, target: Target) -> JSONObject:
-    """Call a tool of the bus itself: a search, a script, the resources and prompts of servers as tools."""
-    if target.spec.route == RUN_CODE:
-        return await kernel.scripts.run(request, target)
-    return as_sent(await request.client.view.run(target.spec, target.arguments, keep=False))
-
-
-def _started(kernel: Kernel, request: Request, target: Target) -> JSONObject:
+async def _started(kernel: Kernel, request: Request, target: Target) -> JSONObject:
     """Begin a call that a legacy client follows as a task."""
     if not target.may_be_task:
         raise ProtocolError(METHOD_NOT_FOUND, f"the tool {target.name!r} cannot be called as a task")
     assert request.exchange.session is not None, "a legacy client has a session"
     capabilities = modern_capabilities(request.exchange.session.capabilities)
     ttl: JSON = object_in(request.params, "task").get("ttl")
-    call = kernel.calls.start_call(request, target, capabilities)
-    return kernel.tasks.started(request, call, ttl if isinstance(ttl, int | float) else None)
+    given = ttl if isinstance(ttl, int | float) else None
+    return kernel.tasks.started(request, await kernel.calls.start_call(request, target, capabilities, given))

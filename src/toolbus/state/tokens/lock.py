@@ -9,7 +9,7 @@ import logging
 import os
 import time
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from io import FileIO
@@ -60,6 +60,14 @@ class _Busy(Exception):
         super().__init__(holder)
         self.path = path
         self.holder = holder
+
+
+class NamedLocks(Protocol):
+    """Exclusive use of names, among those who share tokens."""
+
+    def hold(self, name: str, place: str, seconds: float) -> AbstractAsyncContextManager[None]:
+        """Hold the lock of that name; TokenStoreError about `place` if it is not free in time."""
+        ...
 
 
 class Locks:

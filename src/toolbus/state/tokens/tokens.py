@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar, cast
 from toolbus.core.errors import TokenStoreError
 from toolbus.state.tokens.files import ELSEWHERE, files_in, files_of_user
 from toolbus.state.tokens.keyring import AutoStore, KeyringStore
-from toolbus.state.tokens.lock import Locks
+from toolbus.state.tokens.lock import Locks, NamedLocks
 from toolbus.state.tokens.login import VERSION, Login, NewerRecord, read_record, shown_url
 from toolbus.state.tokens.memory import MemoryStore
 from toolbus.state.tokens.store import CustomStore, DescribedStore, StoreCalls, TokenStore
@@ -37,7 +37,7 @@ class Tokens:
     lock_seconds = 60.0
     """How long to wait for a lock that another task, thread or process holds."""
 
-    def __init__(self, store: DescribedStore, locks: Locks) -> None:
+    def __init__(self, store: DescribedStore, locks: NamedLocks) -> None:
         self._calls = StoreCalls(store)
         self._locks = locks
 

@@ -1,0 +1,140 @@
+"""What one gateway needs of the others that share its store."""
+
+import asyncio
+import logging
+import re
+import ssl
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+from toolbus.gateway.elsewhere import Elsewhere
+from toolbus.gateway.http.request import HttpRequest
+from toolbus.gateway.replicas.peers import Peer, Peers
+from toolbus.gateway.replicas.relay import NotThere, Relay
+from toolbus.gateway.replicas.sessions import SharedSessions
+from toolbus.gateway.replicas.tasks import SharedTasks
+from toolbus.gateway.sessions import Session, Sessions
+from toolbus.gateway.workers import Workers
+from toolbus.state.seal import Seal
+from toolbus.state.store.error import StoreError
+from toolbus.state.store.once import SharedSpent
+from toolbus.state.store.store import Store
+
+logger = logging.getLogger("toolbus")
+_QUESTION = re.compile(r"toolbus-([0-9a-f]{12})-\d+")
+
+
+class Replicas:
+    """This gateway and the others: who there is, and what each of them has."""
+
+    def __init__(
+        self,
+        store: Store,
+        seal: Seal,
+        *,
+        session_seconds: float,
+        tls: ssl.SSLContext | None = None,
+        workers: Workers | None = None,
+        end_together: bool = False,
+    ) -> None:
+        """`workers` are those that this gateway is one of."""
+        self.end_together = end_together
+        """Whether no other replica is left when this one is told to end."""
+        self.store = store
+        self.seal = seal
+        """What clients carry: all replicas can open it."""
+        self.spent = SharedSpent(store)
+        self.peers = Peers(store, workers)
+        self.sessions = SharedSessions(store, self.peers, session_seconds)
+        self.tasks = SharedTasks(store)
+        self.relay = Relay(seal, tls)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def id(self) -> str:
+        """The name of this replica; another one after a restart."""
+        return self.peers.id
+
+    @property
+    def prefix(self) -> str:
+        """What the names of its parked calls begin with."""
+        return f"{self.id}."
+
+    async def find_call(self, name: str) -> None:
+        """Raise `Elsewhere` if another replica has the parked call of that name."""
+        replica, dot, _ = name.partition(".")
+        if dot and await self.peers.find(replica) is not None:
+            raise Elsewhere(replica)
+
+    async def find_question(self, number: object) -> None:
+        """Raise `Elsewhere` if another replica has asked the question with that id."""
+        asked = _QUESTION.fullmatch(number) if isinstance(number, str) else None
+        if asked is not None and await self.peers.find(asked[1]) is not None:
+            raise Elsewhere(asked[1])
+
+    async def passed_on(
+        self, http: HttpRequest, body: bytes, replica: str, request_id: str | int | None
+    ) -> bool:
+        """Have another replica answer a request; False if it did not take it."""
+        peer = await self.peers.find(replica)
+        if peer is None:
+            return False
+        try:
+            await self.relay.pass_on(http, body, peer, request_id)
+        except NotThere as error:
+            if error.has_ended:
+                self.peers.lost(replica)
+            return False
+        return True
+
+    async def passed_on_page(self, http: HttpRequest, body: bytes, peer: Peer) -> bool:
+        """Have another worker answer a request for a page that it has; False if it did not take it."""
+        try:
+            await self.relay.pass_on(http, body, peer, is_page=True)
+        except NotThere as error:
+            if error.has_ended:
+                self.peers.lost(peer.id)
+            return False
+        return True
+
+    async def fetched_page(self, http: HttpRequest, peer: Peer) -> str | None:
+        """The page of another worker that a request is for; None if it has none."""
+        page = await self.relay.fetch_page(http, peer)
+        return None if page is None else page.decode()
+
+    def keep_sessions(self, sessions: Iterable[Session]) -> None:
+        """Let the others know that sessions are used."""
+        self._begin(self.sessions.keep(list(sessions)))
+
+    def check_sessions(self, sessions: Sessions) -> None:
+        """End the sessions that others took while they believed that this replica had ended."""
+
+        async def check() -> None:
+            for session in await self.sessions.lost(list(sessions)):
+                if not session.is_busy:
+                    self.sessions.forget(session)
+                    sessions.close(session.id)
+
+        self._begin(check())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        async def run() -> None:
+            try:
+                await work
+            except StoreError as error:
+                logger.warning("%s", error)
+
+        task = asyncio.get_running_loop().create_task(run(), name="toolbus sessions")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def keep_sessions_for_others(self) -> None:
+        """From now on, sessions that end here go on elsewhere."""
+        self.sessions.is_leaving = True
+
+    async def close(self) -> None:
+        """Leave the others."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        await self.peers.close()
+        await self.relay.close()

@@ -1,0 +1,195 @@
+"""The sessions of legacy clients, for all replicas: what has to be known of one to go on with it elsewhere.
+
+A session is in one replica, and the others pass its requests on. If that one has ended or is about to,
+whoever gets the next request takes the session over; of several, one does.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
+from weakref import WeakValueDictionary
+
+from toolbus.core.records import JSONObject, LogLevel
+from toolbus.gateway.elsewhere import Elsewhere
+from toolbus.gateway.principal import Principal
+from toolbus.gateway.replicas.peers import Peer, Peers
+from toolbus.gateway.sessions import Session
+from toolbus.state.store.error import StoreError
+from toolbus.state.store.store import Store
+
+logger = logging.getLogger("toolbus")
+
+KIND = "session"
+MOST_ROUTES = 20_000
+"""Sessions of others whose replica is remembered."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionFacts:
+    """What is known of a session."""
+
+    principal: Principal
+    version: str
+    capabilities: JSONObject
+    info: JSONObject | None = None
+    log_level: LogLevel | None = None
+    subscriptions: tuple[str, ...] = ()
+    owner: str
+    """The replica that has it."""
+    before: str = ""
+    """The one that had it before, and may still answer requests of it."""
+
+    @property
+    def json(self) -> bytes:
+        """As it is stored."""
+        return json.dumps({**asdict(self), "principal": asdict(self.principal)}).encode()
+
+
+class SharedSessions:
+    """The sessions in the store, as one replica sees them."""
+
+    def __init__(self, store: Store, peers: Peers, seconds: float) -> None:
+        """A session that is not used is kept for so many seconds."""
+        self._store = store
+        self._peers = peers
+        self._seconds = seconds
+        self._routes: dict[str, str] = {}
+        """The replicas of others' sessions, as far as known."""
+        self._kept: dict[str, float] = {}
+        """When the store last learned that a session of ours is used, by its id."""
+        self._before: dict[str, str] = {}
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._ending: set[asyncio.Task[None]] = set()
+        self.is_leaving = False
+        """Whether sessions are left to the other replicas instead of being ended."""
+
+    async def opened(self, session: Session) -> None:
+        """Store a new session, before its client learns of it."""
+        await self._store.put(KIND, _name(session.id), self._facts(session).json, self._seconds)
+        self._watch(session)
+
+    async def changed(self, session: Session) -> None:
+        """Store what a request of the session has changed."""
+        await self._store.put(KIND, _name(session.id), self._facts(session).json, self._seconds)
+
+    def taking(self, name: str) -> asyncio.Lock:
+        """Held by whoever takes a session over, so that this replica does it once."""
+        return self._locks.setdefault(name, asyncio.Lock())
+
+    async def take(self, name: str, principal: Principal, avoid: Collection[str] = ()) -> SessionFacts | None:
+        """Take a session over; None if there is none of that id for this principal.
+
+        `Elsewhere` if another replica has it; those to `avoid` were asked, and do not.
+        """
+        while True:
+            route = self._routes.get(name)
+            if route is not None and route not in avoid and _takes(self._peers.known(route)):
+                raise Elsewhere(route)
+            value, mark = await self._store.marked(KIND, _name(name))
+            facts = None if value is None else _read(value)
+            if facts is None or not facts.principal.is_like(principal):
+                return None
+            owner = facts.owner
+            if owner == self._peers.id:
+                return facts
+            if owner not in avoid and _takes(await self._peers.find(owner)):
+                if len(self._routes) >= MOST_ROUTES:
+                    self._routes.clear()
+                self._routes[name] = owner
+                raise Elsewhere(owner)
+            taken = replace(facts, owner=self._peers.id, before=owner)
+            if await self._store.replace(KIND, _name(name), mark, taken.json, self._seconds):
+                self._routes.pop(name, None)
+                return taken
+
+    async def remove(self, session: Session) -> None:
+        """The client has ended a session, for all replicas."""
+        self.forget(session)
+        await self._store.remove(KIND, _name(session.id))
+
+    def restored(self, session: Session, facts: SessionFacts) -> None:
+        """A session that was taken over is open here."""
+        if facts.before:
+            self._before[session.id] = facts.before
+        self._watch(session)
+
+    def before(self, session: Session) -> str:
+        """The replica that had the session before and may still answer requests of it; empty if none does."""
+        replica = self._before.get(session.id, "")
+        return replica if replica and self._peers.known(replica) is not None else ""
+
+    async def keep(self, sessions: Collection[Session]) -> None:
+        """Let the store know which sessions are used, now and then."""
+        loop = asyncio.get_running_loop()
+        for session in sessions:
+            if loop.time() - self._kept.get(session.id, 0.0) > self._seconds / 4:
+                await self._store.keep(KIND, _name(session.id), self._seconds)
+                self._kept[session.id] = loop.time()
+
+    async def lost(self, sessions: Collection[Session]) -> list[Session]:
+        """Those sessions that another replica took, because it believed that this one had ended."""
+        taken: list[Session] = []
+        for session in sessions:
+            value = await self._store.get(KIND, _name(session.id))
+            facts = None if value is None else _read(value)
+            if facts is not None and facts.owner != self._peers.id:
+                taken.append(session)
+        return taken
+
+    def forget(self, session: Session) -> None:
+        """The end of a session here does not end it elsewhere."""
+        self._kept.pop(session.id, None)
+
+    def _watch(self, session: Session) -> None:
+        self._kept[session.id] = asyncio.get_running_loop().time()
+        session.on_close(lambda: self._closed(session.id))
+
+    def _closed(self, name: str) -> None:
+        self._before.pop(name, None)
+        if self._kept.pop(name, None) is not None and not self.is_leaving:
+            task = asyncio.get_running_loop().create_task(self._remove(name))
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _remove(self, name: str) -> None:
+        try:
+            await self._store.remove(KIND, _name(name))
+        except StoreError as error:  # it expires
+            logger.debug("%s", error)
+
+    def _facts(self, session: Session) -> SessionFacts:
+        return SessionFacts(
+            principal=session.principal,
+            version=session.version,
+            capabilities=session.capabilities,
+            info=session.info,
+            log_level=session.log_level,
+            subscriptions=tuple(sorted(session.subscriptions)),
+            owner=self._peers.id,
+            before=self._before.get(session.id, ""),
+        )
+
+
+def _takes(peer: Peer | None) -> bool:
+    return peer is not None and not peer.leaving
+
+
+def _name(session: str) -> str:
+    """Of an id only its digest: who reads the database cannot use the session."""
+    return sha256(session.encode(errors="surrogateescape")).hexdigest()
+
+
+def _read(value: bytes) -> SessionFacts | None:
+    """The facts; None if they are not those that this version knows."""
+    try:
+        fields = json.loads(value)
+        known = {name: fields[name] for name in SessionFacts.__dataclass_fields__ if name in fields}
+        principal = fields["principal"]
+        known["principal"] = Principal(**{name: principal[name] for name in ("name", "user", "view")})
+        known["subscriptions"] = tuple(fields.get("subscriptions", ()))
+        return SessionFacts(**known)
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,103 @@
+"""The tasks of ours, for all replicas: that one was started, and how it ended.
+
+A task runs in one replica. If that one ends before the task does, its client learns that the outcome is not
+known; the call is not made again.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from toolbus.core.records import JSONObject
+from toolbus.gateway.protocol import INTERNAL_ERROR
+from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.state.store.store import Store
+
+KIND = "task"
+UNKNOWN = "the replica that ran this task has ended; whether the call took effect is not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTask:
+    """A task of ours that this replica does not run."""
+
+    id: str
+    principal: str
+    created: datetime
+    updated: datetime
+    message: str | None = None
+    ttl_ms: int
+    was_cancelled: bool = False
+    ended: JSONObject | None = None
+    """Its result, or `{"error": ...}`; None while it runs."""
+    questions: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """None: nobody waits for the answers."""
+    is_task = True
+
+    @property
+    def done(self) -> bool:
+        """Whether the task has ended; one whose replica has ended did, too."""
+        return True
+
+    @property
+    def requests(self) -> JSONObject:
+        """The open questions."""
+        return {}
+
+    def outcome(self) -> JSONObject | ProtocolError | None:
+        """How it ended; None if it was cancelled."""
+        if self.was_cancelled:
+            return None
+        if self.ended is None:
+            return ProtocolError(INTERNAL_ERROR, UNKNOWN)
+        if (error := self.ended.get("error")) is not None:
+            return ProtocolError(error["code"], error["message"], error.get("data"))
+        return self.ended["result"]
+
+
+class SharedTasks:
+    """The tasks in the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def put(self, task: StoredTask) -> None:
+        """Store the state of a task, for as long as its client may ask for it."""
+        values = {**asdict(task), "created": task.created.isoformat(), "updated": task.updated.isoformat()}
+        del values["questions"]
+        left = task.ttl_ms / 1000 - (datetime.now(UTC) - task.created).total_seconds()
+        await self._store.put(KIND, task.id, json.dumps(values).encode(), max(left, 1.0))
+
+    async def get(self, name: str, principal: str) -> StoredTask | None:
+        """The task of that id, if it is this principal's."""
+        value = await self._store.get(KIND, name)
+        task = None if value is None else _read(value)
+        return task if task is not None and task.principal == principal else None
+
+    async def of(self, principal: str) -> list[StoredTask]:
+        """The tasks of a principal, in the order of their start."""
+        found = map(_read, (await self._store.items(KIND)).values())
+        own = [task for task in found if task is not None and task.principal == principal]
+        return sorted(own, key=lambda task: task.created)
+
+    async def cancelled(self, task: StoredTask) -> StoredTask:
+        """The task, cancelled: one whose replica has ended."""
+        done = replace(task, was_cancelled=True, updated=datetime.now(UTC))
+        await self.put(done)
+        return done
+
+
+def _read(value: bytes) -> StoredTask | None:
+    """The task; None if it is not one that this version knows."""
+    try:
+        fields: dict[str, Any] = json.loads(value)
+        known: dict[str, Any] = {
+            name: fields[name] for name in StoredTask.__dataclass_fields__ if name in fields
+        }
+        for name in ("created", "updated"):
+            known[name] = datetime.fromisoformat(fields[name])
+        return StoredTask(**known)
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,106 @@
+"""A store in Postgres: for the replicas of several machines. A few connections, opened when needed."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from toolbus.core.errors import ExtraMissing
+from toolbus.state.store.database import Done, NoTables, Unavailable, Unusable, Values
+from toolbus.state.store.sql import Dialect
+
+if TYPE_CHECKING:
+    from psycopg import AsyncConnection
+
+_MOST = 4
+"""Connections of a process."""
+_CONNECT_SECONDS = 5
+_STATEMENT_SECONDS = 10.0
+_LOCK = 7_400_201_607
+"""The advisory lock of those who create the tables."""
+_DIALECT = Dialect(now="extract(epoch FROM clock_timestamp())", bytes="BYTEA", is_pyformat=True)
+
+
+class PostgresDatabase:
+    """A database of Postgres."""
+
+    def __init__(self, url: str) -> None:
+        """`ExtraMissing` if the driver is not installed."""
+        try:
+            import psycopg
+        except ImportError as error:
+            raise ExtraMissing("a store in Postgres", "postgres", str(error)) from error
+        self._psycopg = psycopg
+        self._url = url
+        self._idle: list[AsyncConnection[Any]] = []
+        self._room = asyncio.Semaphore(_MOST)
+
+    async def run(self, statement: str, values: Values) -> Done:
+        async with self._connection() as connection:
+            cursor = await connection.execute(_text(statement), values)
+            rows = [] if cursor.description is None else await cursor.fetchall()
+            return Done(rows, cursor.rowcount)
+
+    async def create(self, statements: Sequence[str], values: Values) -> None:
+        async with self._connection() as connection, connection.transaction():
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            for statement in statements:
+                await connection.execute(_text(statement), values)
+
+    async def close(self) -> None:
+        while self._idle:
+            await self._idle.pop().close()
+
+    @asynccontextmanager
+    async def _connection(self) -> "AsyncGenerator[AsyncConnection[Any]]":
+        """A connection for one piece of work; it is kept only if that went well."""
+        errors = self._psycopg.errors
+        async with self._room:
+            connection: AsyncConnection[Any] | None = None
+            try:
+                async with asyncio.timeout(_STATEMENT_SECONDS):
+                    connection = self._idle.pop() if self._idle else await self._connect()
+                    yield connection
+                self._idle.append(connection)
+                connection = None
+            except TimeoutError:
+                raise Unavailable(f"it did not respond within {_STATEMENT_SECONDS:g} s") from None
+            except errors.UndefinedTable:
+                raise NoTables from None
+            except (errors.OperationalError, errors.InterfaceError) as error:
+                raise self._reason(error) from error
+            except self._psycopg.Error as error:
+                raise Unusable(_first_line(error)) from error
+            finally:
+                if connection is not None:
+                    await connection.close()
+
+    async def _connect(self) -> "AsyncConnection[Any]":
+        return await self._psycopg.AsyncConnection.connect(
+            self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="toolbus"
+        )
+
+    def _reason(self, error: Exception) -> Unavailable | Unusable:
+        errors = self._psycopg.errors
+        text = _first_line(error)
+        refused = (
+            errors.InvalidPassword,
+            errors.InvalidAuthorizationSpecification,
+            errors.InvalidCatalogName,
+        )
+        # A connection that fails has no code of its own.
+        if isinstance(error, refused) or "authentication failed" in text or "does not exist" in text:
+            return Unusable(text)
+        return Unavailable(text)
+
+
+@lru_cache(maxsize=64)
+def _text(statement: str) -> bytes:
+    return _DIALECT.text(statement).encode()
+
+
+def _first_line(error: Exception) -> str:
+    """What the server said; libpq quotes host and user, never the password."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

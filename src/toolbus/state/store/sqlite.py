@@ -1,0 +1,89 @@
+"""A store in a file of SQLite: for the replicas of one machine. It blocks the thread of its store."""
+
+import os
+import sqlite3
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+from toolbus.state.files import PrivateFolder
+from toolbus.state.store.database import Done, NoTables, Unavailable, Unusable, Values
+from toolbus.state.store.sql import Dialect
+
+T = TypeVar("T")
+_BUSY_SECONDS = 5.0
+"""How long to wait for others that write."""
+_DIALECT = Dialect(now="((julianday('now') - 2440587.5) * 86400.0)", bytes="BLOB", is_pyformat=False)
+
+
+class SqliteDatabase:
+    """A file, which is created with mode 0600; other users must not be able to read it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._connection: sqlite3.Connection | None = None
+
+    async def run(self, statement: str, values: Values) -> Done:
+        return _explained(lambda: self._run(statement, values))
+
+    async def create(self, statements: Sequence[str], values: Values) -> None:
+        _explained(lambda: self._create(statements, values))
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.close()
+
+    def _run(self, statement: str, values: Values) -> Done:
+        cursor = self._connected().execute(_text(statement), values)
+        return Done(cursor.fetchall(), cursor.rowcount)
+
+    def _create(self, statements: Sequence[str], values: Values) -> None:
+        connection = self._connected()
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in statements:
+                connection.execute(_text(statement), values)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+
+    def _connected(self) -> sqlite3.Connection:
+        if self._connection is None:
+            folder = PrivateFolder(self._path.parent)
+            folder.make_folders(self._path.name)
+            # Before SQLite does it: its own files get the mode of this one. Only a new file may be opened
+            # here: closing it releases all locks of this process on it, also those of SQLite.
+            with suppress(FileExistsError):
+                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            folder.check_secret(self._path.name)
+            made = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
+            made.execute("PRAGMA journal_mode = WAL")
+            # What was used once must not come back after a power failure.
+            made.execute("PRAGMA synchronous = FULL")
+            self._connection = made
+        return self._connection
+
+
+@lru_cache(maxsize=64)
+def _text(statement: str) -> str:
+    return _DIALECT.text(statement)
+
+
+def _explained(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except sqlite3.OperationalError as error:
+        if str(error).startswith("no such table"):
+            raise NoTables from None
+        raise Unavailable(str(error)) from error
+    except sqlite3.DatabaseError as error:
+        raise Unusable(str(error)) from error
+    except PermissionError as error:
+        step = getattr(error, "remedy", "")
+        raise Unusable(f"{error.strerror or 'no permission'}{f'; {step}' if step else ''}") from error
+    except OSError as error:
+        raise Unavailable(error.strerror or type(error).__name__) from error

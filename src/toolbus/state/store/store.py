@@ -1,0 +1,251 @@
+"""Values by kind and name, which several processes share.
+
+A database that does not respond is tried again for a while, and then there is a clear error. Every statement
+may be repeated: one whose response was lost has the same effect as one that was never interrupted.
+"""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, Self, TypeAlias, TypeVar
+
+from toolbus.state.store import sql
+from toolbus.state.store.cipher import Cipher, Undecipherable, store_cipher
+from toolbus.state.store.database import Database, Done, NoTables, Unavailable, Unusable
+from toolbus.state.store.error import StoreError
+from toolbus.state.store.postgres import PostgresDatabase
+from toolbus.state.store.sqlite import SqliteDatabase
+from toolbus.state.store.thread import LoopThread
+from toolbus.state.store.url import StoreUrl
+
+T = TypeVar("T")
+UrlOf: TypeAlias = Callable[[], Awaitable[StoreUrl]]
+"""Finds the URL when it is needed; it may contain secrets that have to be looked up."""
+logger = logging.getLogger("toolbus")
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_PROOF = ("schema", "proof")
+_CHECK = "check that the database is running and can be reached"
+
+
+class Store:
+    """The store at a URL, for any loop and any thread; it is opened when it is first used."""
+
+    patience = 20.0
+    """Seconds for which a database that does not respond is tried again."""
+
+    def __init__(
+        self, url: StoreUrl | UrlOf, cipher: Cipher | None = None, version: int = sql.VERSION
+    ) -> None:
+        """`version` is that of the tables which this program knows."""
+        self._url = url
+        self._cipher = cipher
+        self._version = version
+        self._thread = LoopThread()
+        self._database: Database | None = None
+        self._opening: asyncio.Task[None] | None = None
+        self._ahead = time.time() - time.monotonic()
+        """How far the clock of the database is ahead of ours, which never goes back."""
+
+    def __repr__(self) -> str:
+        return f"Store({self.place!r})"
+
+    @property
+    def place(self) -> str:
+        """Where it is, for messages."""
+        return self._url.place if isinstance(self._url, StoreUrl) else "of the config"
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect, and check that it can be used; StoreError if not. A second time it does nothing."""
+        await self._thread.run(self._opened())
+
+    async def close(self) -> None:
+        """Release the connections; it is opened again if it is used again."""
+        await self._thread.run(self._close())
+        self._thread.stop()
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The result of one of the methods, for a thread that may wait: `store.wait(store.get(...))`."""
+        return self._thread.wait(work)
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin to run one of the methods, for code that must not wait."""
+        return self._thread.begin(work)
+
+    def now(self) -> float:
+        """The time of the database, as seconds since the epoch; the clock of this machine may be wrong."""
+        return time.monotonic() + self._ahead
+
+    # Values
+
+    async def get(self, kind: str, name: str) -> bytes | None:
+        """The value; None if there is none, or it has expired."""
+        return (await self.marked(kind, name))[0]
+
+    async def marked(self, kind: str, name: str) -> tuple[bytes | None, int]:
+        """The value, and the mark of this version of it, for `replace`."""
+        rows = (await self._run(sql.GET, kind=kind, name=name)).rows
+        if not rows:
+            return None, 0
+        value, mark = rows[0]
+        return self._decrypted(kind, name, value), mark
+
+    async def put(self, kind: str, name: str, value: bytes, seconds: float | None = None) -> None:
+        """Keep a value instead of any other; for so many seconds, or until it is removed."""
+        await self._write(sql.PUT, kind, name, value, seconds)
+
+    async def add(self, kind: str, name: str, value: bytes = b"", seconds: float | None = None) -> bool:
+        """Keep a value if there is none; of several who do that at once, one gets True."""
+        return (await self._write(sql.ADD, kind, name, value, seconds)).count > 0
+
+    async def replace(
+        self, kind: str, name: str, mark: int, value: bytes, seconds: float | None = None
+    ) -> bool:
+        """Keep a value instead of the one with that mark; False if it was replaced or removed meanwhile."""
+        return (await self._write(sql.REPLACE, kind, name, value, seconds, was=mark)).count > 0
+
+    async def keep(self, kind: str, name: str, seconds: float) -> bool:
+        """Keep a value for so many seconds from now; False if there is none any more."""
+        return (await self._run(sql.KEEP, kind=kind, name=name, seconds=seconds)).count > 0
+
+    async def remove(self, kind: str, name: str) -> bool:
+        """Delete a value; returns whether there was one."""
+        return (await self._run(sql.REMOVE, kind=kind, name=name)).count > 0
+
+    async def items(self, kind: str) -> dict[str, bytes]:
+        """All values of a kind by name; one that cannot be decrypted is left out, and reported."""
+        found: dict[str, bytes] = {}
+        for name, value in (await self._run(sql.ITEMS, kind=kind)).rows:
+            try:
+                found[name] = self._decrypted(kind, name, value)
+            except StoreError as error:
+                logger.warning("%s", error)
+        return found
+
+    async def state(self, kind: str) -> object:
+        """Differs whenever a value of that kind was added, changed or removed, or has expired."""
+        return (await self._run(sql.STATE, kind=kind)).rows[0]
+
+    async def purge(self) -> int:
+        """Delete what has expired; returns how many values that were."""
+        return (await self._run(sql.PURGE)).count
+
+    # The database
+
+    async def _write(
+        self, statement: str, kind: str, name: str, value: bytes, seconds: float | None, **more: Any
+    ) -> Done:
+        await self.open()
+        assert self._cipher is not None, "it is open"
+        encrypted, mark = self._cipher.encrypted(kind, name, value), secrets.randbits(62)
+        return await self._run(
+            statement, kind=kind, name=name, value=encrypted, mark=mark, seconds=seconds, **more
+        )
+
+    async def _run(self, statement: str, **values: Any) -> Done:
+        return await self._thread.run(self._run_here(statement, values))
+
+    # On its own thread
+
+    async def _run_here(self, statement: str, values: dict[str, Any]) -> Done:
+        await self._opened()
+        return await self._tried(statement, values)
+
+    async def _tried(self, statement: str | tuple[str, ...], values: dict[str, Any]) -> Done:
+        """Run a statement, or several as one to create tables, again while the database does not respond."""
+        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+        while True:
+            if self._database is None:
+                raise StoreError(self.place, "it was closed", "open it again")
+            try:
+                if isinstance(statement, str):
+                    return await self._database.run(statement, values)
+                await self._database.create(statement, values)
+                return Done([], 0)
+            except Unavailable as error:
+                if time.monotonic() + pause > until:
+                    problem = f"it has not responded for {self.patience:g} s ({error})"
+                    raise StoreError(self.place, problem, _CHECK) from error
+                logger.debug("the store does not respond (%s); trying again in %g s", error, pause)
+            except Unusable as error:
+                raise StoreError(self.place, str(error), "check its URL and its rights") from error
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _opened(self) -> None:
+        if self._opening is None or (self._opening.done() and _has_failed(self._opening)):
+            self._opening = asyncio.create_task(self._open(), name="toolbus store")
+        await asyncio.shield(self._opening)
+
+    async def _close(self) -> None:
+        if self._opening is not None and not self._opening.done():
+            self._opening.cancel()
+            await asyncio.wait([self._opening])
+        self._opening = None
+        if self._database is not None:
+            database, self._database = self._database, None
+            await database.close()
+
+    async def _open(self) -> None:
+        if not isinstance(self._url, StoreUrl):
+            self._url = await self._url()
+        url = self._url
+        if self._cipher is None:
+            self._cipher = await store_cipher(url)
+        if self._database is None:
+            self._database = (SqliteDatabase if url.database == "sqlite" else PostgresDatabase)(url.target)
+        try:
+            await self._check(self._cipher)
+        except BaseException:
+            await self._database.close()
+            raise
+
+    async def _check(self, cipher: Cipher) -> None:
+        """Create what is missing, and see that it is ours: the version, and the key."""
+        proof = cipher.encrypted(*_PROOF, b"")
+        schema = {"version": self._version, "oldest": sql.OLDEST, "proof": proof}
+        try:
+            found = await self._tried(sql.SCHEMA, {})
+        except NoTables:
+            await self._tried(sql.TABLES, schema)
+            found = await self._tried(sql.SCHEMA, {})
+        version, oldest, stored_proof, now = found.rows[0]
+        if oldest > self._version:
+            problem = (
+                f"it belongs to a newer toolbus (version {version} of its tables, known: {self._version})"
+            )
+            raise StoreError(self.place, problem, "upgrade toolbus")
+        try:
+            cipher.decrypted(*_PROOF, bytes(stored_proof))
+        except Undecipherable:
+            raise self._other_key("it") from None
+        if version < self._version:
+            await self._tried(sql.UPGRADE, schema)
+        self._ahead = float(now) - time.monotonic()
+
+    def _decrypted(self, kind: str, name: str, value: bytes) -> bytes:
+        assert self._cipher is not None, "it is open"
+        try:
+            return self._cipher.decrypted(kind, name, bytes(value))
+        except Undecipherable:
+            raise self._other_key(f"its {kind} {name!r}") from None
+
+    def _other_key(self, what: str) -> StoreError:
+        step = (
+            "use the key of those who wrote it, or several keys with a comma between them, the new one first"
+        )
+        return StoreError(self.place, f"{what} was encrypted with another key, or is damaged", step)
+
+
+def _has_failed(task: asyncio.Task[None]) -> bool:
+    return task.cancelled() or task.exception() is not None

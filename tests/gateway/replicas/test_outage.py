@@ -1,0 +1,60 @@
+"""The store does not respond for ten seconds: calls that do not need it go on, others wait, none is lost."""
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from tests.cli.running import toolbus
+from tests.gateway.replicas.cluster import ELICITS, STORE_KEY, TASKS, client, cluster, text_of
+from tests.postgres import Server, postgres_server
+
+pytestmark = pytest.mark.anyio
+SECONDS = 10.0
+
+
+@pytest.fixture
+def postgres() -> Generator[Server]:
+    with postgres_server() as server:
+        yield server
+
+
+async def test_the_store_is_gone_for_ten_seconds(postgres: Server) -> None:
+    async with cluster(2, postgres.database(), serve={"auth": {"keys": True}}) as two:
+        first, second = two.replicas
+        environment = {"TOOLBUS_TRUST": "1", "TOOLBUS_STORE_KEY": STORE_KEY}
+        words = ("key", "add", "ann", "--config", str(two.config))
+        made = await asyncio.to_thread(toolbus, *words, folder=two.folder, env=environment)
+        async with client(made.stdout.strip()) as one, client(made.stdout.strip()) as other:
+            await asyncio.sleep(3)  # until both know the key
+            await one.open(first.url)
+            await one.legacy_call(second.url, "write", token="before")  # which learns where the session is
+            asked = (await one.call(first.url, "confirm", ELICITS, token="asked"))["result"]
+            await asyncio.to_thread(postgres.stop)
+            ten_seconds = asyncio.create_task(asyncio.sleep(SECONDS))
+            # These need nothing of the store: it comes back only after they were answered.
+            for url in (first.url, second.url):
+                assert text_of(await one.call(url, "write", token=f"modern {url}"))
+                assert text_of(await one.legacy_call(url, "write", token=f"legacy {url}"))
+            (key,) = asked["inputRequests"]
+            params: dict[str, Any] = {
+                "name": "confirm",
+                "arguments": {"token": "asked"},
+                "requestState": asked["requestState"],
+                "inputResponses": {key: {"action": "accept", "content": {}}},
+            }
+            done = await one.modern(second.url, "tools/call", params, ELICITS)
+            assert text_of(done) == "asked accept"
+            # These wait for it: a session, and a task, are stored before their client learns of them.
+            opening = asyncio.create_task(other.open(second.url))
+            starting = asyncio.create_task(one.call(first.url, "job", TASKS, token="job"))
+            await ten_seconds
+            assert not opening.done()
+            assert not starting.done()
+            await asyncio.to_thread(postgres.start)
+            await opening
+            assert (await starting)["result"]["resultType"] == "task"
+            await two.until_written("job")
+            assert text_of(await other.legacy_call(first.url, "write", token="after")) == "after"
+        assert set(two.written.values()) == {1}

@@ -1,0 +1,228 @@
+"""What is kept in a store: keys, logins, answers and used approvals, for all who share it."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+
+import pytest
+
+from toolbus.core.errors import TokenStoreError
+from toolbus.gateway.access.identity import CannotTell, Denied
+from toolbus.gateway.access.keys import Keys
+from toolbus.gateway.access.shared_keys import KIND as KEYS
+from toolbus.gateway.access.shared_keys import STALE_SECONDS, SharedKeys
+from toolbus.gateway.access.stored_keys import KeyExists
+from toolbus.gateway.principal import Principal
+from toolbus.gateway.replicas.peers import KIND as REPLICAS
+from toolbus.gateway.replicas.peers import Peers
+from toolbus.gateway.replicas.sessions import KIND as SESSIONS
+from toolbus.gateway.replicas.sessions import SharedSessions
+from toolbus.gateway.sessions import Session
+from toolbus.policy.answers import AnswerKey, Answers
+from toolbus.policy.shared_answers import KIND as ANSWERS
+from toolbus.policy.shared_answers import SharedAnswers
+from toolbus.state.store.cipher import Cipher
+from toolbus.state.store.mirror import Mirror
+from toolbus.state.store.once import SharedSpent, shared_seal
+from toolbus.state.store.store import Store
+from toolbus.state.store.url import StoreUrl, parse_store_url
+from toolbus.state.tokens.login import Login
+from toolbus.state.tokens.shared import SharedLocks, SharedTokens
+from toolbus.state.tokens.tokens import Tokens
+
+pytestmark = pytest.mark.anyio
+ANN = AnswerKey(user="ann", kind="tool", target="files/delete", definition="d1", rule="r1")
+
+
+@pytest.fixture
+async def mine(url: StoreUrl, cipher: Cipher) -> AsyncGenerator[Store]:
+    async with Store(url, cipher) as store:
+        yield store
+
+
+@pytest.fixture
+async def theirs(url: StoreUrl, cipher: Cipher) -> AsyncGenerator[Store]:
+    """The same store, in another process."""
+    async with Store(url, cipher) as store:
+        yield store
+
+
+async def test_an_approval_is_used_once_by_all(mine: Store, theirs: Store) -> None:
+    name = SharedSpent(mine).issue(600)
+    uses = await asyncio.gather(*(SharedSpent(store).use(name) for store in (mine, theirs, mine, theirs)))
+    assert sorted(uses) == [False, False, False, True]
+
+
+async def test_what_one_seals_the_other_opens(mine: Store, theirs: Store) -> None:
+    first, second = await asyncio.gather(shared_seal(mine), shared_seal(theirs))
+    sealed = first.seal("state", "ann", {"a": 1}, 60)
+    assert second.opened("state", "ann", sealed) == {"a": 1}
+    assert second.opened("state", "bob", sealed) is None
+
+
+async def test_a_clock_that_is_set_back_brings_nothing_back(
+    mine: Store, theirs: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seal, spent = await shared_seal(mine), SharedSpent(mine)
+    expired, name = seal.seal("state", "ann", {}, -1), spent.issue(600)
+    assert await spent.use(name)
+    keys = SharedKeys(theirs)
+    secret, _ = await asyncio.to_thread(lambda: keys.add("ann", expires=mine.now() - 1))
+    real = time.time
+    monkeypatch.setattr(time, "time", lambda: real() - 7 * 86_400)
+    assert seal.opened("state", "ann", expired) is None
+    assert not await SharedSpent(theirs).use(name)
+    mirror = Mirror(theirs, KEYS)
+    await mirror.look()
+    shared = SharedKeys(theirs, mirror)
+    with pytest.raises(Denied, match="has expired"):
+        Keys(shared, "default", now=shared.now).identity(secret)
+
+
+async def test_an_answer_counts_here_at_once_and_elsewhere_soon(mine: Store, theirs: Store) -> None:
+    here, there = Mirror(mine, ANSWERS), Mirror(theirs, ANSWERS)
+    await here.look()
+    await there.look()
+    warned: list[str] = []
+    ours, others = Answers(warned.append), Answers(warned.append)
+    ours.share(SharedAnswers(mine, None, here))
+    others.share(SharedAnswers(theirs, None, there))
+    ours.add(ANN, "always")
+    assert ours.find(ANN) == (True, "stored answer")
+    async with asyncio.timeout(60):
+        while others.find(ANN) is None:
+            await there.look()
+    assert others.find(ANN) == (True, "stored answer")
+    # Another definition of the tool is not approved, and its answer replaces the old one.
+    changed = AnswerKey(user="ann", kind="tool", target="files/delete", definition="d2", rule="r1")
+    assert others.find(changed) is None
+    others.add(changed, "never")
+    async with asyncio.timeout(60):
+        while ours.find(changed) is None:
+            await here.look()
+    assert (ours.find(ANN), ours.find(changed)) == (None, (False, "stored answer"))
+    assert await asyncio.to_thread(SharedAnswers(mine).forget, "files/delete") == 1
+    await there.look()
+    assert others.find(changed) is None
+    assert warned == []
+
+
+async def test_an_answer_that_cannot_be_stored_counts_until_the_end_and_is_reported(cipher: Cipher) -> None:
+    store = Store(parse_store_url("postgresql://127.0.0.1:1/db"), cipher)
+    store.patience = 0.1
+    warned: asyncio.Queue[str] = asyncio.Queue()
+    loop = asyncio.get_running_loop()
+    answers = Answers(lambda text: loop.call_soon_threadsafe(warned.put_nowait, text) and None)
+    answers.share(SharedAnswers(store, None, Mirror(store, ANSWERS)))
+    answers.add(ANN, "always")
+    async with asyncio.timeout(60):
+        assert "counts until the bus closes: store postgresql://127.0.0.1:1/db" in await warned.get()
+    assert answers.find(ANN) == (True, "session answer")
+    await store.close()
+
+
+async def test_keys_are_found_by_all_and_one_that_is_revoked_by_none(mine: Store, theirs: Store) -> None:
+    mirror = Mirror(theirs, KEYS)
+    admin, gateway = SharedKeys(mine), SharedKeys(theirs, mirror)
+    keys = Keys(gateway, "default", now=gateway.now, clock=iter(range(0, 1000, 2)).__next__)
+    secret, _ = await asyncio.to_thread(lambda: admin.add("ann", user="ann"))
+    await mirror.look()
+    assert keys.identity(secret).user == "ann"
+    await keys.recorded()
+    assert list(await asyncio.to_thread(admin.used)) == [(await asyncio.to_thread(admin.all))[0].digest]
+    with pytest.raises(KeyExists):
+        await asyncio.to_thread(lambda: admin.add("ann"))
+    assert await asyncio.to_thread(admin.revoke, "ann")
+    await mirror.look()
+    with pytest.raises(Denied):
+        keys.identity(secret)
+
+
+async def test_while_it_is_not_known_which_keys_are_valid_nobody_is_told_that_theirs_is_not(
+    mine: Store,
+) -> None:
+    now = [0.0]
+    mirror = Mirror(mine, KEYS, clock=lambda: now[0])
+    shared = SharedKeys(mine, mirror)
+    secret, _ = await asyncio.to_thread(lambda: SharedKeys(mine).add("ann"))
+    await mirror.look()
+    keys = Keys(shared, "default", now=shared.now)
+    now[0] = STALE_SECONDS - 1  # the store does not respond, and what was read before counts
+    assert keys.identity(secret).name == "key:ann"
+    now[0] = STALE_SECONDS + 1
+    with pytest.raises(CannotTell):
+        keys.identity(secret)
+    await keys.recorded()
+
+
+async def test_a_login_is_found_by_all_and_renewed_by_one_at_a_time(mine: Store, theirs: Store) -> None:
+    first = Tokens(SharedTokens(mine), SharedLocks(mine))
+    second = Tokens(SharedTokens(theirs, seconds=3600), SharedLocks(theirs))
+    login = Login(issuer="https://as", resource="https://rs", user="ann", access="0", expires_at=None)
+    await first.save(login)
+    inside, most = 0, 0
+
+    async def renew(tokens: Tokens) -> None:
+        nonlocal inside, most
+        async with tokens.lock("https://rs", "ann"):
+            inside += 1
+            most = max(most, inside)
+            found = await tokens.find("https://rs", "ann")
+            assert found is not None
+            number = int(found.access)
+            await tokens.save(replace(found, access=str(number + 1)))
+            inside -= 1
+
+    await asyncio.gather(*(renew(tokens) for tokens in (first, second) * 5))
+    found = await first.find("https://rs", "ann")
+    assert found is not None
+    assert (most, found.access) == (1, "10")
+    second.lock_seconds = 0.1
+    async with first.lock("https://rs", "ann"):
+        with pytest.raises(TokenStoreError, match="in use"):
+            async with second.lock("https://rs", "ann"):
+                pass
+
+
+async def test_replicas_of_two_versions_understand_each_other(mine: Store, theirs: Store) -> None:
+    old, new = Peers(mine), Peers(theirs)
+    await new.start("http://127.0.0.1:1")
+    # As a newer version may write it: with more than this one knows.
+    stored = json.loads(await mine.get(REPLICAS, new.id) or b"")
+    await mine.put(REPLICAS, new.id, json.dumps({**stored, "region": "eu"}).encode(), 60)
+    found = await old.find(new.id)
+    assert found is not None
+    assert found.url == "http://127.0.0.1:1"
+    ann = Principal(name="key:ann")
+    session = Session(name="s", principal=ann, version="2025-11-25", capabilities={})
+    sessions = SharedSessions(theirs, new, 60)
+    await sessions.opened(session)
+    (name,) = await mine.items(SESSIONS)
+    facts = json.loads(await mine.get(SESSIONS, name) or b"")
+    await mine.put(SESSIONS, name, json.dumps({**facts, "colour": "red"}).encode(), 60)
+    await new.close()
+    taken = await SharedSessions(mine, old, 60).take("s", ann)
+    assert taken is not None
+    assert (taken.version, taken.owner, taken.before) == ("2025-11-25", old.id, new.id)
+    assert await SharedSessions(mine, old, 60).take("s", Principal(name="key:bob")) is None
+
+
+async def test_of_replicas_that_take_a_session_over_one_does(mine: Store, theirs: Store) -> None:
+    ann = Principal(name="key:ann")
+    gone = Peers(mine)
+    session = Session(name="s", principal=ann, version="2025-11-25", capabilities={})
+    await SharedSessions(mine, gone, 60).opened(session)
+    peers = [Peers(mine), Peers(theirs)]
+    for one in peers:
+        await one.start("http://127.0.0.1:1")
+    taken = await asyncio.gather(
+        *(SharedSessions(s, one, 60).take("s", ann) for s, one in zip((mine, theirs), peers, strict=True)),
+        return_exceptions=True,
+    )
+    owners = [one.owner for one in taken if not isinstance(one, BaseException) and one is not None]
+    assert len(owners) == 1
+    assert sum(type(one).__name__ == "Elsewhere" for one in taken) == 1
+    for one in peers:
+        await one.close()
