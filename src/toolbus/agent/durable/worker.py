@@ -87,8 +87,17 @@ class Worker:
         if seam.is_used():
             problem = "this process uses DBOS itself, which has one instance in a process"
             raise RunStoreError(self.store.place, problem, "run the durable agent in a process of its own")
-        await asyncio.to_thread(self.store.add_queue, settings)
-        await asyncio.to_thread(self._new_row)
+        try:
+            await asyncio.to_thread(self.store.add_queue, settings)
+            await asyncio.to_thread(self._new_row)
+            self._launch_dbos()
+        except DBAPIError as error:
+            raise self.store.error(error) from error
+        self._living = asyncio.create_task(self._live())
+
+    def _launch_dbos(self) -> None:
+        """Begin to take runs."""
+        settings = self._settings
         config: DBOSConfig = {
             "name": APPLICATION,
             "system_database_url": settings.url.replace("+psycopg", "", 1),
@@ -102,10 +111,13 @@ class Worker:
             "notification_listener_polling_interval_sec": settings.poll,
         }
         DBOS(config=config)
-        DBOS.listen_queues([settings.queue])
-        # Not in a thread: async workflows run in the loop of the thread that launches.
-        DBOS.launch()
-        self._living = asyncio.create_task(self._live())
+        try:
+            DBOS.listen_queues([settings.queue])
+            # Not in a thread: async workflows run in the loop of the thread that launches.
+            DBOS.launch()
+        except BaseException:
+            DBOS.destroy()  # or the next attempt would find an instance that is not launched
+            raise
 
     def _new_row(self) -> None:
         """Join under a new id."""
@@ -164,11 +176,14 @@ class Worker:
     async def _live(self) -> None:
         while True:
             try:
-                lost = await asyncio.to_thread(self._beat)
+                lost = await asyncio.to_thread(self._beat, list(self._active.values()))
             except DBAPIError as error:
                 if self._is_reachable:
                     logger.warning("%s; runs wait until it is back", self.store.error(error))
                 self._is_reachable, lost = False, []
+            except Exception:  # a worker that stops to beat would lose its runs, and not know it
+                logger.exception("worker %s could not look after its runs", self.id)
+                lost = []
             else:
                 if not self._is_reachable:
                     logger.warning("the store of runs %s is back", self.store.place)
@@ -178,9 +193,8 @@ class Worker:
                     task.cancel()
             await asyncio.sleep(self._settings.beat)
 
-    def _beat(self) -> list[str]:
-        """Beat, reclaim what dead workers had, and return the runs that are not ours any more."""
-        runs = list(self._active.values())
+    def _beat(self, runs: list[str]) -> list[str]:
+        """Beat, reclaim what dead workers had, and return those of the runs that are not ours any more."""
         if not self._leases.beat(self.id, self._agents):
             logger.warning(
                 "worker %s was declared dead, so its runs continue elsewhere; it joins again", self.id
@@ -219,9 +233,7 @@ class Worker:
     async def _close(self) -> None:
         if not await self._gate.close(self._settings.drain):
             logger.warning("calls in flight did not end within %g s", self._settings.drain)
-        if self._living is not None:
-            self._living.cancel()
-        tasks = list(self._active)
+        tasks = [*self._active, *([] if self._living is None else [self._living])]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
