@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-all test-adapter check shapes hostile bench bench-search compare soak crash demo docs format clean
+.PHONY: test test-all test-adapter check shapes hostile bench bench-search load compare soak crash demo docs format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -61,6 +61,10 @@ bench: .venv/.ready .interop/.ready
 # How well and how fast tools are found, by words and with each encoder.
 bench-search: .venv/.ready .interop/.ready
 	python -m bench.search
+
+# What a gateway carries, into docs/scale.md; make load ARGS=--quick only looks.
+load: .venv/.ready
+	python -m bench.load $(ARGS)
 
 # The table in README: toolbus next to other clients.
 compare: .venv/.ready

@@ -29,7 +29,7 @@ def test_a_quick_run_has_every_figure(capsys: pytest.CaptureFixture[str]) -> Non
         *((kind, size, 10) for kind in ("servers",) for size in (1, 10)),
         *(("tools", size, 10) for size in (5, 10)),
         *(("users", size, 10) for size in (1, 10)),
-        *(("greedy", size, clients) for size, clients in ((0, 1), (40, 1), (40, 40))),
+        *(("greedy", size, clients) for size, clients in ((0, 1), (40, 1))),
     ]
     for one in rows:
         figure = one["figure"]

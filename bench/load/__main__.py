@@ -32,12 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.load", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a look at every scenario, nothing is written")
     parser.add_argument("--json", action="store_true", help="one JSON document instead of a table")
+    groups = ("processes", "servers", "tools", "users", "greedy")
+    parser.add_argument("--only", choices=groups, default="", help="one group, nothing is written")
     options = parser.parse_args(arguments)
     found: list[Row] = []
     text = [caption()]
 
     def noted() -> Iterator[Row]:
-        for row in rows(QUICK if options.quick else Plan()):
+        for row in rows(QUICK if options.quick else Plan(), options.only):
             found.append(row)
             yield row
 
@@ -49,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(printed, flush=True)
     if options.json:
         print(json.dumps([asdict(row) for row in found], indent=2))
-    if not options.quick:
+    if not options.quick and not options.only:
         report = "\n".join(text)
         PAGE.write_text(with_report(PAGE.read_text(encoding="utf-8"), report), encoding="utf-8")
         CHART.write_text(draw(found, text[0]), encoding="utf-8")

@@ -41,10 +41,12 @@ def line(row: Row) -> str:
         "processes": f"{row.size:>4}{row.clients:>9,}",
         "greedy": f"{row.note:<28}",
     }.get(row.group, f"{row.size:>6,}")
-    start = f"{row.start:>9.1f}" if row.start else f"{'':>9}"
+    is_shared = row.group == "greedy"  # the CPU time is that of both users
+    cpu = f"{'':>9}" if is_shared else f"{figure.cpu:>9.0f}"
+    start = f"{'':>9}" if is_shared else f"{row.start:>9.1f}"
     refused = f"  {figure.refused:,} refused" if figure.refused else ""
     shown = (
-        f"{label:<28}{figure.per_second:>9,.0f}{figure.p50:>9.2f}{figure.p99:>9.2f}{figure.cpu:>9.0f}"
+        f"{label:<28}{figure.per_second:>9,.0f}{figure.p50:>9.2f}{figure.p99:>9.2f}{cpu}"
         f"{figure.memory:>8.0f}{start}{refused}"
     )
     return shown.rstrip()

@@ -52,12 +52,15 @@ class Row:
     note: str = ""
 
 
-def rows(plan: Plan) -> Iterator[Row]:
-    """Every figure, as soon as it is there."""
-    yield from by_processes(plan)
+def rows(plan: Plan, only: str = "") -> Iterator[Row]:
+    """Every figure, as soon as it is there; `only` those of one group."""
+    if only in ("", "processes"):
+        yield from by_processes(plan)
     for kind in ("servers", "tools", "users"):
-        yield from growing(kind, plan)
-    yield from with_a_greedy_user(plan)
+        if only in ("", kind):
+            yield from growing(kind, plan)
+    if only in ("", "greedy"):
+        yield from with_a_greedy_user(plan)
 
 
 def by_processes(plan: Plan) -> Iterator[Row]:
@@ -115,7 +118,7 @@ def with_a_greedy_user(plan: Plan) -> Iterator[Row]:
         yield Row(group="greedy", size=0, clients=1, figure=alone, note="alone")
         with _crowd(served, plan.greedy) as crowd:
             beside = asyncio.run(_single(served, plan.seconds))
-        note = f"beside {plan.greedy:,} clients of one user"
+        note = f"beside {plan.greedy:,} of another"
         figure = replace(beside, refused=crowd["refused"])
         yield Row(group="greedy", size=plan.greedy, clients=1, figure=figure, note=note)
 
