@@ -32,6 +32,7 @@ COMMANDS = [
     "serve",
     "console",
     "install",
+    "worker",
     "init",
     "import",
     "add",
@@ -47,6 +48,7 @@ COMMANDS = [
     "policy",
     "audit",
     "config",
+    "runs",
     "key",
 ]
 SEND: dict[str, Any] = {

@@ -6,11 +6,13 @@ argument of the wrong type raises, with a message for the model.
 
 import hashlib
 import re
+import secrets
 from collections import OrderedDict
 from collections.abc import Callable
 from threading import Lock
 from typing import TypeAlias
 
+from toolbus.core.journal import JOURNAL
 from toolbus.core.records import JSON, OWN, Origin, ToolSpec
 
 CAPACITY = 50_000_000
@@ -68,15 +70,17 @@ READ_RESULT = ToolSpec(
 )
 
 
-def _digest_id(text: str) -> str:
-    # Not random: a durable run that is resumed keeps its results again, and its model knows their ids.
+def _id_of(text: str) -> str:
+    """An id that nobody can guess; in a durable run the same again, because its model knows it."""
+    if JOURNAL.get() is None:
+        return f"r{secrets.token_hex(6)}"
     return f"r{hashlib.sha256(text.encode(errors='surrogatepass')).hexdigest()[:12]}"
 
 
 class ResultStore:
     """The texts of full results, each for its owner alone; beyond the capacity the oldest are dropped."""
 
-    def __init__(self, capacity: int = CAPACITY, new_id: Callable[[str], str] = _digest_id) -> None:
+    def __init__(self, capacity: int = CAPACITY, new_id: Callable[[str], str] = _id_of) -> None:
         self._capacity = capacity
         self._new_id = new_id
         self._texts: OrderedDict[tuple[Owner, str], str] = OrderedDict()
